@@ -62,7 +62,7 @@ export function loseReplies(
 }
 
 /** Runs `meanwhile` before a client's n-th request of a command is sent. */
-export function before(ddb: DynamoDBClient, command: string, n: number, meanwhile: () => Promise<void>): void {
+export function before(ddb: DynamoDBClient, command: string, n: number, meanwhile: () => Promise<unknown>): void {
   let sent = 0;
   ddb.middlewareStack.add(
     (next, context) => async (args) => {

@@ -96,9 +96,10 @@ test('the package installs, and runs the programs of the reference documents and
   const text = readFileSync(path.join(packageFolder(), 'README.md'), 'utf8');
   assert.ok(text.includes(`clients/typescript/${packed}`), `the README installs ${packed}`);
   await install(folder, packed);
-  const [quickStart = '', pages = '', leases = ''] = readme();
+  const [quickStart = '', pages = '', purge = '', leases = ''] = readme();
   writeFileSync(path.join(folder, 'quickstart.ts'), quickStart);
   writeFileSync(path.join(folder, 'pages.ts'), pages);
+  writeFileSync(path.join(folder, 'purge.ts'), purge);
   writeFileSync(path.join(folder, 'leases.ts'), leases);
   cpSync(path.join(packageFolder(), 'test/installed'), folder, { recursive: true });
   const store = readFileSync(path.join(folder, 'store.ts'), 'utf8');
@@ -134,7 +135,7 @@ async function checkPrograms(folder: string, table: TestTable): Promise<void> {
   const quickstart: [string, string] = ['quickstart', 'fresh\nSinnerman 1965\n'];
   await Promise.all([
     inOrder(quickstart, quickstart),
-    inOrder(['pages', 'bodies/request-1.html\nbodies/request-1.html\n']),
+    inOrder(['pages', 'bodies/request-1.html\nbodies/request-1.html\n'], ['purge', 'stale\n']),
     inOrder(['leases', 'running until the lease is lost: false\n']),
     inOrder(['transact', 'published\n']),
     inOrder(['store', 'fresh\n'], ['alias', 'fresh\n']),

@@ -25,6 +25,7 @@ const described = [
   'tags',
   'staleSeconds',
   'purgeSeq',
+  'build',
   'pinnedUntilMs',
   'assertedAtMs',
   'renderMs',
@@ -45,5 +46,5 @@ export function describedOf(c: Commit): Described | undefined {
 
 /** Returns the entry as readers see it when it is published with the reference's attributes only. */
 export function bareOf(e: Entry): Entry {
-  return { ...e, foreign: true, version: 0, generationId: '', key: '', purgeSeq: 0 };
+  return { ...e, foreign: true, version: 0, generationId: '', key: '', purgeSeq: 0, build: 0 };
 }

@@ -9,6 +9,7 @@ import { type Backend, randomText, type Warn } from './backend.js';
 import { checkTenant } from './key.js';
 import { LogQueue } from './logqueue.js';
 import { checkInterval } from './normalize.js';
+import { interval } from './numbers.js';
 import { checkPartition, hashedPartition } from './partition.js';
 
 /** The configuration of a meta store. Everything but `ddb` and `tableName` has a default. */
@@ -35,6 +36,12 @@ export interface FaceTheoryIsrMetaStoreConfig extends RetryOptions {
   metaTtlSeconds?: number;
   /** How long request records are kept, in seconds. Default: one day. */
   requestKeepSeconds?: number;
+  /**
+   * How long purge marks are kept at least, in seconds, from the first purge of this store on:
+   * longer than pages are, since a page expires when marks that cover it may be gone. At least
+   * 90 days. Default: 90 days, or two days longer than `metaTtlSeconds`.
+   */
+  markLifetimeSeconds?: number;
   /** Identifies this process in logs and errors; informational only. Default: host name and process id. */
   leaseOwner?: string;
 
@@ -59,6 +66,7 @@ export interface Settings {
   readonly partition: (cacheKey: string) => string;
   readonly metaTtlSeconds: number | undefined;
   readonly requestKeepSeconds: number;
+  readonly markLifetimeSeconds: number;
   readonly owner: string;
 }
 
@@ -79,8 +87,22 @@ export function settingsOf(c: FaceTheoryIsrMetaStoreConfig): Settings {
     partition: partitionOf(c),
     metaTtlSeconds: c.metaTtlSeconds,
     requestKeepSeconds,
+    markLifetimeSeconds: markLifetimeOf(c),
     owner: c.leaseOwner ?? `${hostname()}:${process.pid}`,
   };
+}
+
+const day = 24 * 3600;
+/** The minimum lifetime of purge marks, in seconds. */
+const minMarkLifetime = 90 * day;
+
+function markLifetimeOf({ markLifetimeSeconds, metaTtlSeconds = 0 }: FaceTheoryIsrMetaStoreConfig): number {
+  if (markLifetimeSeconds === undefined) return interval(Math.max(minMarkLifetime, metaTtlSeconds + 2 * day));
+  checkInterval('markLifetimeSeconds', markLifetimeSeconds);
+  if (markLifetimeSeconds >= minMarkLifetime) return interval(markLifetimeSeconds);
+  throw new InvalidInputError(
+    `markLifetimeSeconds is ${markLifetimeSeconds}: expected at least ${minMarkLifetime}, 90 days`,
+  );
 }
 
 function backendOf(c: FaceTheoryIsrMetaStoreConfig): Backend {

@@ -47,6 +47,8 @@ export interface Entry extends Content {
   staleSeconds: number;
   /** The purge sequence when rendering began. */
   purgeSeq: number;
+  /** The sequence of the site's build that rendered the page, see {@link IsrMetaStore.build}; 0 if unknown. */
+  build: number;
   /** The end of the pin, in epoch milliseconds; absent if the entry was not pinned. */
   pinnedUntilMs?: number;
   /** When a rollback last made this generation current, in epoch milliseconds. */
@@ -74,6 +76,7 @@ export interface NextEntry extends Content {
   staleSeconds?: number;
   /** The purge {@link Sequence}, read after META was read under the lease and before rendering began. */
   purgeSeq?: number;
+  build?: number;
   pinnedUntilMs?: number;
   assertedAtMs?: number;
   renderMs?: number;
@@ -89,6 +92,8 @@ export interface PurgeState {
   atMs: number;
   /** The lifetime of purge marks, in seconds; 0 if nothing was ever purged. */
   markLifetimeSeconds: number;
+  /** The sequence of the reader's build of the site, 0 if unknown: entries of older builds are stale. */
+  build: number;
 }
 
 /** A LOCK row. It is a hint that may be outdated at once: only an acquisition decides who holds the lease. */
@@ -109,11 +114,33 @@ export interface Sequence {
   markLifetimeSeconds: number;
 }
 
-/** One change of the purge log. */
+/** The newest purge of a tag, a prefix, a tenant or the whole site. It covers all pages that it selects. */
+export interface Mark {
+  /** `tag`, `prefix`, `tenant`, `site`, or a kind that this version does not know. */
+  kind: string;
+  /** The tenant of the pages; empty for none, and for a site. */
+  tenant: string;
+  /** The tag or the prefix; empty for a tenant and a site. */
+  value: string;
+  /** The sequences of the newest purge and of the newest hard purge, 0 for none. */
+  seq: number;
+  hardSeq: number;
+  /** The time of the newest purge, in epoch milliseconds. */
+  atMs: number;
+  /** From `expireAtMs` on, `expireSeq` counts as a hard purge; both are 0 for none. */
+  expireSeq: number;
+  expireAtMs: number;
+}
+
+/** The changes of the purge log at one sequence. */
 export interface Change {
   seq: number;
   /** The pages that nodes must reload. */
   reload: readonly { tenant: string; key: string }[];
+  /** The purge marks that were written: to merge into those that are known, as they may be older. */
+  marks: readonly Mark[];
+  /** Every process is asked to report when it has applied the change. */
+  confirm: boolean;
   /** The error of a malformed row; `seq` is 0 if it could not be parsed either. */
   malformed?: MalformedRowError;
 }

@@ -26,13 +26,13 @@ export interface Update {
   UpdateExpression: string;
   ExpressionAttributeNames: Record<string, string>;
   ExpressionAttributeValues: Record<string, AttributeValue>;
-  ConditionExpression: string;
+  ConditionExpression?: string;
 }
 
 /** Builds an update that sets the given attributes, removes the undefined ones, and keeps all others. */
-export function updateOf(attributes: Record<string, AttributeValue | undefined>, condition: Condition): Update {
-  const names: Record<string, string> = { ...condition.names };
-  const values: Record<string, AttributeValue> = { ...condition.values };
+export function updateOf(attributes: Record<string, AttributeValue | undefined>, condition?: Condition): Update {
+  const names: Record<string, string> = { ...condition?.names };
+  const values: Record<string, AttributeValue> = { ...condition?.values };
   const sets: string[] = [];
   const removes: string[] = [];
   for (const [name, value] of Object.entries(attributes)) {
@@ -48,7 +48,7 @@ export function updateOf(attributes: Record<string, AttributeValue | undefined>,
     UpdateExpression: [clause('SET', sets), clause('REMOVE', removes)].filter(Boolean).join(' '),
     ExpressionAttributeNames: names,
     ExpressionAttributeValues: values,
-    ConditionExpression: condition.expression,
+    ...(condition ? { ConditionExpression: condition.expression } : {}),
   };
 }
 

@@ -22,6 +22,7 @@ export type Dated = Pick<
   | 'staleSeconds'
   | 'foreign'
   | 'purgeSeq'
+  | 'build'
   | 'pinnedUntilMs'
   | 'assertedAtMs'
   | 'withdrawn'
@@ -35,7 +36,13 @@ const purgeToleranceMs = 60_000;
 const markMarginMs = 24 * 3600 * 1000;
 
 /** The purge state of a page that was never purged. */
-export const NEVER_PURGED: PurgeState = Object.freeze({ seq: 0, hardSeq: 0, atMs: 0, markLifetimeSeconds: 0 });
+export const NEVER_PURGED: PurgeState = Object.freeze({
+  seq: 0,
+  hardSeq: 0,
+  atMs: 0,
+  markLifetimeSeconds: 0,
+  build: 0,
+});
 
 /**
  * Returns the state of an entry at a time in epoch milliseconds, given the purges that cover
@@ -46,7 +53,8 @@ export function freshness(entry: Dated, purge: PurgeState, nowMs: number): State
   if (covered(entry, purge.hardSeq, purge.atMs)) return 'purged';
   if (outlivesMarks(entry, purge.markLifetimeSeconds, nowMs)) return 'expired';
   const inTheFuture = entry.generatedAtMs - nowMs > clockToleranceMs;
-  const inWindow = nowMs < freshUntilMs(entry) && !inTheFuture;
+  const isOfOldBuild = !entry.foreign && builtAt(entry) < purge.build;
+  const inWindow = nowMs < freshUntilMs(entry) && !inTheFuture && !isOfOldBuild;
   const pinned = (entry.pinnedUntilMs ?? 0) > nowMs;
   if (!covered(entry, purge.seq, purge.atMs) && (inWindow || pinned)) return 'fresh';
   return nowMs < staleUntilMs(entry) ? 'stale' : 'expired';
@@ -74,6 +82,7 @@ export function mergePurgeStates(a: PurgeState, b: PurgeState): PurgeState {
     hardSeq: Math.max(a.hardSeq, b.hardSeq),
     atMs: Math.max(a.atMs, b.atMs),
     markLifetimeSeconds: Math.max(a.markLifetimeSeconds, b.markLifetimeSeconds),
+    build: Math.max(a.build, b.build),
   };
 }
 
@@ -107,6 +116,15 @@ export function outlivesMarks(
 function covered(entry: Dated, seq: number, atMs: number): boolean {
   if (seq === 0) return false;
   return entry.foreign ? entry.generatedAtMs <= atMs + purgeToleranceMs : seq > entry.purgeSeq;
+}
+
+/**
+ * Returns the sequence of the newest build that an entry counts as being of. A rollback makes
+ * its generation one of the build that was current then: otherwise the next process that
+ * reads it would regenerate it at once.
+ */
+function builtAt({ build, assertedAtMs, purgeSeq }: Dated): number {
+  return assertedAtMs === undefined ? build : Math.max(build, purgeSeq);
 }
 
 function clampInterval(seconds: number): number {

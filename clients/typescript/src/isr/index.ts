@@ -11,6 +11,7 @@ export type {
   HeaderFields,
   HeaderValue,
   Lock,
+  Mark,
   NextEntry,
   PurgeState,
   RequestRecord,
@@ -45,5 +46,7 @@ export type {
 } from './metastore.js';
 export { FOREVER_MS } from './names.js';
 export { bodyPrefix, hashedPartition, rawPartition } from './partition.js';
+export type { PurgeOptions, Receipt } from './purge.js';
+export { hostTarget, MAX_PURGE_TARGETS, type PurgeKind, type PurgeTarget } from './purgetarget.js';
 export type { PageRecord } from './record.js';
 export { createFaceTheoryIsrMetaStore, FaceTheoryIsrMetaStore } from './store.js';

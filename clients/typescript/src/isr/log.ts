@@ -2,10 +2,12 @@ import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import { InvalidInputError, MalformedRowError } from '../errors.js';
 import { type Backend, keyOf, queryPage, readRow, readRowUntilAborted } from './backend.js';
-import type { Change, Sequence } from './entry.js';
+import type { Change, Mark, Sequence } from './entry.js';
 import { notExists, updateOf } from './expression.js';
 import { PREFIX, PURGE_LOG_PK, SK } from './names.js';
+import { markOfTarget } from './purgemark.js';
 import { sequenceOf } from './purgerow.js';
+import type { PurgeKind } from './purgetarget.js';
 import { malformed, N, type Row, S, text } from './row.js';
 import { type Action, onRow } from './transaction.js';
 
@@ -70,32 +72,47 @@ export function logKey(seq: number): string {
   return PREFIX.log + String(seq).padStart(20, '0');
 }
 
-function changeOf(row: Row): Change {
+/** Parses a log row. */
+export function changeOf(row: Row): Change {
   const seq = Number(text(row, 'sk').slice(PREFIX.log.length));
   const known = Number.isSafeInteger(seq) && logKey(seq) === text(row, 'sk') ? seq : 0;
   try {
     if (known === 0) throw malformed(row, 'sk', 'LOG# and 20 digits');
-    return { seq, reload: reloadsOf(row) };
+    return { seq, ...targetsOf(row, seq) };
   } catch (error) {
-    if (error instanceof MalformedRowError) return { seq: known, reload: [], malformed: error };
+    if (error instanceof MalformedRowError) {
+      return { seq: known, reload: [], marks: [], confirm: false, malformed: error };
+    }
     throw error;
   }
 }
 
-function reloadsOf(row: Row): Target[] {
+const markKinds: ReadonlySet<string> = new Set<PurgeKind>(['tag', 'prefix', 'tenant', 'site']);
+
+/** Parses the targets of a log row. Unknown kinds are skipped. */
+function targetsOf(row: Row, seq: number): Pick<Change, 'reload' | 'marks' | 'confirm'> {
   const targets = row['targets']?.L;
   if (!targets) throw malformed(row, 'targets', 'a list of maps');
-  return targets.flatMap((target, i) => reloadOf(row, target, i));
+  const reload: Target[] = [];
+  const marks: Mark[] = [];
+  let confirm = false;
+  for (const [i, { M: target }] of targets.entries()) {
+    const kind = text(target, 'kind');
+    const key = text(target, 'key');
+    if (!target || kind === '' || (kind === 'reload' && key === '')) {
+      throw malformed(row, 'targets', `a kind and a key at [${i}]`);
+    }
+    if (kind === 'reload') reload.push({ tenant: text(target, 'tenant'), key });
+    else if (markKinds.has(kind)) marks.push(markOfTarget(row, target, seq));
+    else confirm ||= kind === confirmKind;
+  }
+  return { reload, marks, confirm };
 }
 
-function reloadOf(row: Row, target: AttributeValue, i: number): Target[] {
-  const kind = text(target.M, 'kind');
-  const key = text(target.M, 'key');
-  if (kind === '' || (kind === 'reload' && key === '')) {
-    throw malformed(row, 'targets', `a kind and a key at [${i}]`);
-  }
-  return kind === 'reload' ? [{ tenant: text(target.M, 'tenant'), key }] : [];
-}
+const confirmKind = 'confirm';
+
+/** The log target that asks every process to report when it has applied the change. */
+export const confirmTarget: Row = { kind: S(confirmKind) };
 
 /**
  * Builds the actions that increment the sequence, log the targets at the new sequence, and

@@ -1,44 +1,38 @@
 import { outcomeOf } from '../outcome.js';
 import { type Backend, errorOf, randomText, readRows } from './backend.js';
-import { advance, committedAs, readSequence, type SeenSequence } from './log.js';
+import { advance, committedAs, confirmTarget, readSequence, type SeenSequence } from './log.js';
 import { PURGE_LOG_PK } from './names.js';
-import { type Row, text } from './row.js';
+import { merged, type PurgeWrite, type RowPurge } from './purgewrite.js';
+import type { Row } from './row.js';
 import { execute, type Verdict, type Write } from './settle.js';
-import { type Action, type Refusal, WriteRequest, writtenBy } from './transaction.js';
+import { type Action, type Refusal, WriteRequest } from './transaction.js';
 
 /** The maximum number of rows that the changes of one transaction write: DynamoDB's 100 minus SEQ and LOG#. */
 export const maxWrites = 98;
 
-/** One write of a change, with its log target. */
+/** One write of a change, with its log targets. */
 export interface PlannedWrite {
   action: Action;
-  target?: Row;
+  targets?: readonly Row[];
 }
 
-/** The rows that a batch has read before its changes plan their writes. */
-export interface BatchState {
-  /** SEQ; the batch gets the sequence after it. */
-  readonly seen: SeenSequence;
-  /** Returns one of the change's `marks`, as read after SEQ or as an earlier change of the batch writes it. */
-  mark(sk: string): Row | undefined;
-}
-
-/** A change of the purge log: a rollback, a pin, a purge of tags. */
+/** A change of the purge log: a rollback, a pin, a purge. */
 export interface LogChange {
   /** Names the change in warnings. */
   readonly name: string;
-  /** The `rowId`s of the rows that it writes; at most {@link maxWrites}. */
-  readonly writes: readonly string[];
   /**
-   * The sort keys of the purge marks that it read-modify-writes without a condition. Changes
-   * of the same mark fit into one batch: a later change builds on the earlier one's mark.
-   * Changes of the same other row go into separate batches.
+   * The `rowId`s of the rows that it writes on conditions; at most {@link maxWrites} with those
+   * that it purges. Changes of the same row go into separate batches.
    */
-  readonly marks: readonly string[];
+  readonly writes: readonly string[];
+  /** The rows that it purges. Purges of the same row are merged. */
+  readonly purges: readonly RowPurge[];
+  /** Asks every process to report when it has applied the change. */
+  readonly confirm: boolean;
   /** The minimum lifetime of purge marks from now on, in seconds. */
   readonly markLifetimeSeconds: number;
-  /** Plans the writes. An error fails this change only. */
-  plan(batch: BatchState): PlannedWrite[];
+  /** Plans the writes on conditions; `seq` is the sequence that the change gets. */
+  plan(seq: number): PlannedWrite[];
   /** Interprets its failed conditions: returns its error, or undefined to plan it again without the missing row. */
   refused(why: Refusal): Error | undefined;
 }
@@ -66,10 +60,10 @@ export class LogQueue {
    * Commits a change in a batch with others. If the signal is aborted before the change is
    * sent, it leaves the queue, nothing is written, and this rejects with the signal's reason.
    * After that it waits for the outcome, for at most one settle timeout of sending and one of
-   * settling. Only the signal bounds the time in the queue.
+   * settling. Only the signal bounds the time in the queue. Resolves to the sequence of the change.
    * @throws the change's own errors; UnknownOutcomeError
    */
-  append(change: LogChange, signal: AbortSignal | undefined): Promise<void> {
+  append(change: LogChange, signal: AbortSignal | undefined): Promise<number> {
     return new Promise((resolve, reject) => {
       signal?.throwIfAborted();
       this.#waiting.push(new PendingChange(change, signal, resolve, reject));
@@ -90,14 +84,14 @@ export class LogQueue {
     const rows = new Set<string>();
     const waiting = this.#waiting.filter((member) => !member.settled);
     for (const [i, member] of waiting.entries()) {
-      const { writes, marks } = member.change;
-      const added = writes.filter((row) => !rows.has(row));
+      const { writes, purges } = member.change;
+      const added = [...writes, ...purges.map(({ id }) => id)].filter((row) => !rows.has(row));
       // It goes first in the next batch, so that small changes cannot starve a large one.
       if (rows.size + added.length > maxWrites) {
         left.push(...waiting.slice(i));
         break;
       }
-      if (added.length < writes.length && marks.length === 0) {
+      if (writes.some((row) => rows.has(row))) {
         left.push(member);
         continue;
       }
@@ -114,14 +108,14 @@ class PendingChange {
   readonly change: LogChange;
   settled = false;
   #sent = false;
-  readonly #resolve: () => void;
+  readonly #resolve: (seq: number) => void;
   readonly #reject: (error: unknown) => void;
   readonly #signal: AbortSignal | undefined;
 
   constructor(
     change: LogChange,
     signal: AbortSignal | undefined,
-    resolve: () => void,
+    resolve: (seq: number) => void,
     reject: (error: unknown) => void,
   ) {
     this.change = change;
@@ -132,7 +126,7 @@ class PendingChange {
   }
 
   readonly #onAbort = () => {
-    if (!this.#sent) this.settle(this.#signal?.reason);
+    if (!this.#sent) this.reject(this.#signal?.reason);
   };
 
   /** Marks the change as sent: from now on only DynamoDB's outcome counts, not the signal. */
@@ -140,13 +134,20 @@ class PendingChange {
     this.#sent = true;
   }
 
-  /** Settles the caller's promise: rejects with an error, or resolves without one. */
-  settle(error?: unknown): void {
-    if (this.settled) return;
+  /** Resolves the caller's promise to the sequence of the change. */
+  resolve(seq: number): void {
+    if (this.#settle()) this.#resolve(seq);
+  }
+
+  reject(error: unknown): void {
+    if (this.#settle()) this.#reject(error);
+  }
+
+  #settle(): boolean {
+    const first = !this.settled;
     this.settled = true;
     this.#signal?.removeEventListener('abort', this.#onAbort);
-    if (error === undefined) this.#resolve();
-    else this.#reject(error);
+    return first;
   }
 }
 
@@ -162,7 +163,10 @@ async function commit(b: Backend, members: readonly PendingChange[]): Promise<vo
     for (const member of left) await commit(b, [member]);
     return;
   }
-  for (const member of left) member.settle(error);
+  for (const member of left) {
+    if (error === undefined) member.resolve(batch.seq);
+    else member.reject(error);
+  }
 }
 
 /** One transaction of several changes. It requires the sequence that was read, so that at most one of its requests is applied. */
@@ -187,6 +191,11 @@ class Batch implements Write {
     return `${first?.change.name}${others.length > 0 ? ` and ${others.length} changes in the same transaction` : ''}`;
   }
 
+  /** The sequence of the latest request. */
+  get seq(): number {
+    return (this.#latest?.seen.seq ?? 0) + 1;
+  }
+
   running(): boolean {
     return this.#backend.clock.elapsed() < this.#deadline;
   }
@@ -194,13 +203,16 @@ class Batch implements Write {
   async request(): Promise<WriteRequest | undefined> {
     const b = this.#backend;
     const seen = await readSequence(b, undefined);
-    const planned = this.#plan(seen, await this.#readMarks());
+    const purges = await this.#purges(seen);
+    const left = this.#left();
+    const planned = [...this.#plan(seen.seq + 1), ...purges];
     if (planned.length === 0) return undefined; // all members are settled
-    const lifetime = Math.max(...this.#left().map((member) => member.change.markLifetimeSeconds));
-    const targets = planned.map(({ target }) => target).filter((target) => target !== undefined);
+    const targets = planned.flatMap((write) => write.targets ?? []);
+    if (left.some((member) => member.change.confirm)) targets.push(confirmTarget);
     const id = randomText();
-    const actions = [...advance(b, seen, id, targets, lifetime), ...planned.map(({ action }) => action)];
-    for (const member of this.#left()) member.sending();
+    const log = advance(b, seen, id, targets, this.#markLifetimeSeconds());
+    const actions = [...log, ...planned.map(({ action }) => action)];
+    for (const member of left) member.sending();
     this.#latest = { seen, id };
     this.wasSent = true;
     return new WriteRequest(b, actions);
@@ -210,29 +222,41 @@ class Batch implements Write {
     return this.#members.filter((member) => !member.settled);
   }
 
-  /** Reads the marks that the members update, by sort key. */
-  #readMarks(): Promise<Map<string, Row>> {
-    const sks = this.#left().flatMap((member) => member.change.marks);
-    return readRows(this.#backend, undefined, PURGE_LOG_PK, sks);
+  #markLifetimeSeconds(): number {
+    return Math.max(...this.#left().map((member) => member.change.markLifetimeSeconds));
   }
 
-  /** Plans the writes of all members, each row once: the last change of a mark includes the earlier ones. */
-  #plan(seen: SeenSequence, marks: Map<string, Row>): PlannedWrite[] {
-    const byRow = new Map<string, PlannedWrite>();
+  /** Plans the writes on conditions. */
+  #plan(seq: number): PlannedWrite[] {
     this.#owners = new Map();
-    for (const member of this.#left()) {
+    return this.#left().flatMap((member) => {
+      const planned = member.change.plan(seq);
+      for (const { action } of planned) this.#owners.set(action, member);
+      return planned;
+    });
+  }
+
+  /**
+   * Plans the purges, each row once. The rows that are needed are read after SEQ; a malformed one
+   * rejects the members that need it.
+   */
+  async #purges(seen: SeenSequence): Promise<PurgeWrite[]> {
+    const needed = this.#left().flatMap(({ change }) => change.purges.filter(({ needsRow }) => needsRow));
+    const rows = await readRows(this.#backend, undefined, PURGE_LOG_PK, new Set(needed.map(({ sk }) => sk)));
+    const lifetime = Math.max(seen.markLifetimeSeconds, this.#markLifetimeSeconds());
+    const moment = { seq: seen.seq + 1, nowMs: this.#backend.clock.now(), markLifetimeSeconds: lifetime };
+    const write = (purge: RowPurge) =>
+      purge.write(this.#backend, moment, purge.needsRow ? rows.get(purge.sk) : undefined);
+    const purges = this.#left().flatMap((member) => {
       try {
-        for (const write of member.change.plan({ seen, mark: (sk) => marks.get(sk) })) {
-          byRow.set(writtenBy(write.action), write);
-          this.#owners.set(write.action, member);
-          const put = write.action.item.Put?.Item;
-          if (put && member.change.marks.length > 0) marks.set(text(put, 'sk'), put);
-        }
+        for (const purge of member.change.purges) write(purge);
+        return member.change.purges;
       } catch (error) {
-        member.settle(error);
+        member.reject(error);
+        return [];
       }
-    }
-    return [...byRow.values()];
+    });
+    return merged(purges).map(write);
   }
 
   /**
@@ -251,7 +275,7 @@ class Batch implements Write {
     }
     for (const [member, why] of whys) {
       const refusal = member.change.refused(why);
-      if (refusal) member.settle(refusal);
+      if (refusal) member.reject(refusal);
     }
     this.#latest = undefined; // none of our requests can be applied later
     return { retry: contended ? 'later' : 'now' };

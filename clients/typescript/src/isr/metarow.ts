@@ -54,6 +54,7 @@ export function storedMap(e: Entry, version: bigint): AttributeValue {
     tags: e.tags.length > 0 ? { L: e.tags.map(S) } : undefined,
     stale_seconds: N(e.staleSeconds),
     purge_seq: N(e.purgeSeq),
+    build: e.build > 0 ? N(e.build) : undefined,
     pinned_until: e.pinnedUntilMs === undefined ? undefined : N(e.pinnedUntilMs / 1000),
     asserted_at: e.assertedAtMs === undefined ? undefined : N(e.assertedAtMs / 1000),
     render_ms: e.renderMs > 0 ? N(e.renderMs) : undefined,
@@ -131,6 +132,7 @@ function nothingElse(): Map {
     tags: [],
     staleSeconds: 0,
     purgeSeq: 0,
+    build: 0,
     renderMs: 0,
   };
 }
@@ -151,6 +153,7 @@ function readMap(row: Row): Map {
     tags: read(row, 'isr.tags', textsKind),
     staleSeconds: read(row, 'isr.stale_seconds', periodKind),
     purgeSeq: read(row, 'isr.purge_seq', countKind),
+    build: read(row, 'isr.build', countKind),
     ...(pinned > 0 ? { pinnedUntilMs: pinned * 1000 } : {}),
     ...(asserted > 0 ? { assertedAtMs: asserted * 1000 } : {}),
     renderMs: read(row, 'isr.render_ms', countKind),

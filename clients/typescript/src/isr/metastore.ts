@@ -1,7 +1,9 @@
 import type { RequestEnd } from './attempt.js';
-import type { Change, Content, Entry, NextEntry, RequestRecord, Sequence } from './entry.js';
+import type { Change, Content, Entry, Mark, NextEntry, PurgeState, RequestRecord, Sequence } from './entry.js';
 import type { State } from './freshness.js';
 import type { Lease } from './lease.js';
+import type { PurgeOptions, Receipt } from './purge.js';
+import type { PurgeTarget } from './purgetarget.js';
 import type { PageRecord } from './record.js';
 
 /** A page, and a signal that cancels the call. The outcome of a cancelled write is still settled. */
@@ -101,7 +103,7 @@ export interface Pin extends Declaration {
 export interface IsrMetaStore {
   /**
    * Returns the current entry with its freshness, null if it is missing or malformed. Only
-   * purges of this page are considered, not purges by tag.
+   * purges of this page are considered, not those of its tags, tenant or site: see {@link covering}.
    */
   get(page: PageRef): Promise<(Entry & { state: State }) | null>;
   /** Reads entry, purge state and lease of a page in one strongly consistent query. */
@@ -178,6 +180,34 @@ export interface IsrMetaStore {
    * another process has taken the request over.
    */
   endRequest(lease: Lease, end: RequestEnd): Promise<void>;
+
+  /**
+   * Purges pages: all generations that 1 to 98 targets select and whose rendering began before.
+   * One transaction purges all targets or none, whatever the number of pages; concurrent purges
+   * share it. A purge that was sent is completed even if the signal is aborted.
+   * @throws UnknownOutcomeError
+   */
+  purge(targets: readonly PurgeTarget[], options?: PurgeOptions): Promise<Receipt>;
+  /**
+   * Lists the purge marks of the table: the newest purge of each tag, prefix, tenant and site,
+   * strongly consistent. Purges of single pages have none.
+   * @throws MalformedRowError
+   */
+  marks(options?: { signal?: AbortSignal | undefined }): Promise<Mark[]>;
+  /**
+   * Merges the purge marks that cover a page with these tags, read strongly consistent. The
+   * purge of the page itself is part of {@link PageRecord.purge}.
+   * @throws MalformedRowError
+   */
+  covering(page: PageRef & { tags?: readonly string[] }): Promise<PurgeState>;
+
+  /**
+   * Returns the sequence at which a build of the site was deployed, and makes the build the
+   * current one if it is not. A process that renders pages passes it as the `build` of what it
+   * publishes, and of the {@link PurgeState} that it judges by: pages of older builds are stale.
+   * @throws MalformedRowError UnknownOutcomeError
+   */
+  build(id: string, options?: { signal?: AbortSignal | undefined }): Promise<number>;
 
   /** Reads the purge sequence, strongly consistent. @throws MalformedRowError */
   sequence(options?: { signal?: AbortSignal | undefined }): Promise<Sequence>;

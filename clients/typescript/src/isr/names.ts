@@ -1,8 +1,8 @@
-/** The sort keys of a page's rows and of the purge sequence. */
-export const SK = { lock: 'LOCK', meta: 'META', purge: 'PURGE', sequence: 'SEQ' } as const;
+/** The sort keys of a page's rows, of the purge sequence and of the current build. */
+export const SK = { lock: 'LOCK', meta: 'META', purge: 'PURGE', sequence: 'SEQ', build: 'BUILD' } as const;
 
 /** Sort key prefixes. */
-export const PREFIX = { version: 'VER#', request: 'REQ#', log: 'LOG#' } as const;
+export const PREFIX = { version: 'VER#', request: 'REQ#', log: 'LOG#', mark: 'MARK#' } as const;
 
 /** The partition of the purge sequence and its log. */
 export const PURGE_LOG_PK = 'PURGE';

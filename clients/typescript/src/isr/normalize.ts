@@ -30,6 +30,7 @@ export function normalize(next: NextEntry, generationId: string): Entry {
     tags: next.tags ?? [],
     staleSeconds: interval(next.staleSeconds ?? 0),
     purgeSeq: next.purgeSeq ?? 0,
+    build: next.build ?? 0,
     ...(next.pinnedUntilMs ? { pinnedUntilMs: wholeSeconds(next.pinnedUntilMs) * 1000 } : {}),
     ...(next.assertedAtMs ? { assertedAtMs: wholeSeconds(next.assertedAtMs) * 1000 } : {}),
     renderMs: Math.min(Math.floor(next.renderMs ?? 0), BOUNDS.interval * 1000),
@@ -56,6 +57,7 @@ function checkNumbers(e: NextEntry): void {
   checkOptional(e, 'staleSeconds', checkInterval);
   checkOptional(e, 'renderMs', checkInterval);
   checkOptional(e, 'purgeSeq', checkCount);
+  checkOptional(e, 'build', checkCount);
   checkCount('contentLength', e.contentLength);
   const { status = 200 } = e;
   if (!Number.isInteger(status) || status < BOUNDS.minStatus || status > BOUNDS.maxStatus) {

@@ -1,140 +1,156 @@
 import { createHash } from 'node:crypto';
 
 import { type Backend, queryAll, readRows } from './backend.js';
-import type { PurgeState } from './entry.js';
+import type { Mark, PurgeState } from './entry.js';
 import { mergePurgeStates, NEVER_PURGED } from './freshness.js';
 import type { Target } from './log.js';
-import { PURGE_LOG_PK } from './names.js';
-import { countKind, horizonKind, instantKind, N, type Row, read, requirePresent, S, text, textKind } from './row.js';
+import { PREFIX, PURGE_LOG_PK } from './names.js';
+import { covers } from './purgetarget.js';
+import {
+  countKind,
+  horizonKind,
+  instantKind,
+  malformed,
+  type Row,
+  read,
+  requirePresent,
+  S,
+  text,
+  textKind,
+} from './row.js';
 
-/**
- * The purge mark of a tag: pages with the tag that were rendered before it are stale, or must
- * not be served. It is the row
- *
- *	PURGE  MARK#<tenant>#tag#<hex sha256 of the tag>  value, seq, hard_seq, at, ttl
- *
- * and, only in marks of this client, `expire_seq` and `expire_at`: pages rendered before that
- * sequence may be served as stale until that time, and not after. A log target of kind `tag`
- * has the same attributes except `ttl` and `seq`; its sequence is that of the log row.
- */
-export interface Mark {
-  /** The tag. */
-  value: string;
-  /** The sequences of the newest purge and of the newest hard purge, 0 for none. */
-  seq: number;
-  hardSeq: number;
-  /** The time of the newest purge, in epoch seconds. */
-  at: number;
-  /** From `expireAt` (epoch seconds) on, `expireSeq` counts as a hard purge; both are 0 for none. */
-  expireSeq: number;
-  expireAt: number;
+/** The stored value of the mark of all pages, which has none: `value` must not be empty. */
+const siteValue = '*';
+
+/** A target of a mark: all but single pages. */
+type MarkTarget = Pick<Mark, 'kind' | 'tenant' | 'value'>;
+
+/** Returns the `value` of a mark's row and of its log target: that of a tenant is the tenant's name. */
+export function storedValueOf({ kind, tenant, value }: MarkTarget): string {
+  if (value !== '') return value;
+  if (kind === 'tenant') return tenant;
+  return kind === 'site' ? siteValue : '';
 }
 
-/** A hard purge, or a soft purge after which pages may be served as stale, for at most `expireSeconds`. */
-export type PurgeMode = { hard: true } | { hard: false; expireSeconds?: number | undefined };
+/** Returns the target of a mark: the inverse of {@link storedValueOf}. Another writer's value stays, since it is part of the key. */
+function targetOf(kind: string, tenant: string, stored: string): MarkTarget {
+  const target = { kind, tenant, value: '' };
+  return storedValueOf(target) === stored ? target : { ...target, value: stored };
+}
 
-/** Returns the sort key prefix of a kind of marks: `MARK#<tenant>#<kind>#`. */
+/** Returns the sort key of a mark: `MARK#<tenant>#<kind>#<hex sha256 of the value>`. */
+export function markKey(target: MarkTarget): string {
+  const digest = createHash('sha256').update(storedValueOf(target), 'utf8').digest('hex');
+  return markPrefix(target.tenant, target.kind) + digest;
+}
+
 function markPrefix(tenant: string, kind: string): string {
-  return `MARK#${tenant}#${kind}#`;
+  return `${PREFIX.mark}${tenant}#${kind}#`;
 }
 
-/** Returns the sort key of a tag's mark. */
-export function markKey(tenant: string, tag: string): string {
-  return markPrefix(tenant, 'tag') + createHash('sha256').update(tag, 'utf8').digest('hex');
-}
-
-/** Reads all tag marks of a tenant, strongly consistent. @throws MalformedRowError, since no purge may be lost */
-export async function readMarks(b: Backend, tenant: string): Promise<Mark[]> {
-  const rows = await queryAll(b, undefined, {
+/** Reads all marks of the table, strongly consistent. @throws MalformedRowError, since no purge may be lost */
+export async function readMarks(b: Backend, signal: AbortSignal | undefined): Promise<Mark[]> {
+  const rows = await queryAll(b, signal, {
     KeyConditionExpression: 'pk = :pk AND begins_with(sk, :marks)',
-    ExpressionAttributeValues: { ':pk': S(PURGE_LOG_PK), ':marks': S(markPrefix(tenant, 'tag')) },
+    ExpressionAttributeValues: { ':pk': S(PURGE_LOG_PK), ':marks': S(PREFIX.mark) },
   });
-  return rows.map(storedMarkOf);
+  return rows.map(markOfRow);
+}
+
+/** Reads all marks that may cover pages of a tenant, strongly consistent. @throws MalformedRowError */
+export async function readMarksOf(b: Backend, tenant: string): Promise<Mark[]> {
+  const own = await marksBetween(b, undefined, `${PREFIX.mark}${tenant}#`, `${PREFIX.mark}${tenant}$`);
+  const ofSite = tenant === '' ? [] : await siteMarks(b, undefined);
+  return [...own, ...ofSite].map(markOfRow);
 }
 
 /** Parses the row of a mark. @throws MalformedRowError */
-export function storedMarkOf(row: Row): Mark {
+export function markOfRow(row: Row): Mark {
+  const [, tenant = '', kind = '', digest = ''] = text(row, 'sk').split('#');
+  if (kind === '' || digest === '') throw malformed(row, 'sk', 'MARK#<tenant>#<kind>#<sha256>');
   requirePresent(row, 'seq', countKind);
-  return { ...markOf(row), seq: read(row, 'seq', countKind) };
+  return { ...attributesOf(row, kind, tenant), seq: read(row, 'seq', countKind) };
 }
 
-/** Parses a log target. It carries no sequence, so `seq` is 0. @throws MalformedRowError */
-export function markOf(row: Row): Mark {
+/** Parses the mark in a log target; the row is for the error. @throws MalformedRowError */
+export function markOfTarget(row: Row, target: Row, seq: number): Mark {
+  const { pk, sk } = row;
+  if (!text(target, 'value') || target['at']?.N === undefined) {
+    throw malformed(row, 'targets', 'a value and a time of each mark');
+  }
+  return { ...attributesOf({ ...target, pk, sk } as Row, text(target, 'kind'), text(target, 'tenant')), seq };
+}
+
+/** Parses the attributes that the row of a mark and its log target share. */
+function attributesOf(row: Row, kind: string, tenant: string): Omit<Mark, 'seq'> {
   requirePresent(row, 'value', textKind);
   requirePresent(row, 'at', instantKind);
+  const expireSeq = read(row, 'expire_seq', countKind);
+  const expireAt = read(row, 'expire_at', horizonKind);
   return {
-    value: read(row, 'value', textKind),
-    seq: 0,
+    ...targetOf(kind, tenant, read(row, 'value', textKind)),
     hardSeq: read(row, 'hard_seq', countKind),
-    at: read(row, 'at', instantKind),
-    expireSeq: read(row, 'expire_seq', countKind),
-    expireAt: read(row, 'expire_at', horizonKind),
+    atMs: read(row, 'at', instantKind) * 1000,
+    expireSeq,
+    expireAtMs: expireSeq > 0 ? expireAt * 1000 : 0,
   };
 }
 
-/** The attributes shared by a mark and its log target. */
-export function storedMark(m: Mark): Row {
-  return {
-    value: S(m.value),
-    at: N(m.at),
-    ...(m.hardSeq > 0 ? { hard_seq: N(m.hardSeq) } : {}),
-    ...(m.expireSeq > 0 ? { expire_seq: N(m.expireSeq), expire_at: N(m.expireAt) } : {}),
-  };
-}
-
-/** Returns the mark of a tag after a purge with this sequence and time (epoch seconds). Sequences only grow. */
-export function markAfterPurge(
-  before: Mark | undefined,
-  value: string,
-  seq: number,
-  now: number,
-  mode: PurgeMode,
-): Mark {
-  const hardSeq = Math.max(before?.hardSeq ?? 0, before && before.expireAt <= now ? before.expireSeq : 0);
-  if (mode.hard) return { value, seq, hardSeq: seq, at: now, expireSeq: 0, expireAt: 0 };
-  if (mode.expireSeconds !== undefined) {
-    return { value, seq, hardSeq, at: now, expireSeq: seq, expireAt: now + Math.ceil(mode.expireSeconds) };
-  }
-  const pending = before && before.expireAt > now ? before : { expireSeq: 0, expireAt: 0 };
-  return { value, seq, hardSeq, at: now, expireSeq: pending.expireSeq, expireAt: pending.expireAt };
-}
-
-/** Returns the purge state of a mark at a time in epoch milliseconds. */
+/** Returns the purge state of the entries that a mark covers, at a time in epoch milliseconds. */
 export function purgeStateOfMark(mark: Mark, nowMs: number): PurgeState {
-  const due = mark.expireSeq > 0 && mark.expireAt * 1000 <= nowMs;
+  return { ...NEVER_PURGED, seq: mark.seq, hardSeq: hardSeqOf(mark, nowMs), atMs: mark.atMs };
+}
+
+/** Returns the sequence of a mark's newest hard purge: from `expireAtMs` on, `expireSeq` counts as one. */
+export function hardSeqOf(mark: Mark, nowMs: number): number {
+  return Math.max(mark.hardSeq, mark.expireAtMs <= nowMs ? mark.expireSeq : 0);
+}
+
+/** Merges a mark of the log into an older one of the same target. Sequences only grow. */
+export function mergeMarks(before: Mark | undefined, logged: Mark): Mark {
+  if (!before) return logged;
+  const { expireSeq, expireAtMs } = logged.expireSeq > 0 ? logged : before;
   return {
-    ...NEVER_PURGED,
-    seq: mark.seq,
-    hardSeq: Math.max(mark.hardSeq, due ? mark.expireSeq : 0),
-    atMs: mark.at * 1000,
+    ...logged,
+    seq: Math.max(before.seq, logged.seq),
+    hardSeq: Math.max(before.hardSeq, logged.hardSeq),
+    atMs: Math.max(before.atMs, logged.atMs),
+    expireSeq,
+    expireAtMs,
   };
 }
 
 /**
  * Merges all marks that cover a page with these tags, read strongly consistent: those of its
  * tags, and those of other kinds, of its tenant and of the whole site.
+ *
+ * The reads are made in the order of the kinds: marks that a later mark of a larger kind
+ * includes are deleted, and must be read before that one.
  * @throws MalformedRowError, since no purge may be lost
  */
-export async function readPurgeState(
+export async function covering(
   b: Backend,
   signal: AbortSignal | undefined,
   page: Target,
   tags: readonly string[],
 ): Promise<PurgeState> {
   const { tenant } = page;
-  const keys = tags.map((tag) => markKey(tenant, tag));
+  const keys = tags.map((tag) => markKey({ kind: 'tag', tenant, value: tag }));
+  const rows = [...(await readRows(b, signal, PURGE_LOG_PK, keys)).values()];
   // '$' comes after '#': each range ends where the next prefix would begin.
-  const ranges = [
-    [`MARK#${tenant}#`, markPrefix(tenant, 'tag')],
-    [`MARK#${tenant}#tag$`, `MARK#${tenant}$`],
-    ...(tenant === '' ? [] : [[markPrefix('', 'site'), 'MARK##site$']]),
-  ] as [string, string][];
-  const others = ranges.map(([from, to]) => marksBetween(b, signal, from, to));
-  const [ofTags, ...ofOthers] = await Promise.all([readRows(b, signal, PURGE_LOG_PK, keys), ...others]);
+  rows.push(...(await marksBetween(b, signal, `${PREFIX.mark}${tenant}#`, markPrefix(tenant, 'tag'))));
+  rows.push(...(await marksBetween(b, signal, `${PREFIX.mark}${tenant}#tag$`, `${PREFIX.mark}${tenant}$`)));
+  if (tenant !== '') rows.push(...(await siteMarks(b, signal)));
   const now = b.clock.now();
-  return [...ofTags.values(), ...ofOthers.flat()]
-    .flatMap((row) => (covers(row, page) ? purgeStateOfMark(storedMarkOf(row), now) : []))
+  return rows
+    .map(markOfRow)
+    .filter((mark) => covers(mark, page, tags))
+    .map((mark) => purgeStateOfMark(mark, now))
     .reduce(mergePurgeStates, NEVER_PURGED);
+}
+
+function siteMarks(b: Backend, signal: AbortSignal | undefined): Promise<Row[]> {
+  return marksBetween(b, signal, markPrefix('', 'site'), `${PREFIX.mark}#site$`);
 }
 
 function marksBetween(b: Backend, signal: AbortSignal | undefined, from: string, to: string): Promise<Row[]> {
@@ -142,10 +158,4 @@ function marksBetween(b: Backend, signal: AbortSignal | undefined, from: string,
     KeyConditionExpression: 'pk = :pk AND sk BETWEEN :from AND :to',
     ExpressionAttributeValues: { ':pk': S(PURGE_LOG_PK), ':from': S(from), ':to': S(to) },
   });
-}
-
-/** Reports whether a mark covers a page: a prefix mark by its prefix; any other kind, including unknown ones, always. */
-function covers(row: Row, { key }: Target): boolean {
-  const kind = text(row, 'sk').split('#')[2];
-  return kind !== 'prefix' || key.startsWith(storedMarkOf(row).value);
 }

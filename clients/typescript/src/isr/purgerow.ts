@@ -1,4 +1,5 @@
 import type { PurgeState, Sequence } from './entry.js';
+import { NEVER_PURGED } from './freshness.js';
 import { countKind, instantKind, periodKind, type Row, read, requirePresent } from './row.js';
 
 /**
@@ -9,10 +10,10 @@ export function purgeStateOf(row: Row): PurgeState {
   requirePresent(row, 'seq', countKind);
   requirePresent(row, 'at', instantKind);
   return {
+    ...NEVER_PURGED,
     seq: read(row, 'seq', countKind),
     hardSeq: read(row, 'hard_seq', countKind),
     atMs: read(row, 'at', instantKind) * 1000,
-    markLifetimeSeconds: 0,
   };
 }
 

@@ -6,7 +6,7 @@ import { mergePurgeStates, NEVER_PURGED, outlivesMarks } from './freshness.js';
 import { readSequence, reloadTarget, type Target } from './log.js';
 import type { LogChange, LogQueue, PlannedWrite } from './logqueue.js';
 import { PREFIX, SK } from './names.js';
-import { readPurgeState } from './purgemark.js';
+import { covering } from './purgemark.js';
 import { purgeStateOf } from './purgerow.js';
 import type { PageRecord } from './record.js';
 import { S, text } from './row.js';
@@ -56,7 +56,7 @@ export async function rollback(
   const purge = await readRow(b, signal, fence.pk, SK.purge);
   const version = await findVersion(b, signal, fence.pk, to);
   checkWithdrawn(version, a.page.key);
-  const marks = await readPurgeState(b, signal, a.page, version.tags);
+  const marks = await covering(b, signal, a.page, version.tags);
   checkPurged(version, [record.purge, purge ? purgeStateOf(purge) : NEVER_PURGED, marks]);
   if (outlivesMarks(version, markLifetimeSeconds, b.clock.now())) {
     throw new PurgedError(
@@ -91,7 +91,7 @@ export async function pin(
   }
   checkWithdrawn(entry, a.page.key);
   if (a.pinnedUntilMs !== undefined) {
-    checkPurged(entry, [record.purge, await readPurgeState(b, signal, a.page, entry.tags)]);
+    checkPurged(entry, [record.purge, await covering(b, signal, a.page, entry.tags)]);
   }
   const kept = text(fence.meta, 'current_sk') === PREFIX.version + entry.generationId;
   const next = withAssertion(entry, a.pinnedUntilMs ?? pinEndedNow(entry, b.clock.now()), a);
@@ -146,7 +146,8 @@ async function assertGeneration(
 class AssertionChange implements LogChange {
   readonly name: string;
   readonly writes: readonly string[];
-  readonly marks = [];
+  readonly purges = [];
+  readonly confirm = false;
   readonly markLifetimeSeconds = 0;
   readonly #swap: Swap;
   readonly #page: Target;
@@ -164,7 +165,7 @@ class AssertionChange implements LogChange {
   plan(): PlannedWrite[] {
     const others = [...this.#restoreVersion(), ...this.#swap.expireSuperseded()];
     return [
-      { action: this.#swap.updateMeta(), target: reloadTarget(this.#page) },
+      { action: this.#swap.updateMeta(), targets: [reloadTarget(this.#page)] },
       ...others.map((action) => ({ action })),
     ];
   }

@@ -13,10 +13,11 @@ import { leaseLossOf, startHeartbeat } from '../heartbeat.js';
 import { acquire, clockAheadOf } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
 import { type Backend, errorOf, readRow } from './backend.js';
+import { build } from './build.js';
 import { acquireFor } from './claim.js';
 import { bareOf, contentOf, describedOf } from './commit.js';
 import { type FaceTheoryIsrMetaStoreConfig, type Settings, settingsOf } from './config.js';
-import type { Change, Entry, NextEntry, RequestRecord, Sequence } from './entry.js';
+import type { Change, Entry, Mark, NextEntry, PurgeState, RequestRecord, Sequence } from './entry.js';
 import { Fence } from './fence.js';
 import { freshness, type State, staleUntilMs } from './freshness.js';
 import { generationId } from './generationid.js';
@@ -40,6 +41,9 @@ import type {
 import { FOREVER_MS, PREFIX } from './names.js';
 import { checkInterval, checkMoment, checkSeconds, normalize } from './normalize.js';
 import { publish } from './publish.js';
+import { Purge, type PurgeOptions, type Receipt } from './purge.js';
+import { covering, readMarks } from './purgemark.js';
+import type { PurgeTarget } from './purgetarget.js';
 import { type PageRecord, readPage } from './record.js';
 import { endRequest } from './request.js';
 import { readRequest } from './requestrow.js';
@@ -61,7 +65,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   readonly #leases = new Map<string, HeldLease>();
 
   /**
-   * `settings` must be derived from `config`; a caller passes them to share the log queue.
+   * `settings` must be derived from `config`; a caller passes them to share the backend.
    * @throws InvalidInputError InvalidKeyError
    */
   constructor(config: FaceTheoryIsrMetaStoreConfig, settings: Settings = settingsOf(config)) {
@@ -355,6 +359,27 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
       `end the request of the lease of ${held.pk}`,
       endRequest(held, end, (call) => this.#backend.calls.retry(undefined, call)),
     );
+  }
+
+  async purge(targets: readonly PurgeTarget[], options: PurgeOptions = {}): Promise<Receipt> {
+    const purge = new Purge(this.#settings, targets, options);
+    return { seq: await mapReadError(purge.name, this.#settings.log.append(purge, options.signal)) };
+  }
+
+  async marks({ signal }: { signal?: AbortSignal | undefined } = {}): Promise<Mark[]> {
+    return mapReadError('read the purge marks', readMarks(this.#backend, signal));
+  }
+
+  async covering({ cacheKey, tags = [], signal }: PageRef & { tags?: readonly string[] }): Promise<PurgeState> {
+    checkCacheKey(cacheKey);
+    const { markLifetimeSeconds } = await this.sequence({ signal });
+    const page = { tenant: this.#settings.tenant, key: cacheKey };
+    const marks = mapReadError(`read the purge marks of ${cacheKey}`, covering(this.#backend, signal, page, tags));
+    return { ...(await marks), markLifetimeSeconds };
+  }
+
+  async build(id: string, { signal }: { signal?: AbortSignal | undefined } = {}): Promise<number> {
+    return mapReadError('read or deploy the build', build(this.#settings, signal, id));
   }
 
   async sequence({ signal }: { signal?: AbortSignal | undefined } = {}): Promise<Sequence> {

@@ -21,8 +21,12 @@ export type Purpose =
   | 'restored'
   /** The purge sequence is incremented. */
   | 'sequence'
-  /** The log row of that sequence, and the purge marks of tags. */
+  /** The log row of that sequence. */
   | 'log'
+  /** The current build of the site. */
+  | 'build'
+  /** A purge mark, or the purge row of a page. It has no condition. */
+  | 'purge'
   /** The record of a request with an idempotency key changes. */
   | 'request';
 

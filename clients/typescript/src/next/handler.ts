@@ -1,7 +1,8 @@
 import { writeFailure } from '../classify.js';
 import { InvalidInputError } from '../errors.js';
 import { BOUNDS } from '../isr/names.js';
-import type { PurgeMode } from '../isr/purgemark.js';
+import type { PurgeOptions } from '../isr/purge.js';
+import { MAX_PURGE_TARGETS, type PurgeTarget } from '../isr/purgetarget.js';
 import type { Answer, GetContext, HandlerContext, SetContext, Value } from './contract.js';
 import { LocalCache } from './localcache.js';
 import { lookUp, type RenderStart } from './lookup.js';
@@ -9,7 +10,6 @@ import { LruCache } from './lru.js';
 import { cacheKeyOf } from './names.js';
 import { type CacheHandlerOptions, settingsOf } from './options.js';
 import { persist } from './persist.js';
-import { purgeTags } from './purge.js';
 import { Site } from './site.js';
 
 /** A `cacheHandler` of Next.js. Next.js constructs one per request, or one for several. */
@@ -139,10 +139,12 @@ class Shared implements CacheHandler {
   async revalidateTag(tags: string | readonly string[], durations?: { expire?: number }): Promise<void> {
     const site = this.#site;
     const all = [...new Set(typeof tags === 'string' ? [tags] : tags)].filter((tag) => tag !== '');
-    const { backend, log, markLifetimeSeconds } = site;
-    const of = { backend, log, tenant: site.settings.tenant, markLifetimeSeconds };
     try {
-      await purgeTags(of, all, purgeModeOf(durations), AbortSignal.timeout(maxQueueMs));
+      const how = { ...purgeModeOf(durations), signal: AbortSignal.timeout(maxQueueMs) };
+      const targets = all.map((value): PurgeTarget => ({ kind: 'tag', value }));
+      for (let at = 0; at < targets.length; at += MAX_PURGE_TARGETS) {
+        await site.store.purge(targets.slice(at, at + MAX_PURGE_TARGETS), how);
+      }
     } catch (error) {
       throw writeFailure(`the revalidation of ${named(all)}`, [], error);
     } finally {
@@ -160,11 +162,11 @@ function named(tags: readonly string[]): string {
 }
 
 /** Maps Next.js's durations to a purge: hard without durations, soft until `expire` with them. */
-function purgeModeOf(durations: { expire?: number } | undefined): PurgeMode {
+function purgeModeOf(durations: { expire?: number } | undefined): PurgeOptions {
   const expire = durations?.expire;
   if (!durations || expire === 0) return { hard: true };
   if (expire !== undefined && !(typeof expire === 'number' && expire > 0)) {
     throw new InvalidInputError(`expire must be a number of seconds, at least 0 (got ${expire})`);
   }
-  return { hard: false, expireSeconds: expire !== undefined && expire < BOUNDS.interval ? expire : undefined };
+  return expire !== undefined && expire < BOUNDS.interval ? { expireSeconds: expire } : {};
 }

@@ -108,7 +108,7 @@ async function render(
 async function checkUnderLease(site: Site, start: RenderStart & { rendering: Rendering }): Promise<LookupResult> {
   const { rendering } = start;
   const seq = await site.marks.catchUp();
-  const snapshot = site.pages.judge(rendering.lease.record, seq);
+  const snapshot = site.pages.judge(rendering.cacheKey, rendering.lease.record, seq);
   const known = await valueFor(site, snapshot);
   const { entry } = snapshot.record;
   if (!known || !entry || snapshot.state !== 'fresh') return askToRender(site, snapshot, start);

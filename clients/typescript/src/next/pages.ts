@@ -37,7 +37,7 @@ export interface PagesOptions {
   memoryBytes: number;
 }
 
-/** Reads values: rows, the purge marks of their tags, and bodies. */
+/** Reads values: rows, the purge marks that cover them, and bodies. */
 export class Pages {
   readonly #options: PagesOptions;
   /** Values by the key of their body, which is immutable. */
@@ -54,18 +54,18 @@ export class Pages {
   /** Reads a value's rows and the purge marks, unless both are within `trustMs`. */
   async read(cacheKey: string, tags: readonly string[] = []): Promise<PageSnapshot> {
     const [record, seq] = await Promise.all([this.#record(cacheKey), this.#sequence()]);
-    return this.judge(record, seq, tags);
+    return this.judge(cacheKey, record, seq, tags);
   }
 
   /** Evaluates a record now, with the tags of the entry and of the look-up. */
-  judge(record: PageRecord, seq: number, tags: readonly string[] = []): PageSnapshot {
+  judge(cacheKey: string, record: PageRecord, seq: number, tags: readonly string[] = []): PageSnapshot {
     const { entry } = record;
     // Rows of other services do not point at cached values of Next.js.
     if (!entry || entry.foreign) return { record, seq, state: 'missing', isServable: false };
     const now = this.#options.clock.now();
     const cover: PurgeState = mergePurgeStates(
       record.purge,
-      this.#options.marks.purgeStateOf([...entry.tags, ...tags], now),
+      this.#options.marks.purgeStateOf(cacheKey, [...entry.tags, ...tags], now),
     );
     const isServable = servableOnFailure(entry, cover, now);
     return { record, seq, state: freshness(entry, cover, now), isServable };

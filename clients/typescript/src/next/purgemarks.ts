@@ -1,16 +1,16 @@
 import type { Backend } from '../isr/backend.js';
-import type { PurgeState } from '../isr/entry.js';
+import type { Mark, PurgeState } from '../isr/entry.js';
 import { mergePurgeStates, NEVER_PURGED } from '../isr/freshness.js';
-import { LOG_LIFE_MS, logKey, readLog, readSequence } from '../isr/log.js';
-import { type Mark, markOf, purgeStateOfMark, readMarks } from '../isr/purgemark.js';
-import { malformed, type Row, text } from '../isr/row.js';
+import { LOG_LIFE_MS, readChanges, readSequence } from '../isr/log.js';
+import { markKey, mergeMarks, purgeStateOfMark, readMarksOf } from '../isr/purgemark.js';
+import { covers } from '../isr/purgetarget.js';
 
 /** How often SEQ is read in addition to the log, in milliseconds, to detect trimmed rows or a replaced table. */
 const auditEveryMs = 60_000;
 
 /**
- * The purge marks of a tenant's tags in memory; there are few. All are read once, then the
- * log is followed with one strongly consistent query per poll, which is mostly empty:
+ * The purge marks of a tenant, and of the whole site, in memory; there are few. All are read
+ * once, then the log is followed with one strongly consistent query per poll, which is mostly empty:
  *
  *	SEQ ──► cursor, then all MARKs        LOG after the cursor ──► marks, cursor
  *	 ▲                                       │ a gap, a malformed row, or
@@ -19,7 +19,12 @@ const auditEveryMs = 60_000;
 export class PurgeMarks {
   readonly #backend: Backend;
   readonly #tenant: string;
-  #marks = new Map<string, Mark>();
+  /** The marks of tags, by tag. */
+  #ofTags = new Map<string, Mark>();
+  /** The marks of prefixes, by length and prefix: `isr` writes one for each URL that it purges. */
+  #ofPrefixes = new Map<number, Map<string, Mark>>();
+  /** The marks of other kinds, by sort key: each may cover any page. */
+  #others = new Map<string, Mark>();
   #markLifetimeSeconds = 0;
   /** The marks include every purge up to this sequence; undefined before the first load. */
   #cursor: number | undefined;
@@ -56,14 +61,17 @@ export class PurgeMarks {
     return this.#current;
   }
 
-  /** Merges the known purges of these tags, at a time in epoch milliseconds. */
-  purgeStateOf(tags: Iterable<string>, nowMs: number): PurgeState {
-    let cover: PurgeState = { ...NEVER_PURGED, markLifetimeSeconds: this.#markLifetimeSeconds };
-    for (const tag of tags) {
-      const mark = this.#marks.get(tag);
-      if (mark) cover = mergePurgeStates(cover, purgeStateOfMark(mark, nowMs));
-    }
-    return cover;
+  /** Merges the known marks that cover a page with these tags, at a time in epoch milliseconds. */
+  purgeStateOf(cacheKey: string, tags: readonly string[], nowMs: number): PurgeState {
+    const page = { tenant: this.#tenant, key: cacheKey };
+    const others = [...this.#others.values()].filter((mark) => covers(mark, page, tags));
+    const ofTags = tags.map((tag) => this.#ofTags.get(tag));
+    const ofPrefixes = Array.from(this.#ofPrefixes, ([length, marks]) => marks.get(cacheKey.slice(0, length)));
+    const unpurged: PurgeState = { ...NEVER_PURGED, markLifetimeSeconds: this.#markLifetimeSeconds };
+    return [...others, ...ofTags, ...ofPrefixes]
+      .filter((mark) => mark !== undefined)
+      .map((mark) => purgeStateOfMark(mark, nowMs))
+      .reduce(mergePurgeStates, unpurged);
   }
 
   async #poll(): Promise<number> {
@@ -81,8 +89,11 @@ export class PurgeMarks {
   async #reload(): Promise<void> {
     const startedAt = this.#backend.clock.elapsed();
     const { seq, markLifetimeSeconds } = await readSequence(this.#backend, undefined);
-    const marks = await readMarks(this.#backend, this.#tenant);
-    this.#marks = new Map(marks.map((mark) => [mark.value, mark]));
+    const marks = await readMarksOf(this.#backend, this.#tenant);
+    this.#ofTags = new Map();
+    this.#ofPrefixes = new Map();
+    this.#others = new Map();
+    for (const mark of marks) this.#add(mark);
     this.#markLifetimeSeconds = markLifetimeSeconds;
     this.#cursor = seq;
     this.#audited = startedAt;
@@ -91,15 +102,14 @@ export class PurgeMarks {
   async #follow(cursor: number): Promise<void> {
     let at = cursor;
     for (;;) {
-      const rows = await readLog(this.#backend, undefined, at);
-      for (const row of rows) {
-        if (text(row, 'sk') !== logKey(at + 1)) return this.#recover(at);
-        const marks = this.#read(row, at + 1);
-        if (!marks) return this.#recover(at);
-        for (const mark of marks) this.#marks.set(mark.value, mark);
+      const changes = await readChanges(this.#backend, undefined, at);
+      for (const { seq, marks, malformed } of changes) {
+        if (malformed) this.#backend.warn('malformed row in the purge log', { seq: at + 1, failure: malformed });
+        if (malformed || seq !== at + 1) return this.#recover(at);
+        for (const mark of marks) this.#add(mark);
         this.#cursor = ++at;
       }
-      if (rows.length === 0) break; // a page may end early
+      if (changes.length === 0) break; // a page may end early
     }
     await this.#audit(at);
   }
@@ -119,21 +129,23 @@ export class PurgeMarks {
     this.#markLifetimeSeconds = markLifetimeSeconds;
     if (seq < at) return this.#reload();
     // If SEQ is ahead, its log rows exist: they are written in the same transaction.
-    if (seq > at && (await readLog(this.#backend, undefined, at)).length === 0) await this.#reload();
+    if (seq > at && (await readChanges(this.#backend, undefined, at)).length === 0) await this.#reload();
   }
 
-  /** Parses the marks of a log row; undefined if it is malformed. */
-  #read(row: Row, seq: number): Mark[] | undefined {
-    const targets = row['targets']?.L;
-    try {
-      if (!targets) throw malformed(row, 'targets', 'a list of maps');
-      return targets
-        .map(({ M: target = {} }) => target)
-        .filter((target) => text(target, 'kind') === 'tag' && text(target, 'tenant') === this.#tenant)
-        .map((target) => ({ ...markOf(target), seq }));
-    } catch (failure) {
-      this.#backend.warn('malformed row in the purge log', { seq, failure });
-      return undefined;
-    }
+  /** Merges a mark into those that are known, unless it covers only pages of other tenants. */
+  #add(mark: Mark): void {
+    const { kind, tenant, value } = mark;
+    if (tenant !== this.#tenant && kind !== 'site') return;
+    const [marks, key] = this.#placeOf(kind, value) ?? [this.#others, markKey(mark)];
+    marks.set(key, mergeMarks(marks.get(key), mark));
+  }
+
+  /** Returns the map of the marks of tags, or of prefixes of this length, and the key in it. */
+  #placeOf(kind: string, value: string): [Map<string, Mark>, key: string] | undefined {
+    if (kind === 'tag') return [this.#ofTags, value];
+    if (kind !== 'prefix') return undefined;
+    const marks = this.#ofPrefixes.get(value.length) ?? new Map<string, Mark>();
+    this.#ofPrefixes.set(value.length, marks);
+    return [marks, value];
   }
 }

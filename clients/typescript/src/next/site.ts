@@ -1,6 +1,5 @@
 import type { Backend } from '../isr/backend.js';
 import { settingsOf as storeSettings } from '../isr/config.js';
-import type { LogQueue } from '../isr/logqueue.js';
 import { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import { Bodies } from './bodies.js';
 import { CircuitBreaker } from './breaker.js';
@@ -18,17 +17,11 @@ const callTimeoutMs = 1500;
 /** How many pages with a timed-out wait are remembered. */
 const maxTimedOutWaits = 1000;
 
-/** How much longer than entries purge marks are kept, in seconds: an entry must not outlive the marks of its tags. */
-const marksOutlive = 2 * 24 * 3600;
-
 /** The state that all requests of a process share. */
 export class Site {
   readonly settings: Settings;
   readonly buildId: string;
-  readonly markLifetimeSeconds: number;
   readonly backend: Backend;
-  /** The store's own queue: tag purges share transactions with rollbacks and pins. */
-  readonly log: LogQueue;
   readonly store: FaceTheoryIsrMetaStore;
   readonly marks: PurgeMarks;
   readonly bodies: Bodies;
@@ -42,13 +35,13 @@ export class Site {
 
   constructor(settings: Settings, ctx: HandlerContext) {
     const { ddb, tableName, tenant, clock, warn } = settings;
-    const config = { ddb, tableName, clock, warn, callTimeoutMs, ...(tenant ? { tenant } : {}) };
+    // Pages get a ttl from each call; the store derives the lifetime of purge marks.
+    const metaTtlSeconds = settings.retentionSeconds;
+    const config = { ddb, tableName, clock, warn, callTimeoutMs, metaTtlSeconds, ...(tenant ? { tenant } : {}) };
     this.settings = settings;
     this.buildId = settings.buildId ?? buildIdOf(ctx.serverDistDir);
-    this.markLifetimeSeconds = settings.retentionSeconds + marksOutlive;
     const shared = storeSettings(config);
     this.backend = shared.backend;
-    this.log = shared.log;
     this.store = new FaceTheoryIsrMetaStore(config, shared);
     this.marks = new PurgeMarks(this.backend, tenant);
     this.bodies = new Bodies(settings.s3, settings.bucket);

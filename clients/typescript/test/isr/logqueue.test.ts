@@ -21,7 +21,8 @@ import { fill, itemAt, itemsOf, storeOn } from './table.js';
 class CounterChange implements LogChange {
   readonly name: string;
   readonly writes: readonly string[];
-  readonly marks = [];
+  readonly purges = [];
+  readonly confirm = false;
   readonly markLifetimeSeconds = 0;
   readonly #backend: Backend;
   readonly #pks: readonly string[];
@@ -41,7 +42,8 @@ class CounterChange implements LogChange {
         ConditionExpression: 'attribute_not_exists(locked)',
         ExpressionAttributeValues: { ':one': { N: '1' } },
       };
-      return { action: { purpose: 'meta', item: { Update: update } }, target: reloadTarget({ tenant: '', key: pk }) };
+      const targets = [reloadTarget({ tenant: '', key: pk })];
+      return { action: { purpose: 'meta', item: { Update: update } }, targets };
     });
   }
 
@@ -100,7 +102,7 @@ onEngines('a large change is not starved by small ones', async (table) => {
   const { queue, backend, increment, transactions } = newQueue(table);
   const large = names(maxWrites);
   const order: string[] = [];
-  const log = (name: string, work: Promise<void>) => work.then(() => order.push(name));
+  const log = (name: string, work: Promise<unknown>) => work.then(() => order.push(name));
   const small = (pk: string) => log(pk, increment(pk));
   const work = [
     small('a'),

@@ -171,7 +171,7 @@ onEngines('a regeneration that began before a rollback does not undo it', async 
   await store.releaseLease(lease);
   const { state, ...found } = (await store.get({ cacheKey })) ?? {};
   assert.deepEqual([found, state], [entry, 'fresh']);
-  assert.deepEqual(await store.changes(before.seq), [{ seq: before.seq + 1, reload: [{ tenant: '', key: cacheKey }] }]);
+  assert.deepEqual(await store.changes(before.seq), [reloaded(before.seq + 1, '')]);
   const rows = await itemsOf(table);
   const ttlOf = (id: string) => rows.find((row) => row['sk']?.S === `VER#${id}`)?.['ttl'];
   assert.equal(ttlOf('g1'), undefined);
@@ -249,7 +249,7 @@ onEngines('unpin of an unpinned page still logs a reload', async (table) => {
   const store = storeOn(table);
   await publish(store, generation('g1', Date.now()));
   await store.unpin({ cacheKey });
-  assert.deepEqual(await store.changes(0), [{ seq: 1, reload: [{ tenant: '', key: cacheKey }] }]);
+  assert.deepEqual(await store.changes(0), [reloaded(1, '')]);
 });
 
 onEngines('a publish that ends a pin is logged in the same transaction; others are not logged', async (table) => {
@@ -270,7 +270,7 @@ onEngines('a publish that ends a pin is logged in the same transaction; others a
   await publish(other, generation('g2', Date.now()), { unpin: true });
   const transactions = sent.filter((input) => (input as { TransactItems?: unknown[] }).TransactItems);
   assert.equal(transactions.length, 1);
-  assert.deepEqual(await store.changes(1), [{ seq: 2, reload: [{ tenant: 'acme', key: cacheKey }] }]);
+  assert.deepEqual(await store.changes(1), [reloaded(2, 'acme')]);
   await publish(store, generation('g3', Date.now()), { unpin: true });
   assert.deepEqual(await store.changes(2), [], 'there was no pin');
 });
@@ -396,3 +396,8 @@ onEngines('leases and records of another page or store are rejected', async (tab
   await assert.rejects(storeOn(table).publish(lease, lease.record, generation('g1', Date.now())), InvalidInputError);
   assert.equal(await itemAt(table, pk, 'META'), undefined);
 });
+
+/** The change of a page, as it is read from the log. */
+function reloaded(seq: number, tenant: string) {
+  return { seq, reload: [{ tenant, key: cacheKey }], marks: [], confirm: false };
+}

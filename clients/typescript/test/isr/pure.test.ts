@@ -74,7 +74,8 @@ describe('request hashes', () => {
 });
 
 describe('freshness', () => {
-  for (const v of vectors('freshness.json')['decisions'] ?? []) {
+  const decisions = ['freshness.json', 'build.json'].flatMap((file) => vectors(file)['decisions'] ?? []);
+  for (const v of decisions) {
     test(v['name'], () => {
       const entry = datedOf(v['entry']);
       const now: number = v['now_ms'];
@@ -95,9 +96,9 @@ describe('freshness', () => {
     });
   }
   test('purge states are merged by the maximum of each member', () => {
-    const a = { seq: 7, hardSeq: 1, atMs: 5, markLifetimeSeconds: 0 };
-    const b = { seq: 3, hardSeq: 2, atMs: 9, markLifetimeSeconds: 10 };
-    assert.deepEqual(mergePurgeStates(a, b), { seq: 7, hardSeq: 2, atMs: 9, markLifetimeSeconds: 10 });
+    const a = { seq: 7, hardSeq: 1, atMs: 5, markLifetimeSeconds: 0, build: 4 };
+    const b = { seq: 3, hardSeq: 2, atMs: 9, markLifetimeSeconds: 10, build: 2 };
+    assert.deepEqual(mergePurgeStates(a, b), { seq: 7, hardSeq: 2, atMs: 9, markLifetimeSeconds: 10, build: 4 });
     assert.deepEqual(mergePurgeStates(NEVER_PURGED, a), a);
   });
 });

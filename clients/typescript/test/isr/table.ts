@@ -1,6 +1,6 @@
 /** Helpers for tests of the meta store. */
 
-import { BatchWriteItemCommand, DeleteItemCommand, PutItemCommand, ScanCommand } from '@aws-sdk/client-dynamodb';
+import { BatchWriteItemCommand, PutItemCommand, ScanCommand, type WriteRequest } from '@aws-sdk/client-dynamodb';
 
 import { type Clock, systemClock } from '../../src/clock.js';
 import {
@@ -74,12 +74,15 @@ export async function itemAt(table: TestTable, pk: string, sk: string): Promise<
 /** Replaces the content of a table with the items. */
 export async function fill(table: TestTable, items: readonly Item[]): Promise<void> {
   const { ddb, tableName } = table;
-  for (const { pk, sk } of await itemsOf(table)) {
-    await ddb.send(new DeleteItemCommand({ TableName: tableName, Key: { pk, sk } as Item }));
-  }
-  for (let i = 0; i < items.length; i += 25) {
-    const puts = items.slice(i, i + 25).map((Item) => ({ PutRequest: { Item } }));
-    await ddb.send(new BatchWriteItemCommand({ RequestItems: { [tableName]: puts } }));
+  const keyOf = ({ pk, sk }: Item) => `${pk?.S} ${sk?.S}`;
+  const kept = new Set(items.map(keyOf));
+  const gone = (await itemsOf(table)).filter((item) => !kept.has(keyOf(item)));
+  const writes: WriteRequest[] = [
+    ...gone.map(({ pk, sk }) => ({ DeleteRequest: { Key: { pk, sk } as Item } })),
+    ...items.map((Item) => ({ PutRequest: { Item } })),
+  ];
+  for (let i = 0; i < writes.length; i += 25) {
+    await ddb.send(new BatchWriteItemCommand({ RequestItems: { [tableName]: writes.slice(i, i + 25) } }));
   }
 }
 

@@ -9,6 +9,7 @@ import {
   hashedPartition,
   type Lease,
   type PageRecord,
+  type PurgeTarget,
   rawPartition,
 } from '../../src/isr/index.js';
 import { onEngines, type TestTable } from '../engines.js';
@@ -17,9 +18,11 @@ import {
   comparable,
   entryVector,
   itemOf,
+  markVector,
   ms,
   nextOf,
   optional,
+  purgeStateOf,
   recordVector,
   requestVector,
   type Vector,
@@ -39,7 +42,19 @@ async function codeOf(call: () => unknown): Promise<string | undefined> {
 }
 
 onEngines('rows are parsed as in the test vectors', async (table) => {
+  await readPages(table, 'items.json');
   const file = vectors('items.json');
+  const { cache_key: cacheKey } = file;
+  const store = storeOn(table);
+  for (const v of file['versions'] ?? []) {
+    await fill(table, v['rows'].map(itemOf));
+    assert.deepEqual((await store.versions({ cacheKey })).map(entryVector), v['entries'], v['name']);
+  }
+});
+
+/** Checks the vectors `reads` of a file. */
+async function readPages(table: TestTable, name: string): Promise<void> {
+  const file = vectors(name);
   const { cache_key: cacheKey } = file;
   assert.equal(hashedPartition(cacheKey), file.pk);
   const store = storeOn(table);
@@ -55,11 +70,7 @@ onEngines('rows are parsed as in the test vectors', async (table) => {
     };
     assert.deepEqual(found, expected, v['name']);
   }
-  for (const v of file['versions'] ?? []) {
-    await fill(table, v['rows'].map(itemOf));
-    assert.deepEqual((await store.versions({ cacheKey })).map(entryVector), v['entries'], v['name']);
-  }
-});
+}
 
 onEngines('request records and the log are parsed as in the test vectors', async (table) => {
   const file = vectors('items.json');
@@ -80,18 +91,48 @@ onEngines('request records and the log are parsed as in the test vectors', async
       assert.deepEqual(await store.sequence(), expected, v['name']);
     });
   }
-  for (const v of file['logs'] ?? []) {
+  await readLogs(table, 'items.json');
+});
+
+/** Checks the vectors `logs` of a file. */
+async function readLogs(table: TestTable, name: string): Promise<void> {
+  const store = storeOn(table);
+  for (const v of vectors(name)['logs'] ?? []) {
     await fill(table, v['rows'].map(itemOf));
-    const expected = v['changes'].map(({ seq, reload = [] }: Vector) => ({
+    const expected = v['changes'].map(({ seq, reload = [], marks = [], confirm = false }: Vector) => ({
       seq,
       reload: reload.map(({ tenant = '', key }: Vector) => ({ tenant, key })),
+      marks,
+      confirm,
     }));
     const changes = await store.changes(v['after']);
     const unreadable = changes.flatMap(({ malformed }) => malformed ?? []).map(whichOf);
     const { malformed } = v;
     assert.deepEqual(unreadable, malformed ? [whichOf(malformed)] : [], v['name']);
-    const readable = changes.filter((change) => !change.malformed);
+    const readable = changes
+      .filter((change) => !change.malformed)
+      .map((change) => ({ ...change, marks: change.marks.map(markVector) }));
     assert.deepEqual(readable, expected, v['name']);
+  }
+}
+
+onEngines('marks are read as in the test vectors', async (table) => {
+  await readLogs(table, 'marks.json');
+  const file = vectors('marks.json');
+  for (const v of file['marks'] ?? []) {
+    await fill(table, v['rows'].map(itemOf));
+    await expect(v, async () => {
+      const marks = await storeOn(table).marks();
+      assert.deepEqual(marks.map(markVector), v['marks'], v['name']);
+    });
+  }
+  for (const v of file['covering'] ?? []) {
+    await fill(table, v['rows'].map(itemOf));
+    const store = storeOn(table, { now: () => v['now_ms'], tenant: v['tenant'] ?? '' });
+    await expect(v, async () => {
+      const state = await store.covering({ cacheKey: v['key'], tags: v['tags'] ?? [] });
+      assert.deepEqual(state, purgeStateOf(v['cover']), v['name']);
+    });
   }
 });
 
@@ -231,6 +272,13 @@ class Caller {
         return this.#pin(s, await this.#current());
       case 'end_request':
         return store.endRequest(this.#held, endOf(s));
+      case 'purge': {
+        const { hard = false, confirm = false } = s;
+        const { seq } = await store.purge((s['targets'] ?? []).map(targetOf), { hard, confirm });
+        return assert.equal(seq, s['seq']);
+      }
+      case 'build':
+        return assert.equal(await store.build(s['build'] ?? ''), s['seq']);
     }
     assert.fail(`unknown step ${s['do']}`);
   }
@@ -248,6 +296,11 @@ class Caller {
     const { pinnedUntilMs, assertedAtMs: _, ...rest } = { ...declaration(this.#cacheKey, s), record };
     return pinnedUntilMs === undefined ? this.#store.unpin(rest) : this.#store.pin({ ...rest, untilMs: pinnedUntilMs });
   }
+}
+
+function targetOf({ kind, tenant = '', value = '' }: Vector): PurgeTarget {
+  const target = { kind, tenant, value };
+  return kind === 'key' ? { ...target, pk: hashedPartition(value, tenant) } : target;
 }
 
 function acquisition(cacheKey: string, { lease_duration_ms, claim }: Vector) {
@@ -272,20 +325,25 @@ function endOf({ failure = '', result }: Vector) {
   return { result: { htmlPointer: result.s3_key ?? '', ...optional('generationId', result.generation_id) } };
 }
 
-onEngines('operations write the rows of the test vectors', async (table) => {
-  const file = vectors('writes.json');
-  for (const o of file['operations'] ?? []) {
-    await fill(table, o['before'].map(itemOf));
-    const clock = new StoppedClock(o['now_ms']);
-    const tokens: string[] = [...o['tokens']];
-    const newToken = () => tokens.shift() ?? 'another';
-    const caller = new Caller(storeOn(table, { clock, newToken, leaseOwner: o['owner'] }), clock, file.cache_key);
-    for (const [i, step] of o['steps'].entries()) {
-      assert.equal(await codeOf(() => caller.take(step)), step.error, `${o['name']}: step ${i}, ${step.do}`);
+for (const name of ['writes.json', 'purges.json', 'build.json']) {
+  onEngines(`operations write the rows of the test vectors: ${name}`, async (table) => {
+    const file = vectors(name);
+    for (const o of file['operations'] ?? []) {
+      await fill(table, o['before'].map(itemOf));
+      const clock = new StoppedClock(o['now_ms']);
+      const tokens: string[] = [...o['tokens']];
+      let drawn = 0;
+      const newToken = () => tokens[drawn++] ?? `token-${drawn}`;
+      const caller = new Caller(storeOn(table, { clock, newToken, leaseOwner: o['owner'] }), clock, file.cache_key);
+      for (const [i, step] of o['steps'].entries()) {
+        assert.equal(await codeOf(() => caller.take(step)), step.error, `${o['name']}: step ${i}, ${step.do}`);
+      }
+      assert.deepEqual(comparable(await itemsOf(table)), comparable(o['after'].map(itemOf)), o['name']);
     }
-    assert.deepEqual(comparable(await itemsOf(table)), comparable(o['after'].map(itemOf)), o['name']);
-  }
-});
+  });
+}
+
+onEngines('entries of builds are read as in the test vectors', (table) => readPages(table, 'build.json'));
 
 /** The calls of refused.json, with valid arguments where the vector gives none. */
 const calls: Record<string, (table: TestTable, a: Vector) => unknown> = {

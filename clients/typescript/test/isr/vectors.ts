@@ -9,6 +9,7 @@ import type {
   HeaderFields,
   HeaderValue,
   Lock,
+  Mark,
   NextEntry,
   PageRecord,
   PurgeState,
@@ -75,6 +76,7 @@ export function nextOf(e: Vector): NextEntry {
     contentLength: e['content_length'] ?? 0,
     generationId: e['generation_id'] ?? '',
     purgeSeq: e['purge_seq'] ?? 0,
+    ...optional('build', e['build']),
     ...optional('etag', e['etag']),
     ...optional('ttlUnixSeconds', e['ttl']),
     key: e['key'] ?? '',
@@ -91,8 +93,8 @@ export function nextOf(e: Vector): NextEntry {
 
 /** Converts a vector's entry to the input of the freshness rule. */
 export function datedOf(e: Vector) {
-  const { generatedAtMs, revalidateSeconds, staleSeconds = 0, purgeSeq = 0, ...rest } = nextOf(e);
-  const dated = { generatedAtMs, revalidateSeconds, staleSeconds, purgeSeq, foreign: e['foreign'] ?? false };
+  const { generatedAtMs, revalidateSeconds, staleSeconds = 0, purgeSeq = 0, build = 0, ...rest } = nextOf(e);
+  const dated = { generatedAtMs, revalidateSeconds, staleSeconds, purgeSeq, build, foreign: e['foreign'] ?? false };
   return {
     ...dated,
     ...optional('pinnedUntilMs', rest.pinnedUntilMs),
@@ -143,6 +145,7 @@ export function entryVector(e: Entry): Vector {
     tags: e.tags,
     stale_seconds: e.staleSeconds,
     purge_seq: e.purgeSeq,
+    build: e.build,
     pinned_until: (e.pinnedUntilMs ?? 0) / 1000,
     asserted_at: (e.assertedAtMs ?? 0) / 1000,
     render_ms: e.renderMs,
@@ -160,6 +163,7 @@ export function purgeStateOf(c: Vector = {}): PurgeState {
     hardSeq: c['hard_seq'] ?? 0,
     atMs: (c['at'] ?? 0) * 1000,
     markLifetimeSeconds: c['mark_lifetime'] ?? 0,
+    build: c['build'] ?? 0,
   };
 }
 
@@ -182,6 +186,20 @@ export function recordVector(r: PageRecord): Vector {
 /** Picks the comparable members of a MalformedRowError or its vector. */
 export function whichOf({ pk, sk, attribute }: { pk: string; sk: string; attribute: string }): Vector {
   return { pk, sk, attribute };
+}
+
+/** Converts a purge mark to the vectors' format. */
+export function markVector(m: Mark): Vector {
+  return present({
+    kind: m.kind,
+    tenant: m.tenant,
+    value: m.value,
+    seq: m.seq,
+    hard_seq: m.hardSeq,
+    at: m.atMs / 1000,
+    expire_seq: m.expireSeq,
+    expire_at: m.expireAtMs / 1000,
+  });
 }
 
 export function requestVector(r: RequestRecord): Vector {

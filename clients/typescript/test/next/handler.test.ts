@@ -7,6 +7,7 @@ import { ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { type Clock, systemClock } from '../../src/clock.js';
 import { FOREVER_MS } from '../../src/isr/names.js';
 import { hashedPartition } from '../../src/isr/partition.js';
+import type { PurgeTarget } from '../../src/isr/purgetarget.js';
 import type { Answer, GetContext, Value } from '../../src/next/contract.js';
 import { type CacheHandler, createCacheHandler } from '../../src/next/handler.js';
 import type { CacheHandlerOptions } from '../../src/next/options.js';
@@ -367,17 +368,75 @@ onStores('revalidations of one tag in one transaction are merged', async ({ star
   assert.equal(verdict(await start({ waitSeconds: 0 }).request().get('/page', pageContext)), 'missing');
 });
 
-onStores('a malformed mark fails only the revalidation of its tag', async ({ start, table }) => {
+onStores('a malformed mark fails only the revalidation that must read it', async ({ start, table }) => {
   const sk = `MARK##tag#${createHash('sha256').update('odd').digest('hex')}`;
   const Item = { pk: { S: 'PURGE' }, sk: { S: sk }, value: { S: 'odd' }, at: { S: 'never' }, seq: { N: '1' } };
   await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item }));
   const request = start().request();
   const tags = ['first', 'odd', 'news', 'all'];
-  const answers = await Promise.allSettled(tags.map((tag) => request.revalidateTag(tag)));
+  const answers = await Promise.allSettled(tags.map((tag) => request.revalidateTag(tag, { expire: 30 })));
   assert.deepEqual(
     answers.map((answer) => (answer.status === 'rejected' ? answer.reason.code : 'applied')),
     ['applied', 'MalformedRow', 'applied', 'applied'],
   );
+  await request.revalidateTag('odd'); // replaces it
+  assert.equal((await marksOf(table)).get('odd'), await sequenceOf(table));
+});
+
+for (const tenant of ['', 'acme']) {
+  onStores(
+    `purges by others of every kind cover pages${tenant && ` of the tenant ${tenant}`}`,
+    async ({ start, table }) => {
+      const store = storeOn(table, tenant ? { tenant } : {});
+      const process = start({ tenant });
+      const kinds: PurgeTarget[] = [
+        { kind: 'key', value: 'next/build/build-1/page' },
+        { kind: 'tag', value: 'news' },
+        { kind: 'prefix', value: 'next/build/build-1/' },
+        ...(tenant ? [{ kind: 'tenant', tenant } as const] : []),
+        { kind: 'site' },
+      ];
+      const others: PurgeTarget[] = [
+        { kind: 'key', value: 'next/build/build-1/page2' },
+        { kind: 'tag', value: 'new' },
+        { kind: 'prefix', value: 'next/build/build-2/' },
+        { kind: 'prefix', tenant: 'other', value: 'next/' },
+        { kind: 'tenant', tenant: 'other' },
+      ];
+      await make(process, '/page', page('zero', 'news'));
+      await store.purge(others, { hard: true });
+      assert.equal(verdict(await process.request().get('/page', pageContext)), 'fresh');
+      for (const target of kinds) {
+        await store.purge([target]);
+        const maker = process.request();
+        assert.equal(verdict(await maker.get('/page', pageContext)), 'stale', `${target.kind}, from the log`);
+        await maker.set('/page', page('one', 'news'), minute);
+        assert.equal(verdict(await process.request().get('/page', pageContext)), 'fresh', target.kind);
+        await store.purge([target], { hard: true });
+        const late = start({ tenant, waitSeconds: 0 }).request();
+        assert.equal(await late.get('/page', pageContext), null, `${target.kind}, from the marks`);
+        assert.equal(await process.request().get('/page', pageContext), null, `${target.kind}, from the log`);
+        await late.set('/page', page('two', 'news'), minute);
+        assert.equal(html(await process.request().get('/page', pageContext)), 'two', target.kind);
+      }
+    },
+  );
+}
+
+onStores('a revalidation is a purge mark for others', async ({ start, table }) => {
+  const store = storeOn(table);
+  const request = start().request();
+  const cacheKey = 'next/build/build-1/page';
+  const covering = async () => (await store.covering({ cacheKey, tags: ['news'] })).seq;
+  await request.revalidateTag(['news', 'all'], {});
+  assert.equal(await covering(), 1);
+  const [change] = await store.changes(0);
+  assert.deepEqual(
+    change?.marks.map(({ kind, value, seq, hardSeq }) => ({ kind, value, seq, hardSeq })),
+    ['news', 'all'].map((value) => ({ kind: 'tag', value, seq: 1, hardSeq: 0 })),
+  );
+  const { markLifetimeSeconds } = await store.sequence();
+  assert.equal(markLifetimeSeconds, 90 * 24 * 3600);
 });
 
 for (const fault of ['reply lost', 'not applied'] as const) {

@@ -3,10 +3,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
-import { constants, setPriority, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { GetItemCommand } from '@aws-sdk/client-dynamodb';
@@ -26,19 +26,43 @@ export const noNext = existsSync(next)
   ? undefined
   : `${site} has no node_modules: npm ci there, or ISR_TEST_NEXT_CACHE names another copy; ./test installs it`;
 
+/** The exit status of a build, and what it printed. */
+export interface Build {
+  status: number | null;
+  output: string;
+}
+
 /**
  * Builds the site, unless the last build had the same inputs: the site's sources and
  * dependencies, the compiled handler, which takes part in the build, and the version of
- * Node.js. The build gets no table: `next build` needs none.
+ * Node.js. The build gets no table: it needs none.
  */
 export async function buildSite(): Promise<void> {
-  const stamp = join(site, '.next/test-inputs');
+  const file = join(site, '.next/test-build.json');
   const inputs = await hashOf(site, compiled);
-  if (existsSync(stamp) && (await readFile(stamp, 'utf8')) === inputs) return;
+  if (existsSync(file) && (await readFile(file, 'utf8')) === inputs) return;
   await rm(join(site, '.next'), { recursive: true, force: true });
   const { status, output } = await runBuild();
   if (status !== 0) throw new Error(`next build failed:\n${output}`);
-  await writeFile(stamp, inputs);
+  await writeFile(file, inputs);
+}
+
+/**
+ * Runs the second half of `next build`, which renders pages, on a copy of what the first half
+ * has compiled, with the handler in cacheHandlers.
+ */
+export async function regenerateWithPlural(): Promise<Build> {
+  const copy = join(site, '.next/plural'); // what the site's next.config.mjs sets
+  await rm(copy, { recursive: true, force: true });
+  const folder = await mkdtemp(join(tmpdir(), 'next-plural-'));
+  try {
+    const filter = (source: string) => source !== join(site, '.next/cache');
+    await cp(join(site, '.next'), folder, { recursive: true, filter });
+    await cp(folder, copy, { recursive: true });
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+  return runBuild(['--experimental-build-mode', 'generate'], { SITE_PLURAL: '1' });
 }
 
 /** Hashes the files of directories, without installed and built ones. */
@@ -57,17 +81,14 @@ async function hashOf(...folders: string[]): Promise<string> {
   return hash.digest('hex');
 }
 
-/** Runs `next build`, for at most five minutes, at low priority: tests of windows and leases may run at the same time. */
-export async function runBuild(
-  environment: Record<string, string> = {},
-): Promise<{ status: number | null; output: string }> {
-  const child = spawn(process.execPath, [next, 'build'], {
+/** Runs `next build`, for at most five minutes. */
+async function runBuild(flags: string[] = [], environment: Record<string, string> = {}): Promise<Build> {
+  const child = spawn(process.execPath, [next, 'build', ...flags], {
     cwd: site,
     env: { ...bare(), SITE_HANDLER: handler.href, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 300_000,
   });
-  if (child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_LOW);
   const output = outputOf(child);
   const status = await new Promise<number | null>((resolve, reject) => {
     child.once('error', reject);
@@ -107,6 +128,8 @@ export interface Fleet {
   /** The responses of the data server by path, and below the number of requests for a path. */
   data: Map<string, string>;
   requests(path: string): number;
+  /** The end of what each server has printed. */
+  output(): string;
 }
 
 /** What to revalidate: a path, or a tag with an optional Next.js profile. */
@@ -150,6 +173,7 @@ export async function newFleet(t: Cleanup, table: TestTable, bucket: TestBucket)
   };
   return {
     ...source,
+    output: () => servers.map(({ url, output }) => `${url} printed:\n${output().slice(-4000)}`).join('\n'),
     async start(extra = {}) {
       const server = await startServer({ ...environment, ...extra });
       servers.push(server);
@@ -169,7 +193,7 @@ export async function newFleet(t: Cleanup, table: TestTable, bucket: TestBucket)
 
 /** The sequence of a tag's purge mark, 0 if there is none. */
 async function markSequence({ ddb, tableName }: TestTable, tag: string): Promise<number> {
-  const Key = { pk: { S: 'PURGE' }, sk: { S: markKey('', tag) } };
+  const Key = { pk: { S: 'PURGE' }, sk: { S: markKey({ kind: 'tag', tenant: '', value: tag }) } };
   const { Item } = await ddb.send(new GetItemCommand({ TableName: tableName, Key, ConsistentRead: true }));
   return Number(Item?.['seq']?.N ?? 0);
 }

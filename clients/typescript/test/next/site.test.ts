@@ -6,13 +6,14 @@ import { after, before, describe, type TestContext, test } from 'node:test';
 import { DeleteObjectsCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 
 import { type Cleanup, type Engine, engines, newTable, noEngine, type TestTable } from '../engines.js';
+import { storeOn } from '../isr/table.js';
 import {
   buildSite,
   type Fleet,
   newFleet,
   noNext,
+  regenerateWithPlural,
   requestRevalidation,
-  runBuild,
   type Server,
   until,
   visit,
@@ -34,14 +35,12 @@ interface Stores {
   bucket: TestBucket;
 }
 
-let turn = 0;
-
-/**
- * Defines a test on one of the engines, in turn: Next.js behaves the same on all of them, and
- * the tests of the handler run on every engine.
- */
-function onEngine(name: string, body: (engine: Engine, t: TestContext) => Promise<void>): void {
-  const engine = engines()[turn++ % engines().length];
+/** Defines a test on an engine. */
+function onEngine(
+  name: string,
+  engine: Engine | undefined,
+  body: (engine: Engine, t: TestContext) => Promise<void>,
+): void {
   if (missing || !engine) {
     test(name, { skip: missing ?? noEngine });
     return;
@@ -55,6 +54,15 @@ async function newStores(t: Cleanup, engine: Engine): Promise<Stores> {
   return { fleet: await newFleet(t, table, bucket), table, bucket };
 }
 
+/** Runs a test, and adds to its failure what the servers of the fleet have printed. */
+async function withOutput(fleet: Fleet, body: () => Promise<void>): Promise<void> {
+  try {
+    await body();
+  } catch (error) {
+    throw new Error(`${error instanceof Error ? error.message : error}\n${fleet.output()}`, { cause: error });
+  }
+}
+
 /** Starts a pair whose leases are long enough for a busy machine, or short enough to wait for. */
 async function newPair(t: Cleanup, engine: Engine, leaseSeconds: number): Promise<Pair> {
   const { fleet } = await newStores(t, engine);
@@ -63,27 +71,43 @@ async function newPair(t: Cleanup, engine: Engine, leaseSeconds: number): Promis
   return { two: [a, b], fleet };
 }
 
+let turn = 0;
+
+/**
+ * Returns the engines in turn: Next.js behaves the same on all of them, and the tests of the
+ * handler run on every engine.
+ */
+function nextEngine(): Engine | undefined {
+  return engines()[turn++ % engines().length];
+}
+
 /** Defines a test with its own stores, and servers that it starts itself. */
 function onFleet(name: string, body: (stores: Stores, t: TestContext) => Promise<void>): void {
-  onEngine(name, async (engine, t) => body(await newStores(t, engine), t));
+  onEngine(name, nextEngine(), async (engine, t) => {
+    const stores = await newStores(t, engine);
+    await withOutput(stores.fleet, () => body(stores, t));
+  });
 }
 
 /** Defines a test with its own pair of servers, which it may kill. */
 function onOwnPair(name: string, body: (pair: Pair) => Promise<void>): void {
-  onEngine(name, async (engine, t) => body(await newPair(t, engine, 4)));
+  onEngine(name, nextEngine(), async (engine, t) => {
+    const pair = await newPair(t, engine, 4);
+    await withOutput(pair.fleet, () => body(pair));
+  });
 }
 
-/** The pairs that tests share, by engine. */
-const shared = new Map<string, Promise<Pair>>();
+/** The pair that tests share. */
+let shared: Promise<Pair> | undefined;
 const cleanups: (() => unknown)[] = [];
 
-/** Defines a test on the engine's shared pair of servers. Each test has its own pages and tags. */
+/** Defines a test on the shared pair of servers. Each test has its own pages and tags. */
 function onPair(name: string, body: (pair: Pair) => Promise<void>): void {
-  onEngine(name, async (engine) => {
+  onEngine(name, engines()[0], async (engine) => {
     const suite: Cleanup = { after: (work) => void cleanups.push(work as () => unknown) };
-    const pair = shared.get(engine.name) ?? newPair(suite, engine, 15);
-    shared.set(engine.name, pair);
-    await body(await pair);
+    shared ??= newPair(suite, engine, 15);
+    const pair = await shared;
+    await withOutput(pair.fleet, () => body(pair));
   });
 }
 
@@ -99,7 +123,7 @@ describe('the site', { concurrency: 4 }, () => {
   test('a build with the handler in cacheHandlers, the plural, fails at once with the reason', {
     skip: noNext ?? false,
   }, async () => {
-    const { status, output } = await runBuild({ SITE_PLURAL: '1' });
+    const { status, output } = await regenerateWithPlural();
     assert.equal(status, 1, output);
     assert.match(output, /set cacheHandler, in the singular/);
     assert.doesNotMatch(output, /because it took more than/);
@@ -192,6 +216,32 @@ describe('the site', { concurrency: 4 }, () => {
       return visits.every((v) => v.shown === 'two');
     });
     assert.equal((await fleet.renderings('listed/soft')).length, 2);
+  });
+
+  onFleet('purges by other programs take effect on all servers at once', async ({ fleet, table }) => {
+    const servers = await Promise.all([fleet.start(), fleet.start()]);
+    const others = storeOn(table);
+    let renderings = 0;
+    for (const target of [
+      { kind: 'tag', value: 'list-other' },
+      { kind: 'prefix', value: 'next/' },
+      { kind: 'site' },
+    ] as const) {
+      for (const how of [{ hard: true }, {}]) {
+        const first = await visit(servers[0] as Server, '/listed/other');
+        assert.equal((await visit(servers[1] as Server, '/listed/other')).at, first.at);
+        assert.equal((await fleet.renderings('listed/other')).length, Math.max(renderings, 1));
+        await others.purge([target], how);
+        const next = await visit(servers[1] as Server, '/listed/other');
+        assert.equal(next.at === first.at, !how.hard, `${target.kind}: shown although it is purged`);
+        await until('both servers serve the new page', async () => {
+          const visits = await Promise.all(servers.map((server) => visit(server, '/listed/other')));
+          return visits.every((v) => v.at !== first.at);
+        });
+        renderings = Math.max(renderings, 1) + 1;
+        assert.equal((await fleet.renderings('listed/other')).length, renderings, `${target.kind}: rendered once`);
+      }
+    }
   });
 
   onPair('a page whose tag is revalidated during its rendering is rendered again', async ({ two: [a, b], fleet }) => {
