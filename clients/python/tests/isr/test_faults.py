@@ -26,6 +26,7 @@ from theorydb_py.errors import (
 from theorydb_py.isr import FaceTheoryIsrMetaStore, ReloadTarget
 from theorydb_py.isr.advance import advance
 from theorydb_py.isr.items import child, text
+from theorydb_py.isr.logrow import reload_target
 from theorydb_py.isr.pages import read_sequence
 from theorydb_py.isr.transaction import Transaction
 
@@ -255,7 +256,7 @@ def publish_two(fleet: Fleet) -> None:
 def append_to_log(store: FaceTheoryIsrMetaStore, page: str) -> None:
     """Commit a log entry alone, with two requests in place of the six of a pin."""
     connection = store._connection
-    target = ReloadTarget(tenant="", key=page)
+    target = reload_target(ReloadTarget(tenant="", key=page))
     entry = advance(read_sequence(connection), connection.new_token(), [target], connection.now())
     Transaction(connection, entry).send()
 

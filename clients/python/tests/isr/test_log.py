@@ -243,12 +243,15 @@ class Broken:
     """A change that DynamoDB rejects as invalid."""
 
     pk = ""
-    page = ReloadTarget(tenant="", key="broken")
+    reload = (ReloadTarget(tenant="", key="broken"),)
+    purges = ()
+    confirm = False
+    mark_lifetime = 0
 
     def name(self) -> str:
         return "broken"
 
-    def actions(self) -> list[Action]:
+    def actions(self, _seq: int) -> list[Action]:
         return [Action(Purpose.META, "Update", update(key("", "META"), {"a": string("b")}, exists()))]
 
     def classify(self, why: Refusal) -> Exception | None:
@@ -259,9 +262,10 @@ def commit(store: FaceTheoryIsrMetaStore, changes: Sequence[LogChange]) -> dict[
     """Commit changes together, and return the results by page."""
     answers: dict[str, Exception | None] = {}
 
-    def on_result(change: LogChange, failure: Exception | None) -> None:
-        assert change.page.key not in answers, "one result per change"
-        answers[change.page.key] = failure
+    def on_result(change: LogChange, result: int | Exception) -> None:
+        (page,) = change.reload
+        assert page.key not in answers, "one result per change"
+        answers[page.key] = result if isinstance(result, Exception) else None
 
     commit_together(store._connection, changes, on_result)
     assert len(answers) == len(changes)

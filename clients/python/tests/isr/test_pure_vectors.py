@@ -77,7 +77,7 @@ def test_non_json_inputs_are_refused() -> None:
             hash_inputs(value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("vector", cases("freshness.json", "decisions"))
+@pytest.mark.parametrize("vector", [*cases("freshness.json", "decisions"), *cases("build.json", "decisions")])
 def test_freshness(vector: dict[str, Any]) -> None:
     entry, now = entry_from(vector["entry"]), vector["now_ms"] / 1000
     assert freshness(entry, purges_from(vector.get("cover")), now) == vector["state"]

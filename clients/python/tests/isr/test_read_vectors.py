@@ -11,7 +11,7 @@ from tests.isr.pages import clear, fill, new_store
 from tests.isr.vectors import entry_to_vector, item_from, load, purges_from
 from theorydb_py.errors import LeaseHeldError, MalformedRowError, TheorydbError
 
-ITEMS = load("items.json")
+ITEMS, MARKS = load("items.json"), load("marks.json")
 KEY = ITEMS["cache_key"]
 
 
@@ -29,7 +29,7 @@ def expected(vector: dict[str, Any]) -> dict[str, str] | None:
 def test_reads(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
     store = new_store(client, table_name)
     assert store.partition_key(KEY) == ITEMS["pk"]
-    for vector in ITEMS["reads"]:
+    for vector in ITEMS["reads"] + load("build.json")["reads"]:
         with subtests.test(vector["name"]):
             fill(client, table_name, map(item_from, vector["rows"]))
             record = store.read(KEY)
@@ -88,7 +88,7 @@ def test_sequences(client: Any, table_name: str, subtests: pytest.Subtests) -> N
 
 def test_logs(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
     store = new_store(client, table_name)
-    for vector in ITEMS["logs"]:
+    for vector in ITEMS["logs"] + MARKS["logs"]:
         with subtests.test(vector["name"]):
             fill(client, table_name, map(item_from, vector["rows"]))
             changes = store.changes(vector.get("after", 0))
@@ -96,13 +96,48 @@ def test_logs(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
             malformed = next((change.malformed for change in changes if change.malformed), None)
             assert error_fields(malformed) == expected(vector)
             assert [_said_change(vars(change)) for change in changes if not change.malformed] == [
-                {"seq": c["seq"], "reload": c.get("reload") or []} for c in vector["changes"]
+                {"seq": c["seq"], "reload": [], "marks": [], "confirm": False, **c} for c in vector["changes"]
             ]
 
 
 def _said_change(change: dict[str, Any]) -> dict[str, Any]:
-    reload = [{name: value for name, value in vars(t).items() if value} for t in change["reload"]]
-    return {"seq": change["seq"], "reload": reload}
+    targets = {
+        kind: [{name: value for name, value in vars(target).items() if value} for target in change[kind]]
+        for kind in ("reload", "marks")
+    }
+    return {"seq": change["seq"], **targets, "confirm": change["confirm"]}
+
+
+def test_marks(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
+    store = new_store(client, table_name)
+    for vector in MARKS["marks"]:
+        with subtests.test(vector["name"]):
+            fill(client, table_name, map(item_from, vector["rows"]))
+            marks, malformed = None, None
+            try:
+                marks = [{name: value for name, value in vars(mark).items() if value} for mark in store.marks()]
+            except MalformedRowError as error:
+                malformed = error
+            clear(client, table_name)
+            assert error_fields(malformed) == expected(vector)
+            assert malformed or marks == vector["marks"]
+
+
+def test_covering(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
+    clock = Clock()
+    for vector in MARKS["covering"]:
+        with subtests.test(vector["name"]):
+            clock.now = vector["now_ms"] / 1000
+            store = new_store(client, table_name, now=clock, tenant=vector.get("tenant", ""))
+            fill(client, table_name, map(item_from, vector["rows"]))
+            cover, malformed = None, None
+            try:
+                cover = store.covering(vector["key"], vector.get("tags") or ())
+            except MalformedRowError as error:
+                malformed = error
+            clear(client, table_name)
+            assert error_fields(malformed) == expected(vector)
+            assert malformed or cover == purges_from(vector.get("cover"))
 
 
 def test_locks(client: Any, table_name: str, subtests: pytest.Subtests) -> None:

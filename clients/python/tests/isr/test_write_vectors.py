@@ -11,10 +11,17 @@ from tests.clocks import Clock
 from tests.isr.pages import Tokens, clear, fill, new_store, rows
 from tests.isr.vectors import comparable, entry_from, item_from, load
 from theorydb_py.errors import TheorydbError
-from theorydb_py.isr import Assertion, Entry, FaceTheoryIsrMetaStore, IsrLease, Record
+from theorydb_py.isr import (
+    Assertion,
+    Entry,
+    FaceTheoryIsrMetaStore,
+    IsrLease,
+    PurgeTarget,
+    Record,
+    hashed_partition,
+)
 
-WRITES = load("writes.json")
-KEY = WRITES["cache_key"]
+KEY = load("writes.json")["cache_key"]
 
 
 class Caller:
@@ -79,6 +86,19 @@ class Caller:
         answer = Entry(generated_at=0, revalidate_seconds=0, **result) if result else None
         self.store.end_request(self.held(), result=answer, failure=step.get("failure", ""))
 
+    def do_purge(self, step: dict[str, Any]) -> None:
+        targets = [_target(**target) for target in step.get("targets", ())]
+        receipt = self.store.purge(targets, hard=step.get("hard", False), confirm=step.get("confirm", False))
+        assert receipt.seq == step["seq"]
+
+    def do_build(self, step: dict[str, Any]) -> None:
+        assert self.store.build(step.get("build", "")) == step["seq"]
+
+
+def _target(kind: Any, value: str = "", tenant: str = "") -> PurgeTarget:
+    pk = hashed_partition(value, tenant) if kind == "key" else None
+    return PurgeTarget(kind=kind, value=value, tenant=tenant, pk=pk)
+
 
 def _assertion(step: dict[str, Any]) -> Assertion:
     names = ("asserted_at", "pinned_until", "ttl", "superseded_at")
@@ -95,8 +115,9 @@ def _readable(item: dict[str, Any]) -> dict[str, Any]:
     return item
 
 
-def test_writes(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
-    for vector in WRITES["operations"]:
+@pytest.mark.parametrize("file", ["writes.json", "purges.json", "build.json"])
+def test_writes(client: Any, table_name: str, file: str, subtests: pytest.Subtests) -> None:
+    for vector in load(file)["operations"]:
         with subtests.test(vector["name"]):
             clear(client, table_name)
             fill(client, table_name, map(item_from, vector["before"]))

@@ -23,7 +23,9 @@ from theorydb_py.isr.entry import (
     CurrentEntry,
     Entry,
     Lock,
+    Mark,
     PurgeState,
+    Receipt,
     Record,
     ReloadTarget,
     RequestRecord,
@@ -34,10 +36,12 @@ from theorydb_py.isr.freshness import age, fresh_until, freshness, serves_failur
 from theorydb_py.isr.inputs import canonical_json, hash_inputs
 from theorydb_py.isr.keys import body_prefix, hashed_partition, raw_partition
 from theorydb_py.isr.lease import IsrLease
+from theorydb_py.isr.purgetarget import MAX_PURGE_TARGETS, PurgeKind, PurgeTarget, host_target
 from theorydb_py.isr.store import FaceTheoryIsrMetaStore
 
 __all__ = [
     "FOREVER",
+    "MAX_PURGE_TARGETS",
     "Assertion",
     "Change",
     "CurrentEntry",
@@ -45,7 +49,11 @@ __all__ = [
     "FaceTheoryIsrMetaStore",
     "IsrLease",
     "Lock",
+    "Mark",
+    "PurgeKind",
     "PurgeState",
+    "PurgeTarget",
+    "Receipt",
     "Record",
     "ReloadTarget",
     "RequestRecord",
@@ -59,6 +67,7 @@ __all__ = [
     "freshness",
     "hash_inputs",
     "hashed_partition",
+    "host_target",
     "raw_partition",
     "serves_failures",
     "stale_until",

@@ -72,6 +72,8 @@ class Entry:
     """The stale window, after the freshness window."""
     purge_seq: int = 0
     """The purge sequence when rendering began."""
+    build: int = 0
+    """The sequence of the site's build that rendered the page, as the store's build returns it; 0 if unknown."""
     pinned_until: int | None = None
     """The entry does not expire by time before then; see FOREVER. In the past: the pin has ended."""
     asserted_at: int | None = None
@@ -112,6 +114,8 @@ class PurgeState:
     """When the newest purge was made."""
     mark_lifetime: int = 0
     """How long purge marks are kept; 0 if unknown."""
+    build: int = 0
+    """The sequence of the reader's build of the site; 0 if unknown. Entries of older builds are stale."""
 
     def merge(self, other: PurgeState) -> PurgeState:
         """Return the maximum of both states in each field."""
@@ -120,6 +124,7 @@ class PurgeState:
             hard_seq=max(self.hard_seq, other.hard_seq),
             at=max(self.at, other.at),
             mark_lifetime=max(self.mark_lifetime, other.mark_lifetime),
+            build=max(self.build, other.build),
         )
 
 
@@ -174,12 +179,45 @@ class ReloadTarget:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Mark:
+    """The newest purge of a tag, a prefix, a tenant or the whole site."""
+
+    kind: str
+    """tag, prefix, tenant, site, or a kind that this version does not know."""
+    tenant: str = ""
+    """The tenant of the pages; empty: none, or all for a site."""
+    value: str = ""
+    """The tag or the prefix; empty for a tenant and a site."""
+    seq: int
+    """The sequence of the newest purge."""
+    hard_seq: int = 0
+    """The sequence of the newest hard purge."""
+    at: int
+    """When the newest purge was made."""
+    expire_seq: int = 0
+    """A sequence that counts as a hard purge from expire_at on."""
+    expire_at: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """The proof of a committed purge."""
+
+    seq: int
+    """Its sequence. A generation with at least this purge_seq was rendered after it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Change:
-    """The change at one sequence. reload is empty for kinds of change that this version does not know."""
+    """The change at one sequence. Targets of kinds that this version does not know are omitted."""
 
     seq: int
     """0 if the row does not contain it."""
     reload: tuple[ReloadTarget, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    """The purge marks that were written, to merge into known ones by the maximum of each sequence."""
+    confirm: bool = False
+    """Every process is asked to report when it has applied the change."""
     malformed: MalformedRowError | None = None
     """Why the row is unreadable. It may concern any page: flush everything that is held in memory."""
 

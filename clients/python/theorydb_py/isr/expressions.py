@@ -82,7 +82,7 @@ def delete(key: Mapping[str, Attribute], condition: Condition) -> dict[str, Any]
 
 
 def update(
-    key: Mapping[str, Attribute], changes: Mapping[str, Attribute | None], condition: Condition
+    key: Mapping[str, Attribute], changes: Mapping[str, Attribute | None], condition: Condition | None = None
 ) -> dict[str, Any]:
     """Return the arguments of an update that sets attributes, and removes those whose change is None."""
     e = Expression()

@@ -24,7 +24,8 @@ def freshness(entry: Entry | None, purges: PurgeState, now: float) -> State:
         return State.PURGED
     if outlives_marks(entry, purges.mark_lifetime, now):
         return State.EXPIRED
-    in_window = now < fresh_until(entry) and entry.generated_at - now <= _CLOCK_TOLERANCE
+    old_build = not entry.foreign and _built_at(entry) < purges.build
+    in_window = now < fresh_until(entry) and entry.generated_at - now <= _CLOCK_TOLERANCE and not old_build
     pinned = entry.pinned_until is not None and entry.pinned_until > now
     if not _covered(entry, purges.seq, purges.at) and (in_window or pinned):
         return State.FRESH
@@ -70,6 +71,15 @@ def _covered(entry: Entry, seq: int, at: int) -> bool:
     if entry.foreign:
         return entry.generated_at <= at + _PURGE_TOLERANCE
     return seq > entry.purge_seq
+
+
+def _built_at(entry: Entry) -> int:
+    """Return the sequence of the newest build that the entry counts as being of.
+
+    A rollback makes its generation one of the build that was current then: otherwise
+    the next process that reads it would regenerate it at once.
+    """
+    return entry.build if entry.asserted_at is None else max(entry.build, entry.purge_seq)
 
 
 def expiry(entry: Entry, now: float, retention_seconds: int) -> int | None:

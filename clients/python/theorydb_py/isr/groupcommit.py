@@ -25,17 +25,17 @@ _COMMIT_TIMEOUTS = 4
 
 @dataclass(eq=False)
 class _Waiter:
-    """A queued change and its thread. until, answered and failure are guarded by the lock."""
+    """A queued change and its thread. until and result are guarded by the lock."""
 
     change: LogChange
     size: int
-    """The most actions it needs."""
+    """The most actions it needs, beside its purges."""
     wakeup: threading.Condition
     """Notified when the change is answered, or its thread becomes the leader."""
     until: float
     """When its thread stops waiting, by time.monotonic()."""
-    answered: bool = False
-    failure: Exception | None = None
+    result: int | Exception | None = None
+    """The sequence of the change, or its error; None: not answered yet."""
 
 
 class GroupCommit:
@@ -47,8 +47,8 @@ class GroupCommit:
         self._queue: list[_Waiter] = []  # guarded by _lock: not sent yet
         self._leader: _Waiter | None = None  # guarded by _lock
 
-    def commit(self, change: LogChange) -> None:
-        """Commit a change together with concurrent ones, or raise the error of this change.
+    def commit(self, change: LogChange) -> int:
+        """Commit a change together with concurrent ones; return its sequence, or raise the error of this change.
 
         Raises TransactionConflictError if the change was queued for too long or other
         processes kept winning (nothing was written), and UnknownOutcomeError if it
@@ -57,7 +57,7 @@ class GroupCommit:
         committing get UnknownOutcomeError.
         """
         waiter = _Waiter(
-            change, len(change.actions()), threading.Condition(self._lock), self._deadline(_QUEUE_TIMEOUTS)
+            change, len(change.actions(0)), threading.Condition(self._lock), self._deadline(_QUEUE_TIMEOUTS)
         )
         with self._lock:
             self._queue.append(waiter)
@@ -67,14 +67,15 @@ class GroupCommit:
             except BaseException:
                 self._leave_locked(waiter)
                 raise
-        if not waiter.answered:
+        if waiter.result is None:
             self._lead(waiter)
-        if waiter.failure is not None:
-            raise waiter.failure
+        if not isinstance(waiter.result, int):
+            raise waiter.result or AssertionError("a change of the log was not answered")
+        return waiter.result
 
     def _wait_locked(self, waiter: _Waiter) -> None:
         """Wait until the change is answered or its thread becomes the leader."""
-        while not waiter.answered and self._leader is not waiter:
+        while waiter.result is None and self._leader is not waiter:
             left = waiter.until - time.monotonic()
             if left > 0:
                 waiter.wakeup.wait(left)
@@ -97,7 +98,7 @@ class GroupCommit:
 
     def _lead(self, waiter: _Waiter) -> None:
         try:
-            while not waiter.answered:
+            while waiter.result is None:
                 self._commit(self._take())
         finally:
             with self._lock:
@@ -106,22 +107,27 @@ class GroupCommit:
     def _take(self) -> list[_Waiter]:
         """Dequeue what fits into one transaction, in the order of arrival.
 
-        Two changes of one page touch the same rows, so the second waits for the next
-        transaction, which reports that the page has moved.
+        Two changes of one page have conditions on the same rows, so the second waits for
+        the next transaction, which reports that the page has moved. Purges have none, and
+        are merged.
         """
         with self._lock:
             taken: list[_Waiter] = []
             pages: set[str] = set()
+            purged: set[tuple[str, str]] = set()
             actions = 0
             for waiter in self._queue:
-                actions += waiter.size
-                if actions > MAX_ACTIONS:
+                rows = {purge.row for purge in waiter.change.purges}
+                size = waiter.size + len(rows - purged)
+                if actions + size > MAX_ACTIONS:
                     break
-                if waiter.change.pk in pages:
-                    actions -= waiter.size
-                else:
+                if waiter.change.pk is not None:
+                    if waiter.change.pk in pages:
+                        continue
                     pages.add(waiter.change.pk)
-                    taken.append(waiter)
+                actions += size
+                purged |= rows
+                taken.append(waiter)
             self._queue = [waiter for waiter in self._queue if waiter not in taken]
             for waiter in taken:
                 waiter.until = self._deadline(_COMMIT_TIMEOUTS)
@@ -130,10 +136,10 @@ class GroupCommit:
     def _commit(self, taken: list[_Waiter]) -> None:
         waiters = {id(waiter.change): waiter for waiter in taken}
 
-        def report(change: LogChange, failure: Exception | None) -> None:
+        def report(change: LogChange, result: int | Exception) -> None:
             waiter = waiters.pop(id(change))
             with self._lock:
-                waiter.answered, waiter.failure = True, failure
+                waiter.result = result
                 waiter.wakeup.notify()
 
         try:

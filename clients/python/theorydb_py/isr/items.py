@@ -12,7 +12,7 @@ Item = Mapping[str, Attribute]
 
 SK_LOCK, SK_META, SK_PURGE = "LOCK", "META", "PURGE"
 VERSION_PREFIX, REQUEST_PREFIX = "VER#", "REQ#"
-PK_LOG, SK_SEQUENCE, LOG_PREFIX = "PURGE", "SEQ", "LOG#"
+PK_LOG, SK_SEQUENCE, SK_BUILD, LOG_PREFIX, MARK_PREFIX = "PURGE", "SEQ", "BUILD", "LOG#", "MARK#"
 
 
 def string(value: str) -> Attribute:

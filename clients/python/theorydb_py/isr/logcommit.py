@@ -12,8 +12,9 @@ from theorydb_py.isr.advance import advance
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.entry import ReloadTarget
 from theorydb_py.isr.items import PK_LOG, Item, text
-from theorydb_py.isr.logrow import log_key
+from theorydb_py.isr.logrow import CONFIRM_TARGET, log_key, reload_target
 from theorydb_py.isr.pages import SeenSequence, read_sequence
+from theorydb_py.isr.purge import RowPurge, merge_rows, moment_of
 from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
 from theorydb_py.outcome import Outcome, condition_held, outcome_of, was_retried
 
@@ -22,21 +23,33 @@ MAX_ACTIONS = 98
 
 
 class LogChange(Protocol):
-    """A change of a page that every node must learn of."""
+    """A change that every node must learn of: a rollback, a pin, a purge."""
 
     @property
-    def pk(self) -> str:
-        """The partition; the change touches no other."""
+    def pk(self) -> str | None:
+        """The partition that its actions touch, and no other; None: it has no actions."""
 
     @property
-    def page(self) -> ReloadTarget:
-        """The target of the log row."""
+    def reload(self) -> tuple[ReloadTarget, ...]:
+        """The pages that nodes must reload because of its actions."""
+
+    @property
+    def purges(self) -> tuple[RowPurge, ...]:
+        """The rows that it purges. Purges of the same row are merged."""
+
+    @property
+    def confirm(self) -> bool:
+        """Whether every process is asked to report when it has applied the change."""
+
+    @property
+    def mark_lifetime(self) -> int:
+        """How long purge marks are kept at least from now on, in seconds."""
 
     def name(self) -> str:
         """Describe the change for people."""
 
-    def actions(self) -> list[Action]:
-        """Return its actions of a transaction."""
+    def actions(self, seq: int) -> list[Action]:
+        """Return its actions of the transaction with this sequence. They have conditions."""
 
     def classify(self, why: Refusal) -> Exception | None:
         """Return the error that its failed conditions mean; None: send it again.
@@ -45,12 +58,12 @@ class LogChange(Protocol):
         """
 
 
-OnResult = Callable[[LogChange, Exception | None], None]
-"""Called with the result of each change; None: it was committed."""
+OnResult = Callable[[LogChange, int | Exception], None]
+"""Called with the result of each change: the sequence at which it was committed, or its error."""
 
 
 def commit_together(connection: Connection, changes: Sequence[LogChange], on_result: OnResult) -> None:
-    """Commit changes of different pages, and report each result as soon as it is known.
+    """Commit changes, those with actions of different pages, and report each result as soon as it is known.
 
     A change whose own condition fails gets its error, and the others are sent again at
     once. If another process advanced SEQ first, all of them back off, and SEQ is read
@@ -67,11 +80,23 @@ class _Request:
         self.seen = seen
         self.changes = tuple(changes)
         self.id = secrets.token_hex(16)
-        parts = [(change, action) for change in self.changes for action in change.actions()]
+        parts = [(change, action) for change in self.changes for action in change.actions(self.seq)]
         self._parts = parts
-        targets = [change.page for change in self.changes]
-        log = advance(seen, self.id, targets, connection.now())
-        self.transaction = Transaction(connection, [*(action for _, action in parts), *log])
+        mark_lifetime = max((change.mark_lifetime for change in self.changes), default=0)
+        purges = merge_rows(purge for change in self.changes for purge in change.purges)
+        moment = moment_of(self.seq, connection.now(), max(mark_lifetime, seen.sequence.mark_lifetime))
+        targets = [reload_target(page) for change in self.changes for page in change.reload]
+        targets += [target for purge in purges for target in purge.log_targets(moment)]
+        if any(change.confirm for change in self.changes):
+            targets.append(CONFIRM_TARGET)
+        log = advance(seen, self.id, targets, connection.now(), mark_lifetime=mark_lifetime)
+        purged = [purge.action(moment) for purge in purges]
+        self.transaction = Transaction(connection, [*(action for _, action in parts), *log, *purged])
+
+    @property
+    def seq(self) -> int:
+        """The sequence of its changes, if it is applied."""
+        return self.seen.sequence.seq + 1
 
     def refusals(self, error: Exception) -> tuple[dict[LogChange, dict[Purpose, Item | None]], bool]:
         """Return the failed conditions of each change, and whether SEQ had moved."""
@@ -212,12 +237,12 @@ class _Batch:
 
     def _was_committed(self, request: _Request, deadline: float) -> bool:
         """Return whether the log row of the requested sequence carries the id of the request."""
-        found = self._connection.read_row(PK_LOG, log_key(request.seen.sequence.seq + 1), deadline)
+        found = self._connection.read_row(PK_LOG, log_key(request.seq), deadline)
         return text(found, "id") == request.id
 
     def _committed(self, request: _Request) -> None:
         for change in request.changes:
-            self._report(change, None)
+            self._report(change, request.seq)
 
     def _fail(self, failure: Exception) -> None:
         for change in tuple(self._waiting):
@@ -229,9 +254,9 @@ class _Batch:
             self._connection.logger.warning("could not settle an unanswered write: %s", what)
             self._report(change, UnknownOutcomeError(what))
 
-    def _report(self, change: LogChange, failure: Exception | None) -> None:
+    def _report(self, change: LogChange, result: int | Exception) -> None:
         self._waiting.remove(change)
-        self._on_result(change, failure)
+        self._on_result(change, result)
 
 
 _DECIDED = (Outcome.CONDITION_FAILED, Outcome.REFUSED)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence as Several
+from dataclasses import replace
 
 from theorydb_py.errors import MalformedRowError
-from theorydb_py.isr.entry import Change, ReloadTarget
+from theorydb_py.isr.entry import Change, Mark, ReloadTarget
 from theorydb_py.isr.items import LOG_PREFIX, PK_LOG, Item, key, malformed, number, string, text
+from theorydb_py.isr.mark import MARK_KINDS, mark_of_target
 from theorydb_py.isr.numbers import MAX_COUNT
 from theorydb_py.isr.readers import read, text_of
-from theorydb_py.values import Attribute
 
 LOG_LIFE = 3600
 """How long log rows are kept at least, in seconds."""
@@ -27,17 +28,22 @@ def log_key(seq: int) -> str:
     return f"{LOG_PREFIX}{seq:020d}"
 
 
-def new_log(seq: int, change_id: str, reload: Several[ReloadTarget], now: float) -> Item:
+CONFIRM_TARGET: Item = {"kind": string("confirm")}
+"""The target that asks every process to report when it has applied the change."""
+
+
+def new_log(seq: int, change_id: str, targets: Several[Item], now: float) -> Item:
     """Return the log row of a change. Its id identifies the request that won the sequence."""
     return {
         **key(PK_LOG, log_key(seq)),
         "id": string(change_id),
-        "targets": {"L": [{"M": _target(t)} for t in reload]},
+        "targets": {"L": [{"M": target} for target in targets]},
         "ttl": number(math.ceil(now + LOG_LIFE)),
     }
 
 
-def _target(target: ReloadTarget) -> dict[str, Attribute]:
+def reload_target(target: ReloadTarget) -> Item:
+    """Return the target of a page that nodes must reload."""
     tenant = {"tenant": string(target.tenant)} if target.tenant else {}
     return {"kind": string("reload"), **tenant, "key": string(target.key)}
 
@@ -50,16 +56,18 @@ def change_of(item: Item) -> Change:
     try:
         if not known:
             raise malformed(item, "sk", "LOG# and 20 digits")
-        return Change(seq=seq, reload=_reloads_of(item))
+        return _add_targets(Change(seq=seq), item)
     except MalformedRowError as error:
         return Change(seq=seq, malformed=error)
 
 
-def _reloads_of(item: Item) -> tuple[ReloadTarget, ...]:
+def _add_targets(change: Change, item: Item) -> Change:
     targets = item.get("targets", {}).get("L")
     if not isinstance(targets, list):
         raise malformed(item, "targets", "a list of maps")
     reload: list[ReloadTarget] = []
+    marks: list[Mark] = []
+    confirm = False
     for i, target in enumerate(targets):
         members = target.get("M")
         if not isinstance(members, dict):
@@ -69,4 +77,7 @@ def _reloads_of(item: Item) -> tuple[ReloadTarget, ...]:
             raise malformed(item, "targets", f"a kind and a key at [{i}]")
         if kind == "reload":
             reload.append(ReloadTarget(tenant=read(members, "tenant", text_of, ""), key=page))
-    return tuple(reload)
+        elif kind in MARK_KINDS:
+            marks.append(mark_of_target(item, i, members, change.seq))
+        confirm = confirm or kind == text(CONFIRM_TARGET, "kind")
+    return replace(change, reload=tuple(reload), marks=tuple(marks), confirm=confirm)

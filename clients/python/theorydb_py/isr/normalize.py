@@ -45,6 +45,7 @@ def normalize_entry(entry: Entry) -> Entry:
         stale_seconds=check_interval("stale_seconds", entry.stale_seconds),
         content_length=check_count("content_length", entry.content_length),
         purge_seq=check_count("purge_seq", entry.purge_seq),
+        build=check_count("build", entry.build),
         render_ms=clamp(check_count("render_ms", entry.render_ms), _MAX_RENDER),
         ttl=whole_seconds("ttl", entry.ttl),
         pinned_until=whole_seconds("pinned_until", entry.pinned_until),

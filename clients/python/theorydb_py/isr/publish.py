@@ -21,6 +21,7 @@ from theorydb_py.isr.fence import version_of
 from theorydb_py.isr.items import SK_LOCK, SK_META, Item, child, key, text
 from theorydb_py.isr.lease import IsrLease
 from theorydb_py.isr.lockrow import holder_note
+from theorydb_py.isr.logrow import reload_target
 from theorydb_py.isr.metarow import version_item
 from theorydb_py.isr.pages import prune, read_sequence
 from theorydb_py.isr.requestrow import completed
@@ -146,7 +147,7 @@ class _Publication:
         if self._unpinned is None:
             return []
         seen = read_sequence(self._connection)
-        return advance(seen, secrets.token_hex(16), [self._unpinned], self._connection.now())
+        return advance(seen, secrets.token_hex(16), [reload_target(self._unpinned)], self._connection.now())
 
     def running(self) -> bool:
         return self._lease.running()

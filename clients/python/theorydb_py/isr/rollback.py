@@ -13,7 +13,7 @@ from theorydb_py.isr.fence import Fence
 from theorydb_py.isr.freshness import outlives_marks
 from theorydb_py.isr.groupcommit import GroupCommit
 from theorydb_py.isr.items import VERSION_PREFIX, key, string, text
-from theorydb_py.isr.mark import hard_mark_seq
+from theorydb_py.isr.mark import covering
 from theorydb_py.isr.metarow import version_entry
 from theorydb_py.isr.pages import read_purge_state, read_sequence
 from theorydb_py.isr.swap import Swap
@@ -124,7 +124,7 @@ def _check_withdrawn(pk: str, entry: Entry) -> None:
 
 def _check_purged(connection: Connection, pk: str, entry: Entry, purges: PurgeState, page: ReloadTarget) -> None:
     """Refuse a generation that a hard purge of the page or a mark covers."""
-    hard_seq = max(purges.hard_seq, hard_mark_seq(connection, page, entry.tags))
+    hard_seq = max(purges.hard_seq, covering(connection, page, entry.tags).hard_seq)
     if hard_seq > entry.purge_seq:
         raise PurgedError(
             f"generation {entry.generation_id} of {pk} must not be served again: it was rendered at sequence "
@@ -135,9 +135,13 @@ def _check_purged(connection: Connection, pk: str, entry: Entry, purges: PurgeSt
 class _RollbackOrPin:
     """A rollback or a pin; implements logcommit.LogChange. restored is the target version, None for a pin."""
 
+    purges = ()
+    confirm = False
+    mark_lifetime = 0
+
     def __init__(self, swap: Swap, page: ReloadTarget, *, restored: Entry | None) -> None:
         self.swap = swap
-        self.page = page
+        self.reload = (page,)
         self._restored = restored
 
     @property
@@ -147,7 +151,7 @@ class _RollbackOrPin:
     def name(self) -> str:
         return f"roll back or pin {self.pk}, generation {self.swap.next.generation_id}"
 
-    def actions(self) -> list[Action]:
+    def actions(self, _seq: int) -> list[Action]:
         return [self.swap.update_meta(), *self._restore(), *self.swap.expire_superseded()]
 
     def _restore(self) -> list[Action]:

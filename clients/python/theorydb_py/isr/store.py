@@ -9,7 +9,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from theorydb_py.botoerrors import read_failure, write_failure
@@ -20,8 +20,9 @@ from theorydb_py.errors import (
     MovedError,
     ResultGoneError,
 )
-from theorydb_py.isr import acquire, claim, leasewrites, pages, publish, rollback
+from theorydb_py.isr import acquire, claim, leasewrites, mark, pages, publish, rollback
 from theorydb_py.isr.assertion import pin_assertion, rollback_target, unpin_assertion
+from theorydb_py.isr.build import build_sequence
 from theorydb_py.isr.commit import committed_entry, reference_entry
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.entry import (
@@ -29,6 +30,9 @@ from theorydb_py.isr.entry import (
     Change,
     CurrentEntry,
     Entry,
+    Mark,
+    PurgeState,
+    Receipt,
     Record,
     ReloadTarget,
     RequestRecord,
@@ -43,8 +47,10 @@ from theorydb_py.isr.lease import IsrLease, Snapshot
 from theorydb_py.isr.leaseregistry import LeaseRegistry
 from theorydb_py.isr.leasescope import finish, lease_scope
 from theorydb_py.isr.normalize import check_text, normalize_entry, whole_seconds
-from theorydb_py.isr.numbers import MAX_COUNT, check_count, check_interval, check_number, lease_seconds
+from theorydb_py.isr.numbers import MAX_COUNT, MAX_INTERVAL, check_count, check_interval, check_number, lease_seconds
 from theorydb_py.isr.publish import Publishing
+from theorydb_py.isr.purge import Purge
+from theorydb_py.isr.purgetarget import PurgeTarget, resolve
 from theorydb_py.isr.readers import HeaderValue
 from theorydb_py.isr.requestrecord import end_request, read_request
 from theorydb_py.isr.requestrow import COMPLETED, Attempt, Claim, check_claim, completed, failed
@@ -85,6 +91,7 @@ class FaceTheoryIsrMetaStore:
         pk_from_cache_key: Callable[[str], str] | None = None,
         pk_prefix: str | None = None,
         meta_ttl_seconds: float | None = None,
+        mark_lifetime_seconds: float | None = None,
         lease_owner: str | None = None,
         now: Callable[[], float] = time.time,
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
@@ -100,7 +107,9 @@ class FaceTheoryIsrMetaStore:
         services: all writers of a table must agree. ``meta_ttl_seconds`` is how long a
         page is kept at least after it was published, pinned or rolled back: its row
         gets a ttl a day after its last possible use; None: no ttl, unless a call passes
-        one.
+        one. ``mark_lifetime_seconds`` is how long purge marks are kept at least: longer
+        than pages, since a page expires when marks that cover it may be gone; at least,
+        and by default, 90 days, or two days longer than ``meta_ttl_seconds``.
 
         ``lease_owner`` names this process to people (default: host and process id).
         ``now`` returns the wall time in epoch seconds. ``new_token`` returns an
@@ -113,6 +122,7 @@ class FaceTheoryIsrMetaStore:
         self._tenant = check_tenant(tenant) if tenant != "" else ""
         self._partition = pk_from_cache_key or self._default_partition(pk_prefix)
         self._retention = None if meta_ttl_seconds is None else check_interval("meta_ttl_seconds", meta_ttl_seconds)
+        self._mark_lifetime = _mark_lifetime(mark_lifetime_seconds, self._retention)
         owner = (
             f"{socket.gethostname()}:{os.getpid()}" if lease_owner is None else check_text("lease_owner", lease_owner)
         )
@@ -502,6 +512,59 @@ class FaceTheoryIsrMetaStore:
         except Exception as error:
             raise write_failure(f"end the request of the lease of {lease.pk}", error) from error
 
+    # --- Purges ---------------------------------------------------------------
+
+    def purge(self, targets: Collection[PurgeTarget], *, hard: bool = False, confirm: bool = False) -> Receipt:
+        """Purge all generations that 1 to 98 targets select and whose rendering began before.
+
+        They are stale: served within their stale windows while they are regenerated; with
+        ``hard`` they are never served again. ``confirm`` asks every ``isr serve`` to
+        report when it has applied the purge. One transaction purges all targets or none,
+        whatever the number of pages; concurrent purges, rollbacks and pins share it.
+
+        Raises TransactionConflictError if others keep changing the log, and
+        UnknownOutcomeError.
+        """
+        resolved = resolve(targets, self._tenant, self._partition)
+        change = Purge(resolved, hard=bool(hard), confirm=bool(confirm), mark_lifetime=self._mark_lifetime)
+        return Receipt(seq=self._log.commit(change))
+
+    def marks(self) -> list[Mark]:
+        """Return the purge marks of the table: the newest purge of each tag, prefix, tenant and site.
+
+        Read strongly consistently. Purges of single pages have no mark. Raises
+        MalformedRowError if one is unreadable: it may be a purge of any page.
+        """
+        try:
+            return mark.read_marks(self._connection)
+        except Exception as error:
+            raise read_failure("read the purge marks", error) from error
+
+    def covering(self, cache_key: str, tags: Collection[str] = ()) -> PurgeState:
+        """Return the combined purge marks that cover a page with these tags, read strongly consistently.
+
+        The purge of the page itself is in its Record: ``record.purges.merge(covering)``
+        is the purge state of its entry. Raises MalformedRowError as marks does.
+        """
+        page = self._page(check_cache_key(cache_key))
+        mark_lifetime = self.sequence().mark_lifetime
+        try:
+            return replace(mark.covering(self._connection, page, tags), mark_lifetime=mark_lifetime)
+        except Exception as error:
+            raise read_failure(f"read the purge marks of {cache_key}", error) from error
+
+    def build(self, build_id: str) -> int:
+        """Return the sequence at which a build of the site was deployed, and make it the current one unless it is.
+
+        A process that renders pages passes it as the ``build`` of the entries that it
+        publishes, and of the PurgeState that it judges by: pages of older builds are
+        stale. ``build_id`` has 1 to 256 printable ASCII characters.
+        """
+        try:
+            return build_sequence(self._connection, self._log, build_id)
+        except Exception as error:
+            raise read_failure("read or deploy the build", error) from error
+
     # --- The purge log --------------------------------------------------------
 
     def sequence(self) -> Sequence:
@@ -580,6 +643,21 @@ class FaceTheoryIsrMetaStore:
 
 
 _EMPTY = Entry(s3_key="", generated_at=0, revalidate_seconds=0)
+
+
+_DAY = 24 * 3600
+_MIN_MARK_LIFETIME = 90 * _DAY
+
+
+def _mark_lifetime(seconds: float | None, retention: int | None) -> int:
+    if seconds is None:
+        return min(max(_MIN_MARK_LIFETIME, (retention or 0) + 2 * _DAY), MAX_INTERVAL)
+    lifetime = check_interval("mark_lifetime_seconds", seconds)
+    if lifetime < _MIN_MARK_LIFETIME:
+        raise InvalidInputError(
+            f"mark_lifetime_seconds is {seconds!r}: expected at least {_MIN_MARK_LIFETIME}, 90 days"
+        )
+    return lifetime
 
 
 def _claim(key: str | None, inputs: Json, request_hash: str | None, keep_seconds: float) -> Claim | None:

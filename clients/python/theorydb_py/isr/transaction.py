@@ -26,6 +26,8 @@ class Purpose(enum.Enum):
     RESTORED = "keep the restored version from expiring"
     SEQUENCE = "advance the purge sequence"
     LOG = "write the log row of the sequence"
+    BUILD = "make a build the current one"
+    PURGE = "update a purge mark, or the purge row of a page"
     REQUEST = "update the request record"
 
 
