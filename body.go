@@ -13,8 +13,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// read reads the record of a key from the store, and returns when that was. From then on
-// this process serves no page that it knows to be purged.
+// read reads the record of a key from the store, and returns when that was. Its Purges
+// include the marks that cover the entry. From then on this process serves no page that it
+// knows to be purged.
 func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record, reading, error) {
 	at := reading{began: time.Now()}
 	rec, err := c.meta.Read(ctx, pk)
@@ -27,8 +28,23 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 	// it sees this, or this sees its page.
 	c.flights.learn(k, rec.Purges)
 	withdrawn := rec.Entry != nil && rec.Entry.Withdrawn
-	if p := c.memory.get(k); p != nil && (withdrawn || store.Freshness(&p.entry, p.cover.Merge(rec.Purges), c.now()) == store.Purged) {
+	if p := c.memory.get(k); p != nil && (withdrawn || store.Freshness(&p.entry, c.purges(nil, p, c.now()).Merge(rec.Purges), c.now()) == store.Purged) {
 		c.reload(k)
+	}
+	if rec.Entry == nil {
+		return rec, at, nil
+	}
+	// Marks are not learned by flights: they apply to this entry, and not to one with
+	// other tags that a flight may be rendering.
+	rec.Purges = rec.Purges.Merge(c.marks.covering(k, rec.Entry.Tags, c.now()))
+	if _, ok := c.follower.recent(c.now()); !ok {
+		// This process does not follow the log, or could not read it lately.
+		at.asOf = at.began
+		stored, err := c.meta.Covering(ctx, k, rec.Entry.Tags)
+		if err != nil {
+			return store.Record{}, at, fmt.Errorf("reading the purge marks of %s: %w", k, err)
+		}
+		rec.Purges = rec.Purges.Merge(stored)
 	}
 	return rec, at, nil
 }
@@ -58,6 +74,7 @@ func (s *search) lookUp(ctx context.Context) (store.Record, error) {
 // read calls [Cache.read], and repeats it if the page was reloaded meanwhile.
 func (s *search) read(ctx context.Context) (rec store.Record, err error) {
 	for again := true; again; again = s.c.floor.crossed(s.latest) || s.f.crossed(s.latest) {
+		s.asOf = s.c.follower.committed.Load()
 		if rec, s.latest, err = s.c.read(ctx, s.key, s.pk); err != nil {
 			return store.Record{}, err
 		}
@@ -91,7 +108,7 @@ func (s *search) keep(p *page) error {
 	if !clear || known.Seq > p.cover.Seq {
 		s.c.reload(p.key)
 	}
-	if store.Freshness(&p.entry, known, s.c.now()) == store.Purged {
+	if s.c.state(s.f, p, s.c.now()) == store.Purged {
 		return store.ErrPurged
 	}
 	return nil
@@ -107,13 +124,13 @@ func (s *search) load(ctx context.Context, rec store.Record) (*page, error) {
 	}
 	var p *page
 	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, e) {
-		p = last.renew(*e, rec.Purges, s.latest)
+		p = last.renew(*e, rec.Purges, s.latest, s.route.present)
 	} else {
 		body, err := s.body(ctx, rec)
 		if err != nil {
 			return nil, err
 		}
-		p = newPage(s.key, *e, rec.Purges, s.latest, body)
+		p = newPage(s.key, *e, rec.Purges, s.latest, body, s.route.present)
 	}
 	return p, s.keep(p)
 }

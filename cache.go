@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/gc"
@@ -66,18 +68,37 @@ type Config struct {
 	// disconnected, polls before it serves a page from memory; if the poll fails, or
 	// takes StoreTimeout, it serves the page with detail=cut-off.
 	//
-	// A poll that finds nothing is a strongly consistent Query with an empty result: one
-	// read unit. Polls are nine tenths of Poll apart on average, because of jitter, and
-	// every minute a second unit checks that nothing was missed. At 250ms that is
-	// 385,000 units per day and node.
+	// A poll that finds nothing is a strongly consistent read of one small row: one read
+	// unit. One that finds changes costs half a unit more for each 4 KB of them. Polls are
+	// nine tenths of Poll apart on average, because of jitter, and every minute a second
+	// unit checks that the log is whole. At 250ms that is 385,000 units per day and node.
 	//
 	// Between 10ms and 5m; zero means DefaultPoll. A negative value means never, which is
 	// for a process that uses its stores alone, or that keeps no pages in memory.
 	Poll time.Duration
+	// MaxBlind is how long a node that cannot read the log serves pages before Blind
+	// applies; at least the bound of Poll after which they have detail=cut-off. Between
+	// 1s and 24h; zero means DefaultMaxBlind.
+	MaxBlind time.Duration
+	// Blind decides what visitors get from then on. The zero value is [BlindServe].
+	Blind BlindPolicy
 	// StoreTimeout bounds how long a visitor waits for the stores in all, before the page
 	// is rendered without being stored. The store calls go on in the background. Between
 	// 1ms and 24h; zero means DefaultStoreTimeout.
 	StoreTimeout time.Duration
+	// Node is the name of this process, for people, such as its host and process id; at
+	// most 256 bytes. With a name, the process announces itself in the table, so that
+	// [Cache.AwaitPurge] waits for it, and in a fleet of more than Poll times 2,160 a
+	// second (540 nodes at 250ms) all read the log less often, so that they do not exceed
+	// what DynamoDB serves from one partition. Announcements cost a write unit every 20s.
+	// Empty means that it does not; so does a negative Poll.
+	Node string
+	// Build identifies the build of the site that the renderers of this process are made
+	// from, by 1 to 256 bytes of printable ASCII. Pages of older builds are then stale: they
+	// are served, within their stale windows, while they are regenerated. A process of an
+	// older build, as during a deployment, serves the pages of newer ones. Empty means that
+	// pages of all builds are alike.
+	Build string
 	// LogLife is how long, at least, the writers of the table keep the rows of the log. A
 	// node that has not read the log for half of it drops all pages from memory. It must
 	// not exceed the LogLife of any store that writes to the table. At least a minute;
@@ -89,10 +110,14 @@ type Config struct {
 	// idempotency key counts as new. Between 1h and ten years; zero means
 	// DefaultRequestLife.
 	RequestLife time.Duration
-	// Collect is the interval of garbage collection (see [gc.Collect]); the first one
-	// runs after a tenth of it. It is for a process that uses its stores alone: a fleet
-	// needs only one that runs now and then. At least 1h; zero means never.
+	// Collect is the interval of garbage collection (see [gc.Collect], [gc.CompactMarks] and
+	// [gc.RenewPins]); the first one runs after a tenth of it. It is for a process that uses
+	// its stores alone: a fleet needs only one that runs now and then. At least 1h; zero
+	// means never.
 	Collect time.Duration
+	// Downstream delivers purges, rollbacks, pins and withdrawals to the caches in front of
+	// this one, such as a CDN. Nil means that there are none.
+	Downstream Downstream
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time
 	// Logger receives regenerations and all errors. Nil means slog.Default().
@@ -113,6 +138,7 @@ const (
 	DefaultRenderTimeout = 30 * time.Second
 	DefaultMaxBody       = 16 << 20
 	DefaultPoll          = 250 * time.Millisecond
+	DefaultMaxBlind      = 10 * time.Second
 	DefaultStoreTimeout  = 300 * time.Millisecond
 	DefaultRequestLife   = 24 * time.Hour
 )
@@ -125,6 +151,7 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Wait, cfg.RenderTimeout+2*cfg.Lease)
 	setDefault(&cfg.MaxBody, DefaultMaxBody)
 	setDefault(&cfg.Poll, DefaultPoll)
+	setDefault(&cfg.MaxBlind, DefaultMaxBlind)
 	setDefault(&cfg.StoreTimeout, DefaultStoreTimeout)
 	setDefault(&cfg.LogLife, store.LogLife)
 	setDefault(&cfg.RequestLife, DefaultRequestLife)
@@ -145,6 +172,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	return cfg
 }
+
+// maxNodeName is the length of the longest Config.Node, in bytes.
+const maxNodeName = 256
 
 func setDefault[T ~int64](v *T, def T) {
 	if *v == 0 {
@@ -175,8 +205,20 @@ func (cfg Config) validate() error {
 	if cfg.Poll >= 0 && (cfg.Poll < 10*time.Millisecond || cfg.Poll > 5*time.Minute) {
 		errs = append(errs, configErrorf("Poll", "must be between 10ms and 5m (got %s)", cfg.Poll))
 	}
+	if cfg.MaxBlind < time.Second || cfg.MaxBlind > 24*time.Hour {
+		errs = append(errs, configErrorf("MaxBlind", "must be between 1s and 24h (got %s)", cfg.MaxBlind))
+	}
+	if !cfg.Blind.valid() {
+		errs = append(errs, configErrorf("Blind", "must be BlindServe, BlindRevalidate or BlindRefuse (got %d)", int(cfg.Blind)))
+	}
 	if cfg.StoreTimeout < time.Millisecond || cfg.StoreTimeout > 24*time.Hour {
 		errs = append(errs, configErrorf("StoreTimeout", "must be between 1ms and 24h (got %s)", cfg.StoreTimeout))
+	}
+	if len(cfg.Node) > maxNodeName || !utf8.ValidString(cfg.Node) {
+		errs = append(errs, configErrorf("Node", "must be UTF-8 of at most %d bytes (got %.300q)", maxNodeName, cfg.Node))
+	}
+	if cfg.Build != "" && store.ValidBuild(cfg.Build) != nil {
+		errs = append(errs, configErrorf("Build", "must be at most 256 bytes of printable ASCII (got %.300q)", cfg.Build))
 	}
 	if cfg.LogLife < time.Minute {
 		errs = append(errs, configErrorf("LogLife", "must be at least 1m (got %s)", cfg.LogLife))
@@ -201,7 +243,7 @@ type Cache struct {
 	log    *slog.Logger
 
 	floor       floor
-	marks       marks
+	marks       markTable
 	memory      *memory
 	unpublished *unpublishedPages
 	negative    *negativeCache
@@ -209,6 +251,9 @@ type Cache struct {
 	lookUps     chan struct{} // has an element for each read of a search in progress (see maxLookUps)
 	unstored    flights       // those that call no store
 	follower    *follower
+	presence    *presence
+
+	invalidations *invalidations // by unsafe requests
 
 	tableBreaker, bodiesBreaker *breaker
 	complaints                  *complaints
@@ -221,8 +266,11 @@ type Cache struct {
 	background sync.WaitGroup
 
 	mu     sync.Mutex
-	routes map[string]*boundRoute // by name
+	routes map[string]*boundRoute // by name; those of Handler
 	bound  []*boundRoute
+	// find returns the route of a page, nil for none; it is nil until Bind.
+	find        func(store.Key) *boundRoute
+	hadVariants bool // routes that Bind has replaced had variants
 }
 
 // A boundRoute is a route with its renderer.
@@ -230,6 +278,12 @@ type boundRoute struct {
 	*projector
 	renderer http.Handler
 	budget   *budget.Budget // never nil
+
+	// Those of the route, or else of the cache.
+	renderTimeout time.Duration
+	wait          time.Duration
+	maxBody       int64
+
 	// renderTime is the moving average of render times in this process, in
 	// nanoseconds; 0 before the first.
 	renderTime atomic.Int64
@@ -268,7 +322,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	}
 	c.meta, c.bodies = &watchedTable{meta, c}, &watchedBodies{bodies, c}
 	var err error
-	if c.unpublished, err = newUnpublishedPages(cfg.Memory/unpublishedShare, &c.floor); err != nil {
+	if c.unpublished, err = newUnpublishedPages(cfg.Memory/unpublishedShare, c); err != nil {
 		return nil, err
 	}
 	negative := cfg.Memory / negativeShare
@@ -278,10 +332,11 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	if cfg.Memory < 0 {
 		negative = minNegative
 	}
-	if c.negative, err = newNegativeCache(negative, &c.floor); err != nil {
+	if c.negative, err = newNegativeCache(negative, c); err != nil {
 		return nil, err
 	}
 	c.ctx, c.abort = context.WithCancelCause(context.Background())
+	c.invalidations = newInvalidations(c)
 	c.follow()
 	if cfg.Collect > 0 {
 		c.background.Go(func() { c.collectPeriodically(c.ctx) })
@@ -292,17 +347,26 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 // follow starts to read the log, unless Config.Poll is negative.
 func (c *Cache) follow() {
 	c.follower = &follower{c: c, log: c.meta, staleness: newStaleness(c), begun: make(chan struct{})}
+	c.presence = newPresence(c)
+	c.follower.units.Store(math.Float64bits(1))
 	if c.cfg.Poll < 0 {
-		close(c.follower.begun)
+		if c.cfg.Build == "" {
+			close(c.follower.begun)
+			return
+		}
+		c.background.Go(func() { c.awaitBuild(c.ctx) })
 		return
 	}
 	c.background.Go(func() { c.follower.run(c.ctx) })
+	if c.presence != nil {
+		c.background.Go(func() { c.presence.run(c.ctx) })
+	}
 }
 
 // Handler returns a handler that answers from the cache. It calls h to render missing
 // and stale pages, and for every request that bypasses the cache. Like http.ServeMux, it
 // panics on mistakes in the program: if the route is invalid (see [Route.Validate]), or
-// its name is taken.
+// its name is taken, or after [Cache.Bind].
 //
 // For a page, h gets a GET request built from the key alone: host, path, declared query
 // parameters, declared headers and tenant. Requests whose response may depend on more
@@ -312,12 +376,12 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 	if err := rt.Validate(); err != nil {
 		panic(fmt.Sprintf("isr: route %q: %v", rt.Name, err))
 	}
-	b := &boundRoute{projector: newProjector(rt), renderer: h, budget: rt.Budget}
-	if b.budget == nil {
-		b.budget = budget.Unlimited()
-	}
+	b := c.bind(rt, h)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.find != nil {
+		panic("isr: the routes of this cache are those of Bind")
+	}
 	if rt.Name != "" {
 		if c.routes[rt.Name] != nil {
 			panic(fmt.Sprintf("isr: there are two routes named %q", rt.Name))
@@ -328,11 +392,29 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 	return &handler{c: c, route: b}
 }
 
+// routeAt returns the route that the last Bind chooses for a key, nil for none. bound is
+// false if there was none.
+func (c *Cache) routeAt(k store.Key) (b *boundRoute, bound bool) {
+	c.mu.Lock()
+	find := c.find
+	c.mu.Unlock()
+	if find == nil {
+		return nil, false
+	}
+	return find(k), true
+}
+
 // routeOf returns the route that renders a key.
 func (c *Cache) routeOf(ctx context.Context, k store.Key) (*boundRoute, error) {
 	pk, err := c.partition(k)
 	if err != nil {
 		return nil, err
+	}
+	switch b, bound := c.routeAt(k); {
+	case b != nil:
+		return b, nil
+	case bound:
+		return nil, fmt.Errorf("%w: no route matches %s", ErrNoRenderer, k)
 	}
 	rec, _, err := c.read(ctx, k, pk)
 	if err != nil {
@@ -370,9 +452,10 @@ func (c *Cache) joinUnstored(s *search) (f *flight, leader bool) {
 	})
 }
 
-// Close prevents further regenerations, and waits for those in progress. If ctx ends
-// first, it cancels their renders, releases their leases, and returns an error. Pages in
-// memory can still be served, but the log is no longer read.
+// Close prevents further regenerations, and waits for those in progress, and for the purges
+// that unsafe requests have caused. If ctx ends first, it cancels their renders, releases
+// their leases, and returns an error. Pages in memory can still be served, but the log is no
+// longer read.
 func (c *Cache) Close(ctx context.Context) error {
 	defer c.background.Wait()
 	err := c.closeFlights(ctx)
@@ -395,7 +478,8 @@ func (c *Cache) Close(ctx context.Context) error {
 func (c *Cache) closeFlights(ctx context.Context) error {
 	c.flights.shut()
 	c.unstored.shut()
-	return errors.Join(c.flights.wait(ctx), c.unstored.wait(ctx))
+	c.invalidations.shut()
+	return errors.Join(c.flights.wait(ctx), c.unstored.wait(ctx), c.invalidations.wait(ctx))
 }
 
 // partition returns the partition key of a caller's key. Errors wrap ErrInvalidKey.
@@ -416,7 +500,20 @@ func (c *Cache) collectPeriodically(ctx context.Context) {
 		if done.Bodies > 0 {
 			c.log.Info("collected garbage", "bodies", done.Bodies, "bytes", done.Bytes, "busy", done.Busy)
 		}
+		if err := c.keepPurges(ctx); err != nil && ctx.Err() == nil {
+			c.log.Error("failed to compact purge marks or to renew pins, retrying later", "error", err)
+		}
 	}
+}
+
+// keepPurges compacts the purge marks and renews permanent pins.
+func (c *Cache) keepPurges(ctx context.Context) error {
+	marks, err := gc.CompactMarks(ctx, c.meta, false)
+	pins, err2 := gc.RenewPins(ctx, c.meta, gc.RenewOptions{Partition: c.cfg.Partition, Now: c.now})
+	if marks.Marks > 0 || pins.Pins > 0 || pins.Purged > 0 {
+		c.log.Info("compacted purge marks and renewed permanent pins", "marks", marks.Marks, "pins", pins.Pins, "purged", pins.Purged)
+	}
+	return errors.Join(err, err2)
 }
 
 // below draws a number in [0, n).

@@ -299,7 +299,7 @@ func TestCollectRefusesTheWrongTable(t *testing.T) {
 	})
 }
 
-// Config.Collect makes a cache collect garbage periodically.
+// Config.Collect makes a cache collect garbage and compact purge marks periodically.
 func TestCacheCollectsPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
@@ -311,7 +311,17 @@ func TestCacheCollectsPeriodically(t *testing.T) {
 		if n := len(tb.bodyKeys(t)); n != 2 {
 			t.Fatalf("%d bodies", n)
 		}
+		for _, target := range []store.PurgeTarget{{Kind: store.PurgeTag, Value: "old"}, {Kind: store.PurgeSite}} {
+			if _, err := tb.store("b").Purge(t.Context(), store.Purge{Targets: []store.PurgeTarget{target}}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		time.Sleep(3 * time.Hour)
+		for m, err := range tb.store("b").Marks(t.Context()) {
+			if err != nil || m.Target.Kind != store.PurgeSite {
+				t.Errorf("the mark of %s is left, %v", m.Target, err)
+			}
+		}
 		if n := len(tb.bodyKeys(t)); n != 1 {
 			t.Errorf("%d bodies, want that of the current generation", n)
 		}

@@ -12,8 +12,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// entry describes the generation that a rendering made.
-func (s *search) entry(got rendering, at timing, seq int64) store.Entry {
+// entry describes the generation that a rendering made, to replace what was read under the
+// lease.
+func (s *search) entry(got rendering, at timing, seq int64, rec store.Record) store.Entry {
 	res := got.response
 	sum := sha256.Sum256(res.body)
 	digest := hex.EncodeToString(sum[:])
@@ -25,7 +26,7 @@ func (s *search) entry(got rendering, at timing, seq int64) store.Entry {
 	e := store.Entry{
 		BodyKey:      store.BodyPrefix(s.pk) + id,
 		GeneratedAt:  at.generatedAt,
-		Revalidate:   s.c.shorten(wholeSeconds(got.verdict.Revalidate), s.route.jitter),
+		Revalidate:   s.window(got, at, rec, digest),
 		ETag:         etag,
 		GenerationID: id,
 		Key:          s.key.Text,
@@ -34,9 +35,10 @@ func (s *search) entry(got rendering, at timing, seq int64) store.Entry {
 		Header:       httpcache.StoredHeader(res.header),
 		SHA256:       digest,
 		Length:       int64(len(res.body)),
-		Tags:         httpcache.Tags(res.header),
+		Tags:         got.verdict.Tags,
 		Stale:        store.ClampInterval(got.verdict.Stale.Truncate(time.Second)),
 		PurgeSeq:     seq,
+		Build:        s.c.marks.build.Load(),
 		RenderTime:   max(at.took.Round(time.Millisecond), time.Millisecond),
 	}
 	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)

@@ -26,8 +26,9 @@ type flight struct {
 	offered bool                 // usable is closed; only the search uses it
 	stale   atomic.Pointer[page] // that page; nil before, and once the store has another entry
 
-	// cover is what this process has read of the page's purges since the flight
-	// began, nil if nothing. Waiting requests are not served what it covers.
+	// cover is what this process has read of the page's own purges since the flight
+	// began, nil if nothing. Waiting requests are not served what it covers. Marks are
+	// in the table of marks (see marks.go).
 	cover atomic.Pointer[store.PurgeState] // written under flights.mu
 
 	// reloadedAt is when the page was last reloaded since the flight began (see
@@ -159,8 +160,8 @@ func (f *flight) found(rec store.Record) {
 	}
 }
 
-// known merges c with the purges that this process has read since the flight began. A
-// nil flight has read none.
+// known merges c with the purges of the page that this process has read since the flight
+// began. A nil flight has read none.
 func (f *flight) known(c store.PurgeState) store.PurgeState {
 	if f == nil {
 		return c
@@ -169,11 +170,6 @@ func (f *flight) known(c store.PurgeState) store.PurgeState {
 		return c.Merge(*known)
 	}
 	return c
-}
-
-// state is the freshness of a page, given the purges read since the flight began.
-func (f *flight) state(p *page, now time.Time) store.State {
-	return store.Freshness(&p.entry, f.known(p.cover), now)
 }
 
 // announce tells requests that must not wait for a render that one begins.

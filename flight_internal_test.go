@@ -15,7 +15,7 @@ func TestFlightOffersTheLastRead(t *testing.T) {
 		return store.Record{Entry: &store.Entry{Version: version, GeneratedAt: now, Revalidate: time.Minute}}
 	}
 	pageOf := func(rec store.Record) *page {
-		return newPage(store.Key{Text: "h/"}, *rec.Entry, rec.Purges, reading{now, now}, nil)
+		return newPage(store.Key{Text: "h/"}, *rec.Entry, rec.Purges, reading{began: now, ended: now}, nil, new(presentation))
 	}
 	f := &flight{usable: make(chan struct{})}
 	first, second := read(1), read(2)
@@ -44,19 +44,55 @@ func TestFlightOffersTheLastRead(t *testing.T) {
 func TestFlightKnowsPurges(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	k := store.Key{Text: "h/"}
-	old := newPage(k, store.Entry{Version: 1, GeneratedAt: now, Revalidate: time.Minute}, store.PurgeState{}, reading{now, now}, nil)
+	old := newPage(k, store.Entry{Version: 1, GeneratedAt: now, Revalidate: time.Minute}, store.PurgeState{}, reading{began: now, ended: now}, nil, new(presentation))
 	f := new(flight)
 	fs := flights{flying: map[store.Key][]*flight{k: {f}}}
-	if state := f.state(old, now); state != store.Fresh {
+	c := new(Cache)
+	if state := c.state(f, old, now); state != store.Fresh {
 		t.Errorf("%v before any purge", state)
 	}
 	fs.learn(k, store.PurgeState{Seq: 2, At: now})
-	if state := f.state(old, now); state != store.Stale {
+	if state := c.state(f, old, now); state != store.Stale {
 		t.Errorf("%v after a soft purge", state)
 	}
 	fs.learn(k, store.PurgeState{HardSeq: 1, Seq: 1, At: now})
-	if state := f.state(old, now); state != store.Purged {
+	if state := c.state(f, old, now); state != store.Purged {
 		t.Errorf("%v after a hard purge", state)
 	}
 	fs.learn(store.Key{Text: "h/other"}, store.PurgeState{}) // without a flight
+}
+
+// A page that this process has purged while it rendered it without the store is not kept, even
+// if the render began at the instant of the purge. Package isrtest/simulator found one that was
+// served from memory.
+func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
+	now := time.Now()
+	k := store.Key{Text: "h/"}
+	c := &Cache{now: time.Now, unstored: newFlights(), flights: newFlights()}
+	c.follower = &follower{c: c}
+	kept, err := newUnpublishedPages(1<<20, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep := func(purge bool) *page {
+		purged := make(chan struct{})
+		f, _ := c.unstored.join(&search{key: k}, func(f *flight) outcome {
+			<-purged
+			e := store.Entry{Status: 200, GeneratedAt: now, Revalidate: time.Minute, PurgeSeq: 1}
+			kept.put(newPage(k, e, store.PurgeState{}, reading{began: time.Now(), ended: time.Now()}, nil, new(presentation)), f)
+			return failure{}
+		})
+		if purge {
+			c.applyPurge([]store.PurgeTarget{PurgeKey(k)}, false, 2)
+		}
+		close(purged)
+		<-f.done
+		return kept.get(k)
+	}
+	if keep(true) != nil {
+		t.Error("a page that was purged during its render is kept")
+	}
+	if keep(false) == nil {
+		t.Error("a page that was not purged is not kept")
+	}
 }

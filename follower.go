@@ -2,21 +2,26 @@ package isr
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/store"
 )
 
-// A follower reads the log, and drops pages that other nodes have changed from memory:
+// A follower reads the log, applies its purge marks, and drops pages that other nodes have
+// changed from memory:
 //
-//	SEQ ──► cursor ──► LOG after the cursor ──► drop these pages ──► cursor
-//	 ▲                    │ a gap, an unreadable row, a trimmed log,
-//	 └────────────────────┘ too long without a poll: drop all pages
+//	SEQ ──► all marks ──► cursor ──► LOG after the cursor ──► apply ──► cursor
+//	 ▲                                  │ a gap, an unreadable row, a trimmed log,
+//	 └──────────────────────────────────┘ too long without a poll: drop all pages
 //
-// A page that is read after SEQ includes all changes up to SEQ, since a change and its
-// log row are one transaction. A page that was read before the first SEQ may be served
-// for a short time (see staleness.go), and is then read again.
+// A page, or a mark, that is read after SEQ includes all changes up to SEQ, since a change
+// and its log row are one transaction. A page that was read before the first SEQ may be
+// served for a short time (see staleness.go), and is then read again.
 type follower struct {
 	c   *Cache
 	log store.LogStore
@@ -24,24 +29,44 @@ type follower struct {
 	// begun is closed when the first read of SEQ has succeeded or failed. Searches wait
 	// for it, so that what they read may be kept.
 	begun chan struct{}
-	known atomic.Int64 // one more than the cursor of the last successful poll; 0 before
+	// position is one more than the cursor; 0 until the marks were read.
+	position atomic.Int64
+	// committed is the highest sequence that this process knows to be committed: at least
+	// the cursor, and that of every mark in memory.
+	committed atomic.Int64
+	// nodes is how many processes follow the log, as far as this one knows (see
+	// presence.go).
+	nodes atomic.Int64
+	// units is the moving average of the read units of a poll, as a float64.
+	units atomic.Uint64
+
+	receipts pollAllowance // of polls that receipts ask for
 
 	// The following fields belong to the goroutine of run.
 
-	cursor    int64     // the last sequence of the log that this node has applied
-	nextAudit time.Time // when SEQ is read next
-	failing   bool      // the last poll failed
-	stray     bool      // the last poll found a row beyond the end of the log
+	cursor  int64     // the last sequence of the log that this node has applied
+	failing bool      // the last poll failed
+	began   time.Time // when the last poll began
 }
 
 const (
 	// pollTimeout bounds one poll, whatever the store promises.
 	pollTimeout = 10 * time.Second
-	// auditEvery is the longest interval at which SEQ is read in addition to the log. That
-	// detects trimmed rows, and a table that was replaced by an older one. Jitter shortens
-	// it by up to a fifth, so that nodes that started together do not drop all pages in
-	// the same second.
-	auditEvery = time.Minute
+	// loadTimeout bounds reading all marks, some hundred a request.
+	loadTimeout = 2 * time.Minute
+	// pollUnits is how many read units a second the polls of all processes consume
+	// together: four fifths of what one partition of DynamoDB serves. The rest is for
+	// purges, which read SEQ, and for the polls that receipts ask for.
+	pollUnits = 2400
+	// meanPause is the mean of a pause, as a share of the interval.
+	meanPause = 0.9
+	// longestPoll bounds the interval of polls, whatever they consume.
+	longestPoll = 5 * time.Second
+	// minMarkMargin is how much longer than pages purge marks are to be kept, at least: the
+	// margin of [store.Entry.OutlivesMarks], and a day for the clocks.
+	minMarkMargin = 2 * 24 * time.Hour
+	// minPollGap separates the polls that requests ask for.
+	minPollGap = 10 * time.Millisecond
 )
 
 // run polls until ctx ends.
@@ -60,6 +85,7 @@ func (f *follower) rest(ctx context.Context) bool {
 	select {
 	case <-timer.C:
 	case <-f.wanted:
+		_ = backoff.Wait(ctx, minPollGap-time.Since(f.began))
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil
@@ -68,20 +94,69 @@ func (f *follower) rest(ctx context.Context) bool {
 // pause is the interval, shortened at random by up to a fifth, so that nodes that started
 // together do not poll together, and no node polls less often.
 func (f *follower) pause() time.Duration {
-	every := f.c.cfg.Poll
+	every := f.every()
 	return every - time.Duration(f.c.below(uint64(every/5)))
+}
+
+// every is the interval of polls: Config.Poll, or longer in a fleet that would otherwise
+// read more from the partition of the log than DynamoDB serves.
+func (f *follower) every() time.Duration {
+	units := float64(f.nodes.Load()) * math.Float64frombits(f.units.Load()) // of one poll of each node
+	needed := time.Duration(min(units/pollUnits/meanPause, longestPoll.Seconds()) * float64(time.Second))
+	return max(f.c.cfg.Poll, needed)
+}
+
+// PollInterval returns the longest interval at which this node reads the log: Config.Poll,
+// or longer in a large fleet (see Config.Node). Zero means never.
+func (c *Cache) PollInterval() time.Duration {
+	if c.cfg.Poll < 0 {
+		return 0
+	}
+	return c.follower.every()
+}
+
+// setNodes adapts the interval, and with it the staleness bound, to the size of the fleet.
+func (f *follower) setNodes(n int) {
+	f.nodes.Store(int64(n))
+	f.setBound(f.every())
+}
+
+// consumed adapts the interval to the read units of a poll that has read these rows: one
+// for SEQ, and half a unit for each 4 KB of rows (see dynamostore). The average rises
+// faster than it falls, because polls that are throttled are later than those that wait.
+func (f *follower) consumed(rows []store.Change) {
+	const (
+		perUnit    = 4096 // bytes
+		rowSize    = 80   // bytes of a row of the log without its targets
+		targetSize = 40   // bytes of a target without its texts
+		rise, fall = 4, 16
+	)
+	units, size := 1.0, 0
+	for _, row := range rows {
+		size += rowSize
+		for _, k := range row.Reload {
+			size += targetSize + len(k.Tenant) + len(k.Text)
+		}
+		for _, m := range row.Marks {
+			size += targetSize + len(m.Target.Tenant) + len(m.Target.Value)
+		}
+	}
+	units += math.Ceil(float64(size)/perUnit) / 2
+	average := math.Float64frombits(f.units.Load())
+	weight := 1.0 / fall
+	if units > average {
+		weight = 1.0 / rise
+	}
+	f.units.Store(math.Float64bits(average + (units-average)*weight))
+	f.setBound(f.every())
 }
 
 // poll applies the log. While the store does not answer, pages are served from memory (see
 // staleness.go); missed changes are applied afterwards.
 func (f *follower) poll(ctx context.Context) {
 	began := f.c.moment()
-	call, cancel := context.WithTimeout(ctx, pollTimeout)
-	defer cancel()
-	err := f.catchUp(call)
-	if err == nil {
-		f.known.Store(f.cursor + 1)
-	}
+	f.began = began.mono
+	err := f.read(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return // closing
@@ -94,125 +169,198 @@ func (f *follower) poll(ctx context.Context) {
 	f.ended(began, err)
 }
 
-// catchUp applies the log from the cursor to its end. Changes that were applied before an
-// error are not applied again.
-func (f *follower) catchUp(ctx context.Context) error {
+// read applies what is new in the log; or, if that is not known, starts over.
+func (f *follower) read(ctx context.Context) error {
 	last := f.polled.Load()
 	if last == nil {
 		return f.begin(ctx)
 	}
 	if away := last.before(f.c.now()); away > f.c.cfg.LogLife/2 {
-		return f.lost(ctx, "the log was not read for too long", "away", away)
+		return f.lost(ctx, missed("the log was not read for too long", "away", away))
 	}
-	seq, err := f.audit(ctx)
-	if err != nil {
-		return err
+	call, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	err := f.catchUp(call)
+	if gap, isGap := errors.AsType[*gapError](err); isGap {
+		return f.lost(ctx, gap)
 	}
-	found, err := f.log.Changes(ctx, f.cursor)
-	if err != nil {
-		return err
-	}
-	if len(found) > 0 {
-		if seq, err = f.endOf(ctx, found); err != nil {
-			return err
-		}
-	}
-	f.stray = f.stray && len(found) > 0
-	if seq < f.cursor {
-		return f.lost(ctx, "the log is shorter than it was", "cursor", f.cursor, "seq", seq)
-	}
-	return f.advance(ctx, seq)
+	return err
 }
 
-// endOf reads the end of the log, SEQ, after rows were found beyond the cursor. A row
-// beyond SEQ is not part of the log: the change that gets its sequence will replace it.
-// The caller reads the rows up to SEQ again, since one of those found may have been
-// replaced.
-func (f *follower) endOf(ctx context.Context, found []store.Change) (seq int64, err error) {
-	now := time.Now()
-	sequence, err := f.log.Sequence(ctx)
-	if err != nil {
-		// The rows may be changes. Reading pages again is better than serving old ones.
-		for _, change := range found {
-			f.c.reload(change.Reload...)
-		}
-		return 0, err
-	}
-	f.auditAfter(now)
-	if first := found[0]; sequence.Seq == f.cursor && !f.stray {
-		f.stray = true
-		f.c.log.Warn("ignoring a row beyond the end of the log", "seq", sequence.Seq, "found", first.Seq, "error", first.Malformed)
-	}
-	return sequence.Seq, nil
+// A gapError is the reason for which this process does not know what has changed.
+type gapError struct {
+	reason string
+	args   []any // for the log
 }
 
-// advance applies the log up to seq. If a row is unreadable, or is not the next one, the
-// changes are not known, and all pages are dropped.
-func (f *follower) advance(ctx context.Context, seq int64) error {
-	for f.cursor < seq {
-		changes, err := f.log.Changes(ctx, f.cursor)
+func missed(reason string, args ...any) *gapError { return &gapError{reason, args} }
+
+func (e *gapError) Error() string { return e.reason }
+
+// catchUp applies the log from the cursor to the end that it had when the poll began; later
+// changes are left to the next poll. Changes that were applied before an error are not
+// applied again. A *gapError: the changes are not known.
+func (f *follower) catchUp(ctx context.Context) error {
+	for end := int64(-1); f.cursor != end; {
+		sequence, changes, err := f.log.Changes(ctx, f.cursor)
 		if err != nil {
 			return err
 		}
-		if len(changes) == 0 {
-			return f.lost(ctx, "the end of the log is missing", "cursor", f.cursor, "seq", seq)
+		f.consumed(changes)
+		if end < 0 {
+			end = sequence.Seq
 		}
-		for _, change := range changes {
-			switch {
-			case f.cursor == seq:
-				return nil // rows beyond SEQ are left to a later poll
-			case change.Malformed != nil:
-				return f.lost(ctx, "a row of the log cannot be read", "cursor", f.cursor, "error", change.Malformed)
-			case change.Seq != f.cursor+1:
-				return f.lost(ctx, "the log has a gap", "cursor", f.cursor, "found", change.Seq)
-			}
-			f.c.reload(change.Reload...)
-			f.cursor = change.Seq
+		switch {
+		case sequence.Seq < f.cursor:
+			return missed("the log is shorter than it was", "cursor", f.cursor, "seq", sequence.Seq)
+		case f.cursor < end && len(changes) == 0:
+			return missed("the end of the log is missing", "cursor", f.cursor, "seq", end)
+		}
+		if err := f.advance(changes, end); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// applied returns a sequence up to which this node has applied the log; false if there is
-// none yet.
-func (f *follower) applied() (seq int64, ok bool) {
-	known := f.known.Load()
-	return max(known-1, 0), known > 0
+// advance applies changes up to a sequence. A *gapError: one is unreadable, or is not the
+// next one.
+func (f *follower) advance(changes []store.Change, end int64) error {
+	for _, change := range changes {
+		switch {
+		case f.cursor == end:
+			return nil
+		case change.Malformed != nil:
+			return missed("a row of the log cannot be read", "cursor", f.cursor, "error", change.Malformed)
+		case change.Seq != f.cursor+1:
+			return missed("the log has a gap", "cursor", f.cursor, "found", change.Seq)
+		}
+		f.apply(change)
+	}
+	return nil
 }
 
-// audit reads SEQ every auditEvery; in between it returns the cursor. If SEQ cannot be
-// read, one poll fails, and the next ones still apply the log.
-func (f *follower) audit(ctx context.Context) (int64, error) {
-	now := time.Now()
-	if now.Before(f.nextAudit) {
-		return f.cursor, nil
+// apply applies the next change. The order matters: a search that knows a mark also knows
+// its sequence, and a process that has reached a sequence knows its marks.
+func (f *follower) apply(change store.Change) {
+	f.learn(change.Seq)
+	f.c.marks.apply(f.c.now(), change.Marks...)
+	f.c.reload(change.Reload...)
+	f.moveTo(change.Seq)
+	f.c.deliverFor(change, f.nodes.Load())
+	if change.Confirm {
+		f.c.presence.hurry()
+	}
+}
+
+func (f *follower) moveTo(seq int64) {
+	f.cursor = seq
+	f.position.Store(seq + 1)
+}
+
+// applied returns the sequence up to which this node has applied the log; false if it has
+// not read the marks yet.
+func (f *follower) applied() (seq int64, ok bool) {
+	position := f.position.Load()
+	return max(position-1, 0), position > 0
+}
+
+// learn records that a sequence is committed.
+func (f *follower) learn(seq int64) {
+	for old := f.committed.Load(); old < seq; old = f.committed.Load() {
+		if f.committed.CompareAndSwap(old, seq) {
+			return
+		}
+	}
+}
+
+// recent returns the highest sequence that is known to be committed, if this process has
+// read the log within the staleness bound: a generation whose render begins now is newer
+// than all purges up to it. If it is lower than SEQ, the generation may be born stale by a
+// purge that this process does not know yet.
+func (f *follower) recent(now time.Time) (seq int64, ok bool) {
+	polled := f.polled.Load()
+	return f.committed.Load(), polled != nil && polled.before(now) <= f.bound()
+}
+
+// errReceiptAhead: a sequence is higher than that of the log.
+var errReceiptAhead = errors.New("the sequence is higher than that of the log")
+
+// reach waits until this process has applied the log up to a sequence. errReceiptAhead:
+// the log, read after the call, does not reach it. Other errors are those of ctx. All
+// callers share polls. A cache that does not follow the log reads SEQ.
+func (f *follower) reach(ctx context.Context, seq int64) error {
+	if f.c.cfg.Poll < 0 {
+		return f.reachAlone(ctx, seq)
+	}
+	for came := time.Now(); ; {
+		next := f.nextPoll()
+		polled := f.polled.Load()
+		switch applied, ok := f.applied(); {
+		case ok && applied >= seq:
+			return nil
+		case ok && polled != nil && polled.mono.After(came):
+			return errReceiptAhead
+		}
+		if f.receipts.take(next, f.every()) {
+			f.want(next)
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-f.c.ctx.Done():
+			return ErrClosed
+		}
+	}
+}
+
+// reachAlone is reach for a cache whose own purges are all that there are, or that keeps no
+// pages in memory.
+func (f *follower) reachAlone(ctx context.Context, seq int64) error {
+	if f.committed.Load() >= seq {
+		return nil
 	}
 	sequence, err := f.log.Sequence(ctx)
-	f.auditAfter(now)
-	return sequence.Seq, err
-}
-
-func (f *follower) auditAfter(now time.Time) {
-	f.nextAudit = now.Add(auditEvery - time.Duration(f.c.below(uint64(auditEvery/5))))
+	if err != nil {
+		return err
+	}
+	f.learn(sequence.Seq)
+	if sequence.Seq < seq {
+		return errReceiptAhead
+	}
+	return nil
 }
 
 // lost starts over at the end of the log, and logs the reason.
-func (f *follower) lost(ctx context.Context, reason string, args ...any) error {
+func (f *follower) lost(ctx context.Context, gap *gapError) error {
 	if err := f.begin(ctx); err != nil {
-		f.nextAudit = time.Time{} // so that the next poll detects it again
-		return err
+		return err // the next poll finds the gap again
 	}
-	f.c.log.Warn("dropped all pages from memory: "+reason, args...)
+	f.c.log.Warn("dropped all pages from memory: "+gap.reason, gap.args...)
 	return nil
 }
 
-// begin sets the cursor to SEQ, and drops everything that was read before. If SEQ cannot
-// be read, nothing is dropped. A dropped page is read again when it is requested next, and
-// its body is not fetched if it is the same.
+// begin sets the cursor to SEQ, reads all marks, and drops all pages that were read before.
+// If the store fails, nothing changes. A dropped page is read again when it is requested
+// next, and its body is not fetched if it is the same.
 func (f *follower) begin(ctx context.Context) error {
-	now := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
 	sequence, err := f.log.Sequence(ctx)
 	if err != nil {
+		return err
+	}
+	keep := sequence.Seq // marks of later changes
+	if keep < f.cursor {
+		keep = math.MaxInt64 // none: the log was replaced by an older one
+		f.committed.Store(0)
+	}
+	f.learn(sequence.Seq)
+	if err := f.c.marks.load(ctx, f.c.meta, keep, f.c.now); err != nil {
+		return fmt.Errorf("reading the purge marks: %w", err)
+	}
+	if err := f.c.readBuild(ctx); err != nil {
 		return err
 	}
 	f.c.floor.raise(time.Now())
@@ -221,7 +369,14 @@ func (f *follower) begin(ctx context.Context) error {
 		f.c.flights.retireAll()
 	default: // no flight has read anything yet
 	}
-	f.cursor = sequence.Seq
-	f.auditAfter(now)
+	f.moveTo(sequence.Seq)
+	f.checkLifetime(sequence.MarkLifetime)
 	return nil
+}
+
+// checkLifetime warns if pages are to be kept for longer than the marks that may cover them.
+func (f *follower) checkLifetime(marks time.Duration) {
+	if needed := f.c.cfg.Retention + minMarkMargin; marks > 0 && marks < needed {
+		f.c.log.Warn("purge marks are kept for a shorter time than pages: older pages count as expired", "marks", marks, "needed", needed)
+	}
 }

@@ -2,6 +2,7 @@ package isr
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -21,16 +22,17 @@ type handler struct {
 
 // ServeHTTP handles a request:
 //
-//	key -> memory -> the log was not read for too long: poll it first
+//	key -> a receipt: wait until the log is applied up to it
+//	    -> memory -> the log was not read for too long: poll it first
 //	              -> fresh: write
 //	              -> stale: write, and regenerate in the background
 //	              -> miss:  join the single flight of the key
+//	    -> the log was not read for MaxBlind: as Config.Blind says
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k, bypass, err := h.route.project(r)
 	switch {
 	case err != nil:
-		w.Header()["Cache-Status"] = []string{httpcache.Status{Detail: detailBadRequest}.String()}
-		http.Error(w, "Bad request: "+err.Error()+".", http.StatusBadRequest)
+		h.badRequest(w, err)
 		return
 	case bypass == bypassMethod:
 		h.pass(w, r, httpcache.Status{Forward: httpcache.ForwardMethod})
@@ -39,16 +41,31 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.pass(w, r, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: bypass})
 		return
 	}
+	minSeq := int64(0)
+	if receipt, present := r.Header[minSeqHeader]; present {
+		var ok bool
+		if minSeq, ok = h.reachReceipt(w, r, receipt); !ok {
+			return
+		}
+	}
 	now := h.c.now()
 	p := h.c.memory.get(k)
 	cutOff := false
-	if f := h.c.follower; f.late(p, now) {
+	if f := h.c.follower; f.late(p, now) || f.blind(now) {
 		if f.polled.Load() == nil {
 			h.find(w, r, k, p)
 			return
 		}
 		cutOff = f.await(r.Context())
 		now, p = h.c.now(), h.c.memory.get(k)
+		if cutOff && f.blind(now) {
+			h.answerBlind(w, r, k, p)
+			return
+		}
+	}
+	if minSeq > 0 && (p == nil || !h.mayServeSince(p, now, minSeq)) {
+		h.findSince(w, r, k, minSeq)
+		return
 	}
 	if p == nil {
 		h.find(w, r, k, nil)
@@ -59,7 +76,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if h.route.EarlyRefresh > 0 {
 			h.refreshEarly(r, p, now)
 		}
-		p.serveHit(w, r, now, state, cutOff)
+		p.serveHit(w, r, h.route.present, now, state, cutOff)
 	case store.Stale:
 		if known := h.c.negative.get(k, time.Now()); known != nil && known.refused != "" {
 			// The page has become uncacheable: the stored copy is outdated.
@@ -71,18 +88,28 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		h.refreshStale(r, p)
-		p.serveHit(w, r, now, state, cutOff)
+		p.serveHit(w, r, h.route.present, now, state, cutOff)
 	default:
 		h.find(w, r, k, p)
 	}
+}
+
+func (h *handler) badRequest(w http.ResponseWriter, err error) {
+	w.Header()["Cache-Status"] = []string{httpcache.Status{Detail: detailBadRequest}.String()}
+	http.Error(w, "Bad request: "+err.Error()+".", http.StatusBadRequest)
 }
 
 // refreshStale starts a regeneration in the background, for one of the requests that
 // find a page stale.
 func (h *handler) refreshStale(r *http.Request, p *page) {
 	if p.nextTry.claim(p) && h.c.storeDown() == nil {
-		h.c.join(&search{route: h.route, key: p.key, clients: h.clients(r)})
+		h.c.join(h.search(r, p.key))
 	}
+}
+
+// search returns a search for a visitor.
+func (h *handler) search(r *http.Request, k store.Key) *search {
+	return &search{route: h.route, key: k, clients: h.clients(r), forwarded: h.route.forwarded(r)}
 }
 
 // clients returns the client that a request comes from, if the route distinguishes
@@ -100,7 +127,7 @@ func (h *handler) clients(r *http.Request) []netip.Prefix {
 // joinFor joins a flight for a visitor, by join, which is [Cache.join] or
 // [Cache.joinUnstored]. leader: the visitor's request started it.
 func (h *handler) joinFor(r *http.Request, k store.Key, join func(*search) (*flight, bool)) (f *flight, leader bool) {
-	s := &search{route: h.route, key: k, clients: h.clients(r)}
+	s := h.search(r, k)
 	if f, leader = join(s); f != nil && !leader && len(s.clients) > 0 {
 		f.search.join(s.clients[0])
 	}
@@ -111,7 +138,7 @@ func (h *handler) joinFor(r *http.Request, k store.Key, join func(*search) (*fli
 // back-off there is nothing to wait for.
 func (h *handler) awaitFresh(w http.ResponseWriter, r *http.Request, p *page, now time.Time) {
 	if !p.nextTry.isDue(p) {
-		p.serve(w, r, now, httpcache.Status{Hit: true, Detail: detailBackOff})
+		p.serve(w, r, h.route.present, now, store.Stale, httpcache.Status{Hit: true, Detail: detailBackOff})
 		return
 	}
 	h.find(w, r, p.key, p)
@@ -124,13 +151,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 	if old != nil {
 		fwd = httpcache.ForwardStale
 	}
-	if h.answerKnown(w, r, k, old, fwd) {
-		return
-	}
-	// A page that is requested often enough is stored.
-	due := h.c.uses != nil && h.c.uses.Add(k) >= h.c.cfg.MinUses && !h.c.full()
-	if p := h.c.unpublished.get(k); p != nil && !due {
-		p.serve(w, r, h.c.now(), httpcache.Status{Hit: true, Detail: detailUnpublished})
+	if h.answerFromMemory(w, r, k, old, fwd) {
 		return
 	}
 	if b := h.c.storeDown(); b != nil {
@@ -138,7 +159,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 		h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
 		return
 	}
-	came := time.Now()
+	came, known := time.Now(), h.c.follower.committed.Load()
 	for attempt := 0; ; attempt++ {
 		f, leader := h.joinFor(r, k, h.c.join)
 		if f == nil {
@@ -152,6 +173,12 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 		}
 		if !leader && h.worthRetrying(f, got, attempt, came) {
 			continue
+		}
+		if !h.takes(got, leader, known) {
+			if attempt < maxRejoins {
+				continue
+			}
+			got = orPurged(got)
 		}
 		if o, failed := got.outcome.(failure); failed && o.fallback == nil && o.detail == detailStoreError {
 			h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
@@ -177,10 +204,26 @@ func (h *handler) worthRetrying(f *flight, got reply, attempt int, came time.Tim
 		case f.forced: // this visitor did not ask for a forced render
 			return true
 		case o.detail == detailOriginBusy: // there may be room for this client where there is none for another
-			return h.route.Client != nil && attempt < maxPayers && time.Since(came) < h.c.cfg.Wait
+			return h.route.Client != nil && attempt < maxPayers && time.Since(came) < h.route.wait
 		}
 	}
 	return false
+}
+
+// answerFromMemory answers a request from the negative cache, or with an unpublished page, if
+// it can.
+func (h *handler) answerFromMemory(w http.ResponseWriter, r *http.Request, k store.Key, old *page, fwd string) bool {
+	if h.answerKnown(w, r, k, old, fwd) {
+		return true
+	}
+	// A page that is requested often enough is stored.
+	due := h.c.uses != nil && h.c.uses.Add(k) >= h.c.cfg.MinUses && !h.c.full()
+	p := h.c.unpublished.get(k)
+	if p == nil || due {
+		return false
+	}
+	p.serve(w, r, h.route.present, h.c.now(), store.Fresh, httpcache.Status{Hit: true, Detail: detailUnpublished})
+	return true
 }
 
 // answerKnown answers a request from the negative cache, if it can.
@@ -196,7 +239,7 @@ func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k store.Ke
 	}
 	if known.page != nil {
 		if state, _ := h.judge(nil, known.page, now); state == store.Fresh {
-			known.page.serveHit(w, r, now, state, false)
+			known.page.serveHit(w, r, h.route.present, now, state, false)
 			return true
 		}
 	}
@@ -216,21 +259,41 @@ func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k store.K
 		h.answer(w, r, k, got, status)
 		return
 	}
-	f, leader := h.joinFor(r, k, h.c.joinUnstored)
-	status.Collapsed = f != nil && !leader
-	switch {
-	case f == nil:
-		got = reply{outcome: failure{cause: ErrClosed, detail: detailClosing}}
-	case !leader && h.route.Policy == Fail:
-		got = reply{outcome: failure{cause: errRendering, detail: detailHeld}}
-	default:
-		select {
-		case <-f.done:
-		case <-r.Context().Done():
-			return
+	h.answerUnstored(w, r, k, old, status)
+}
+
+// answerUnstored answers a request with a page that is rendered once for all waiting
+// requests, and is not stored; or, if there is none, with old, if that may be served in
+// place of a failure.
+func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
+	var got reply
+	known := h.c.follower.committed.Load()
+	for attempt := 0; ; attempt++ {
+		f, leader := h.joinFor(r, k, h.c.joinUnstored)
+		status.Collapsed = f != nil && !leader
+		switch {
+		case f == nil:
+			got = reply{outcome: failure{cause: ErrClosed, detail: detailClosing}}
+		case !leader && h.route.Policy == Fail:
+			got = reply{outcome: failure{cause: errRendering, detail: detailHeld}}
+		default:
+			select {
+			case <-f.done:
+			case <-r.Context().Done():
+				return
+			}
+			if got = h.reply(f, leader, nil); !h.takes(got, leader, known) && attempt < maxRejoins {
+				if h.c.storeDown() == nil && !h.c.follower.blind(h.c.now()) {
+					// The render may have taken long: the store is asked again.
+					h.find(w, r, k, old)
+					return
+				}
+				continue
+			}
 		}
-		got = reply{outcome: f.outcome}
+		break
 	}
+	got = orPurged(got)
 	if o, failed := got.outcome.(failure); failed {
 		got = h.orStaleIfError(o, old)
 	}
@@ -247,7 +310,7 @@ func (h *handler) await(ctx context.Context, f *flight, leader bool, old *page) 
 	}
 	var late <-chan time.Time
 	if h.route.Policy == Wait {
-		timer := time.NewTimer(h.c.cfg.Wait)
+		timer := time.NewTimer(h.route.wait)
 		defer timer.Stop()
 		late = timer.C
 	}
@@ -260,6 +323,11 @@ func (h *handler) await(ctx context.Context, f *flight, leader bool, old *page) 
 			if p == nil {
 				continue
 			}
+			if h.c.follower.late(p, h.c.now()) {
+				// It was read, and judged, too long ago, as by a process that was frozen.
+				old = p
+				continue
+			}
 			if state, _ := h.judge(f, p, h.c.now()); state == store.Fresh || state == store.Stale && h.route.Policy != Wait {
 				return reply{storedPage{page: p}, state}, true
 			}
@@ -268,7 +336,9 @@ func (h *handler) await(ctx context.Context, f *flight, leader bool, old *page) 
 			return reply{outcome: failure{cause: errRendering, detail: detailHeld}}, true
 		case <-f.overdue:
 			if rendered := f.rendered.Load(); rendered != nil {
-				return reply{outcome: unpublishedPage{page: (*rendered)(), detail: detailUnpublished}}, true
+				p := (*rendered)()
+				state, _ := h.judge(f, p, h.c.now())
+				return reply{unpublishedPage{page: p, detail: detailUnpublished}, state}, true
 			}
 			return h.orStale(f, failure{cause: errStoreSlow, detail: detailStoreError}, old), true
 		case <-late:
@@ -291,17 +361,17 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, go
 	switch o := got.outcome.(type) {
 	case storedPage:
 		if !o.waited {
-			o.page.serveHit(w, r, now, got.state, false)
+			o.page.serveHit(w, r, h.route.present, now, got.state, false)
 			return
 		}
 		status.Stored, status.Collapsed = true, true
-		o.page.serveNew(w, r, now, status)
+		o.page.serveNew(w, r, h.route.present, now, got.state, status)
 	case renderedPage:
 		status.Stored = true
-		o.page.serveNew(w, r, now, status)
+		o.page.serveNew(w, r, h.route.present, now, got.state, status)
 	case unpublishedPage:
-		status.Detail = o.detail
-		o.page.serveNew(w, r, now, status)
+		status.Detail = cmp.Or(status.Detail, o.detail)
+		o.page.serveNew(w, r, h.route.present, now, got.state, status)
 	case refusal:
 		// The response must not be shared: each visitor's own request is passed on.
 		status.Detail = o.reason
@@ -319,7 +389,7 @@ func (h *handler) answerFailure(w http.ResponseWriter, r *http.Request, o failur
 	case o.fallback != nil:
 		status.Hit, status.Collapsed = true, false
 		status.Detail = fallbackDetail(o, state)
-		o.fallback.serve(w, r, now, status)
+		o.fallback.serve(w, r, h.route.present, now, state, status)
 	case o.detail == detailClosing:
 		status.Collapsed = false
 		status.Detail = o.detail
@@ -338,6 +408,7 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *resp
 	for name, values := range res.header {
 		header[name] = values
 	}
+	h.route.present.fields(header)
 	header["Cache-Status"] = []string{status.String()}
 	header["Cache-Control"] = []string{"no-store"}
 	header["Content-Length"] = []string{strconv.Itoa(len(res.body))}
@@ -351,10 +422,13 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *resp
 }
 
 // pass sends a request to the renderer unchanged and streams the response to the
-// visitor. Nothing is stored.
+// visitor. Nothing is stored. What an unsafe request changes is purged (see unsafe.go).
 func (h *handler) pass(w http.ResponseWriter, r *http.Request, status httpcache.Status) {
-	pw := &passWriter{ResponseWriter: w, status: status}
-	h.route.renderer.ServeHTTP(pw, r)
+	pw := &passWriter{ResponseWriter: w, as: h.route.present, status: status}
+	if !isSafe(r.Method) {
+		pw.observe = h.unsafeRequest(r).answered
+	}
+	h.route.renderer.ServeHTTP(pw, withoutReceipt(r))
 	pw.WriteHeader(http.StatusOK) // in case nothing was written
 }
 
@@ -363,23 +437,25 @@ func (h *handler) pass(w http.ResponseWriter, r *http.Request, status httpcache.
 // longer, without a separate render.
 func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Key, known *negativeEntry) {
 	reason := known.refused
-	pw := &passWriter{ResponseWriter: w, status: httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}}
+	pw := &passWriter{ResponseWriter: w, as: h.route.present, status: httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}}
 	pw.observe = func(status int, header http.Header) {
-		v := h.route.judge(status, header, h.c.cfg.MaxBody)
+		v := h.route.judge(status, header, h.route.maxBody, nil)
 		switch {
 		case v.Refused != "":
 			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: time.Now().Add(remembered), refused: v.Refused})
-		case !v.Failed && reason != httpcache.RefusedTooLarge && reason != httpcache.RefusedEmpty: // only a body decides those
+		case !v.Failed && h.route.decidedByHeader(reason):
 			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt}) // expires at once
 		}
 	}
-	h.route.renderer.ServeHTTP(pw, r)
+	h.route.renderer.ServeHTTP(pw, withoutReceipt(r))
 	pw.WriteHeader(http.StatusOK)
 }
 
-// A passWriter adds Cache-Status to a response that passes through.
+// A passWriter adds Cache-Status, and the fields of the route, to a response that passes
+// through.
 type passWriter struct {
 	http.ResponseWriter
+	as      *presentation
 	status  httpcache.Status
 	observe func(status int, h http.Header) // may be nil
 	wrote   bool
@@ -405,6 +481,7 @@ func (w *passWriter) begin(status int) {
 	if w.observe != nil {
 		w.observe(status, h)
 	}
+	w.as.fields(h)
 }
 
 func (w *passWriter) Write(b []byte) (int, error) {

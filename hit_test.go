@@ -49,8 +49,17 @@ func BenchmarkHit(b *testing.B) {
 func TestHitAllocatesOnce(t *testing.T) {
 	tb, site := newTable(t), newSite()
 	site.delay = 0
-	h := tb.node(tb.store("a"), nil).Handler(isr.Route{EarlyRefresh: 1}, site)
+	h := tb.node(tb.store("a"), nil).Handler(isr.Route{
+		EarlyRefresh: 1,
+		KeyClasses:   []isr.KeyClass{{Header: "Accept-Language", Values: []string{"en", "de"}}},
+		Forward:      []string{"Traceparent"},
+		SetHeader:    http.Header{"X-Frame-Options": {"DENY"}},
+		RemoveHeader: []string{"X-Powered-By"},
+		Downstream:   isr.DownstreamControl{CacheControl: "no-cache", CDN: "max-age=60"},
+	}, site)
 	r := httptest.NewRequest(http.MethodGet, "http://example.com/", http.NoBody)
+	r.Header.Set("Accept-Language", "de-AT, de;q=0.9, en;q=0.8")
+	r.Header.Set("Traceparent", "00-1-1-01")
 	w := &discard{header: make(http.Header)}
 	h.ServeHTTP(w, r)
 	if n := testing.AllocsPerRun(10_000, func() {

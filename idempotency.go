@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/store"
 )
 
@@ -28,6 +29,7 @@ type regeneration struct {
 	inputs    any
 	hasInputs bool
 	unpin     bool
+	reload    bool
 }
 
 // WithIdempotencyKey names the request, with 1 to 256 bytes of printable ASCII without
@@ -48,6 +50,13 @@ func WithInputs(v any) RegenerateOption {
 // WithUnpin also regenerates a pinned page, and unpins it.
 func WithUnpin() RegenerateOption {
 	return func(r *regeneration) { r.unpin = true }
+}
+
+// WithReload tells all nodes to drop their copies, so that they serve the new generation
+// within a poll of the log, and not only when the old one expires. It costs four more write
+// units.
+func WithReload() RegenerateOption {
+	return func(r *regeneration) { r.reload = true }
 }
 
 // Regenerate renders a page now, whatever its freshness, and returns the entry that was
@@ -101,7 +110,7 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 	if err != nil {
 		return Regeneration{}, err
 	}
-	e, err := c.renderNow(ctx, &search{route: route, key: k, force: true, unpin: r.unpin, claim: claim})
+	e, err := c.renderNow(ctx, &search{route: route, key: k, force: true, unpin: r.unpin, reload: r.reload, claim: claim})
 	var earlier *store.RequestError
 	switch {
 	case errors.As(err, &earlier) && errors.Is(err, store.ErrRequestCompleted):
@@ -110,6 +119,46 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 		return Regeneration{}, err
 	}
 	return Regeneration{Entry: e}, nil
+}
+
+// Reachable returns an error wrapping [ErrUnreachable] if no request maps to a key, by any
+// route of this cache, for example because of a query parameter that none declares: no page
+// can have it, and purges of it have no effect. instead is then the key without such
+// parameters, if requests map to that; otherwise it is zero. A cache without routes returns
+// no error.
+func (c *Cache) Reachable(k store.Key) (instead store.Key, err error) {
+	c.mu.Lock()
+	routes := slices.Clone(c.bound)
+	c.mu.Unlock()
+	for _, route := range routes {
+		refused := route.reachable(c.ctx, k)
+		if refused == nil {
+			return store.Key{}, nil
+		}
+		if declared := route.declared(k); err == nil || instead == (store.Key{}) {
+			err = refused
+			if declared != k && route.reachable(c.ctx, declared) == nil {
+				instead = declared
+			}
+		}
+	}
+	if err != nil && !errors.Is(err, ErrUnreachable) {
+		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return instead, err
+}
+
+// declared returns a key without the query parameters that the route does not declare.
+func (p *projector) declared(k store.Key) store.Key {
+	host, path, query, variant := k.Split()
+	query, _ = canonical.Query(query, func(name string) canonical.ParameterUse {
+		if p.query[name] {
+			return canonical.InKey
+		}
+		return canonical.Dropped
+	})
+	k.Text = store.JoinKey(host, path, query, variant)
+	return k
 }
 
 // reachable returns an error wrapping ErrUnreachable unless the request built from a key
@@ -145,7 +194,7 @@ func (c *Cache) renderNow(ctx context.Context, wanted *search) (store.Entry, err
 		if err := c.madeBefore(ctx, wanted); err != nil {
 			return store.Entry{}, err
 		}
-		s := search{route: wanted.route, key: wanted.key, force: true, unpin: wanted.unpin, claim: wanted.claim}
+		s := search{route: wanted.route, key: wanted.key, force: true, unpin: wanted.unpin, reload: wanted.reload, claim: wanted.claim}
 		f, leader := c.join(&s)
 		if f == nil {
 			return store.Entry{}, ErrClosed

@@ -68,24 +68,3 @@ func (c *Cache) reload(keys ...store.Key) {
 		c.negative.forget(k)
 	}
 }
-
-// marks is what this process knows about the lifetime of purge marks. All methods are safe
-// for concurrent use.
-type marks struct {
-	lifetime atomic.Int64 // in nanoseconds; 0: SEQ has none, or was not read yet
-}
-
-// note records the lifetime in SEQ, which never decreases.
-func (m *marks) note(seq store.Sequence) {
-	for old := m.lifetime.Load(); old < int64(seq.MarkLifetime); old = m.lifetime.Load() {
-		if m.lifetime.CompareAndSwap(old, int64(seq.MarkLifetime)) {
-			return
-		}
-	}
-}
-
-// lasting returns c with the lifetime that is known now. It is on the hit path.
-func (m *marks) lasting(c store.PurgeState) store.PurgeState {
-	c.MarkLifetime = max(c.MarkLifetime, time.Duration(m.lifetime.Load()))
-	return c
-}

@@ -19,7 +19,7 @@ func TestNothingIsServedFromBelowTheFloor(t *testing.T) {
 	if !f.above(at(1)) || f.above(at(2)) {
 		t.Error("what is read once the log is known is to be served, and nothing before")
 	}
-	if f.crossed(reading{at(0), at(1)}) || !f.crossed(reading{at(1), at(3)}) || f.crossed(reading{at(2), at(3)}) {
+	if f.crossed(reading{began: at(0), ended: at(1)}) || !f.crossed(reading{began: at(1), ended: at(3)}) || f.crossed(reading{began: at(2), ended: at(3)}) {
 		t.Error("only a read in progress when the floor was raised has crossed it")
 	}
 }

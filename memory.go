@@ -124,7 +124,12 @@ func (m *memory) drop(k store.Key) {
 
 // A reading is the interval of a read or a write of an entry: at some moment in it the
 // entry was current. Both ends are by this process's monotonic clock.
-type reading struct{ began, ended time.Time }
+type reading struct {
+	began, ended time.Time
+	// asOf is when the purge marks that cover the entry were read; zero: they are as old as
+	// the last poll of the log.
+	asOf time.Time
+}
 
 // before reports whether r ended before other began, so that other saw the newer entry.
 func (r reading) before(other reading) bool { return !r.ended.After(other.began) }

@@ -17,10 +17,10 @@ func TestClockSetBackDelaysNoRetry(t *testing.T) {
 		"a stale page": func(t *testing.T, h http.Handler, store *faultyStore, site *site, setBack func()) {
 			get(h, "/")
 			time.Sleep(time.Minute)
-			store.sequence.Store(new(errors.New("throttled"))) // of a regeneration behind
+			store.read = func() error { return errors.New("throttled") } // by a regeneration behind
 			expect(t, get(h, "/"), "/ rendered 1", "isr; hit")
 			synctest.Wait()
-			store.sequence.Store(nil)
+			store.read = nil
 			setBack()
 			time.Sleep(1100 * time.Millisecond)
 			expect(t, get(h, "/"), "/ rendered 1", "isr; hit")

@@ -41,7 +41,10 @@ const (
 
 // A negativeEntry has one of refused, failed and page.
 type negativeEntry struct {
-	readAt  time.Time // when the read that led to it began
+	readAt time.Time // when the read that led to it began
+	// seq is the sequence that was committed before the read: a mark of the page's
+	// prefix, tenant or site with a higher one ends the entry.
+	seq     int64
 	until   time.Time // by the monotonic clock, as returned by time.Now
 	refused string    // uncacheable, for this reason: requests pass through
 	failed  *response // the error response, shown again meanwhile
@@ -68,12 +71,13 @@ func (e *negativeEntry) weight(k store.Key) uint32 {
 // A negativeCache holds the negative entries of this process. Its methods are safe for
 // concurrent use.
 type negativeCache struct {
-	floor   *floor
+	c       *Cache
 	largest uint32
+	floor   floor // raised when the routes change
 	byKey   *otter.Cache[store.Key, *negativeEntry]
 }
 
-func newNegativeCache(bytes int64, f *floor) (*negativeCache, error) {
+func newNegativeCache(bytes int64, c *Cache) (*negativeCache, error) {
 	byKey, err := otter.New(&otter.Options[store.Key, *negativeEntry]{
 		MaximumWeight: uint64(bytes),
 		Weigher:       func(k store.Key, e *negativeEntry) uint32 { return e.weight(k) },
@@ -81,14 +85,14 @@ func newNegativeCache(bytes int64, f *floor) (*negativeCache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the negative cache: %w", err)
 	}
-	return &negativeCache{floor: f, largest: uint32(min(bytes/largestNegative, 1<<31)), byKey: byKey}, nil
+	return &negativeCache{c: c, largest: uint32(min(bytes/largestNegative, 1<<31)), byKey: byKey}, nil
 }
 
 // get returns an entry that has not expired, or nil. now is time.Now(), which has a
 // monotonic reading: a wall clock that is set back would prolong entries.
 func (n *negativeCache) get(k store.Key, now time.Time) *negativeEntry {
 	e, ok := n.byKey.GetIfPresent(k)
-	if !ok || !now.Before(e.until) || n.floor.above(e.readAt) {
+	if !ok || !now.Before(e.until) || n.c.floor.above(e.readAt) || n.floor.above(e.readAt) || n.c.marks.covering(k, nil, n.c.now()).Seq > e.seq {
 		return nil
 	}
 	return e
@@ -137,7 +141,7 @@ func (n *negativeCache) fitting(k store.Key, e *negativeEntry) *negativeEntry {
 
 // renew replaces the entry was, unless a reload has removed it.
 func (n *negativeCache) renew(k store.Key, was, e *negativeEntry) {
-	e.ended = was.ended
+	e.ended, e.seq = was.ended, was.seq
 	n.byKey.Compute(k, func(old *negativeEntry, found bool) (*negativeEntry, otter.ComputeOp) {
 		if !found || old != was {
 			return old, otter.CancelOp
@@ -152,7 +156,7 @@ func (n *negativeCache) forget(k store.Key) { n.byKey.Invalidate(k) }
 // the read of the page began that led to the render.
 func (s *search) refused(readAt time.Time, reason string) outcome {
 	s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", reason)
-	s.c.negative.put(s.key, &negativeEntry{readAt: readAt, until: time.Now().Add(remembered), refused: reason}, s.f)
+	s.c.negative.put(s.key, &negativeEntry{readAt: readAt, seq: s.asOf, until: time.Now().Add(remembered), refused: reason}, s.f)
 	return refusal{reason}
 }
 
@@ -180,28 +184,32 @@ func (s *search) keepNegative(ctx context.Context, lease store.Lease, rec store.
 	s.release(ctx, lease)
 	next.BodyKey, next.Stale = "", 0
 	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
-	p := newPage(s.key, next, s.f.known(rec.Purges), s.latest, got.response.body)
+	p := newPage(s.key, next, s.f.known(store.PurgeState{}), s.latest, got.response.body, s.route.present)
 	p.negative = true
-	if s.f.state(p, s.c.now()) == store.Purged {
+	if s.c.state(s.f, p, s.c.now()) == store.Purged {
 		return nil
 	}
-	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, until: time.Now().Add(next.FreshUntil().Sub(s.c.now())), page: p}, s.f) {
+	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(next.FreshUntil().Sub(s.c.now())), page: p}, s.f) {
 		s.c.memory.drop(s.key) // the entry is no longer in the store
 	}
 	return unpublishedPage{page: p, detail: detailNegative}
 }
 
-// knownNegative returns a negative answer that another flight of this process has found
-// since this flight's leader looked for one; nil without.
-func (s *search) knownNegative(rec store.Record) *page {
-	if s.force || rec.Entry != nil {
+// knownNegative returns what another flight of this process has found since this flight's
+// leader looked for a negative entry: that the page is not cacheable, or a negative answer;
+// nil without.
+func (s *search) knownNegative(rec store.Record) outcome {
+	if s.force {
 		return nil
 	}
 	e := s.c.negative.get(s.key, time.Now())
-	if e == nil || e.page == nil || store.Freshness(&e.page.entry, e.page.cover.Merge(rec.Purges), s.c.now()) != store.Fresh {
+	if e != nil && e.refused != "" {
+		return refusal{e.refused}
+	}
+	if rec.Entry != nil || e == nil || e.page == nil || store.Freshness(&e.page.entry, s.c.purges(s.f, e.page, s.c.now()).Merge(rec.Purges), s.c.now()) != store.Fresh {
 		return nil
 	}
-	return e.page
+	return storedPage{page: e.page}
 }
 
 // FailingKeys returns the keys of pages whose last render in this process failed, by

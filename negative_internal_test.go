@@ -13,9 +13,9 @@ import (
 
 func testNegativeCache(t *testing.T, bytes int64) *negativeCache {
 	t.Helper()
-	f := new(floor)
-	f.raise(time.Now())
-	n, err := newNegativeCache(bytes, f)
+	c := &Cache{now: time.Now}
+	c.floor.raise(time.Now())
+	n, err := newNegativeCache(bytes, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestNegativeEntriesAreBounded(t *testing.T) {
 	}
 	now := time.Now()
 	pageOf := func(k store.Key, body string) *page {
-		return newPage(k, store.Entry{GeneratedAt: now, Revalidate: time.Minute, Status: 200, Header: http.Header{"Content-Type": {"image/png"}}}, store.PurgeState{}, reading{now, now}, []byte(body))
+		return newPage(k, store.Entry{GeneratedAt: now, Revalidate: time.Minute, Status: 200, Header: http.Header{"Content-Type": {"image/png"}}}, store.PurgeState{}, reading{began: now, ended: now}, []byte(body), new(presentation))
 	}
 	const pages = 100
 	for i := range pages {
@@ -83,7 +83,7 @@ func TestLargeNegativeEntries(t *testing.T) {
 	if e == nil || e.failed.status != 503 || len(e.failed.body) > 200 {
 		t.Errorf("of a large failure %+v is remembered, want its status and a plain sentence", e)
 	}
-	large := newPage(k, store.Entry{Status: 404}, store.PurgeState{}, reading{now, now}, make([]byte, 9<<10))
+	large := newPage(k, store.Entry{Status: 404}, store.PurgeState{}, reading{began: now, ended: now}, make([]byte, 9<<10), new(presentation))
 	if n.put(k, &negativeEntry{readAt: now, until: until, page: large}, new(flight)) || n.get(k, now) != nil {
 		t.Error("an answer is kept that would take more than its part, or what was remembered before is")
 	}

@@ -148,6 +148,7 @@ func TestScannerEvictsNoPages(t *testing.T) {
 func TestNegativeAnswerReplacesAnEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
+		tb.poll = rarely
 		rt := isr.Route{Stale: 10 * time.Minute}
 		a, b := tb.peer("a", rt, site, nil), tb.peer("b", rt, site, nil)
 		get(a, "/")

@@ -22,11 +22,11 @@ var errRefused = errors.New("connection refused")
 // A brokenStore fails or hangs on demand.
 type brokenStore struct {
 	store.MetaStore
-	fails    atomic.Bool // every call fails
-	hangs    atomic.Bool // every call waits until its context ends
-	sequence atomic.Bool // Sequence fails
-	delay    atomic.Int64
-	calls    atomic.Int64
+	fails atomic.Bool // every call fails
+	hangs atomic.Bool // every call waits until its context ends
+	log   atomic.Bool // Sequence and Changes fail
+	delay atomic.Int64
+	calls atomic.Int64
 }
 
 func (b *brokenStore) ask(ctx context.Context) error {
@@ -77,9 +77,12 @@ func (b *brokenStore) Publish(ctx context.Context, l store.Lease, read store.Rec
 	return b.MetaStore.Publish(ctx, l, read, next, how)
 }
 
-func (b *brokenStore) Changes(ctx context.Context, after int64) ([]store.Change, error) {
+func (b *brokenStore) Changes(ctx context.Context, after int64) (store.Sequence, []store.Change, error) {
 	if err := b.ask(ctx); err != nil {
-		return nil, err
+		return store.Sequence{}, nil, err
+	}
+	if b.log.Load() {
+		return store.Sequence{}, nil, errors.New("throughput exceeded")
 	}
 	return b.MetaStore.Changes(ctx, after)
 }
@@ -88,7 +91,7 @@ func (b *brokenStore) Sequence(ctx context.Context) (store.Sequence, error) {
 	if err := b.ask(ctx); err != nil {
 		return store.Sequence{}, err
 	}
-	if b.sequence.Load() {
+	if b.log.Load() {
 		return store.Sequence{}, errors.New("throughput exceeded")
 	}
 	return b.MetaStore.Sequence(ctx)
@@ -144,7 +147,10 @@ func expectUnstored(t *testing.T, a answer, body string) {
 // budget of the origin.
 func TestStoreFailureCostsOneRender(t *testing.T) {
 	for name, outage := range map[string]func(*brokenStore){
-		"sequence":   func(b *brokenStore) { b.sequence.Store(true) },
+		"the log": func(b *brokenStore) {
+			b.log.Store(true)
+			time.Sleep(3 * time.Second) // beyond the staleness bound, so that renders read SEQ
+		},
 		"everything": func(b *brokenStore) { b.fails.Store(true) },
 		"hanging":    func(b *brokenStore) { b.hangs.Store(true) },
 	} {
@@ -183,7 +189,8 @@ func TestStoreFailureReleasesTheLease(t *testing.T) {
 		store := &brokenStore{MetaStore: tb.store("a")}
 		h := tb.node(store, nil).Handler(isr.Route{}, site)
 		time.Sleep(time.Second)
-		store.sequence.Store(true)
+		store.log.Store(true)
+		time.Sleep(3 * time.Second)
 		get(h, "/")
 		if lock := tb.record(page).Lock; lock != nil {
 			t.Errorf("the lease %+v was left behind", lock)

@@ -72,15 +72,48 @@ func (o failure) shown() *response {
 // judges it after that.
 type reply struct {
 	outcome outcome
-	state   store.State // of the page of a storedPage, or of the fallback of a failure
+	state   store.State // of the page, or of the fallback of a failure
+}
+
+// maxRejoins is how many more flights a visitor joins, or starts, whose page was purged
+// while it was rendered.
+const maxRejoins = 2
+
+// takes reports whether a visitor takes the page of a reply. A page that is purged hard is
+// never served. A visitor that has joined a flight is held to all purges that this process
+// knew when the request arrived, up to the sequence known: it does not take a page whose
+// render began before one of them as a new page.
+func (h *handler) takes(got reply, leader bool, known int64) bool {
+	var p *page
+	switch o := got.outcome.(type) {
+	case storedPage:
+		if p = o.page; !o.waited {
+			leader = true // a hit, which the state describes
+		}
+	case renderedPage:
+		p = o.page
+	case unpublishedPage:
+		p = o.page
+	default:
+		return true
+	}
+	return got.state != store.Purged && (leader || h.c.acceptable(p, known))
+}
+
+// orPurged is the reply to a visitor that has not taken any page: a failure if the last
+// one was purged hard.
+func orPurged(got reply) reply {
+	if _, failed := got.outcome.(failure); !failed && got.state == store.Purged {
+		return reply{outcome: failure{cause: store.ErrPurged, detail: detailPurged}}
+	}
+	return got
 }
 
 // judge is the only place where a handler judges a page: its freshness, and whether it may
-// be served in place of a failure. It considers all purges that this process knows: those
-// read with the page, those that the flight f has read since (f may be nil), and the
-// lifetime of purge marks.
+// be served in place of a failure. It considers all purges that this process knows (see
+// [Cache.purges]); f may be nil.
 func (h *handler) judge(f *flight, p *page, now time.Time) (state store.State, onError bool) {
-	purges := h.c.marks.lasting(f.known(p.cover))
+	purges := h.c.purges(f, p, now)
 	state = store.Freshness(&p.entry, purges, now)
 	return state, servableOnError(&p.entry, state, purges, now)
 }
@@ -105,6 +138,12 @@ func servableOnError(e *store.Entry, state store.State, purges store.PurgeState,
 func (h *handler) reply(f *flight, leader bool, old *page) reply {
 	switch o := f.outcome.(type) {
 	case storedPage:
+		state, _ := h.judge(f, o.page, h.c.now())
+		return reply{o, state}
+	case renderedPage:
+		state, _ := h.judge(f, o.page, h.c.now())
+		return reply{o, state}
+	case unpublishedPage:
 		state, _ := h.judge(f, o.page, h.c.now())
 		return reply{o, state}
 	case failure:
@@ -174,7 +213,7 @@ func plainFailure(err error) *response {
 	var held *store.HeldError
 	var overBudget *budget.Error
 	switch {
-	case errors.As(err, &held), errors.As(err, &overBudget), errors.Is(err, errRendering):
+	case errors.As(err, &held), errors.As(err, &overBudget), errors.Is(err, errRendering), errors.Is(err, errBlind), errors.Is(err, errMinSeq), errors.Is(err, store.ErrPurged):
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, errRenderTime), errors.Is(err, context.DeadlineExceeded):
 		status = http.StatusGatewayTimeout
@@ -211,13 +250,16 @@ const (
 	detailMinUses       = "min-uses"
 	detailNoRoom        = "no-room"
 	detailPinned        = "pinned"
+	detailPurged        = "purged"
 	detailBackOff       = "back-off"
 	detailFailed        = "render-failed"
+	detailRejected      = "rejected"
 	detailTimeout       = "timeout"
 	detailHeld          = "held"
 	detailOriginBusy    = "origin-busy"
 	detailOriginFailing = "origin-failing"
 	detailClosing       = "closing"
 	detailUnpublished   = "unpublished"
+	detailMinSeq        = "min-seq"
 	detailBadRequest    = "bad-request"
 )

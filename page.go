@@ -17,9 +17,12 @@ import (
 type page struct {
 	key   store.Key
 	entry store.Entry
-	cover store.PurgeState
-	read  reading // by which it was found
-	body  []byte  // immutable
+	// cover is the purge state when the page was read. Marks that were made since are in
+	// the table of marks: marked has those of its last version.
+	cover  store.PurgeState
+	marked atomic.Pointer[coverage]
+	read   reading // by which it was found
+	body   []byte  // immutable
 	// negative: the page is a response such as 404, of the negative cache.
 	negative bool
 	gzip     []byte // the body in gzip; nil if that saves nothing
@@ -31,6 +34,8 @@ type page struct {
 
 	// dropped: the page is no longer served, but its body may be reused.
 	dropped atomic.Bool
+	// rejected: the last attempt in this process to replace the page was rejected.
+	rejected atomic.Bool
 	// stamp has Age and Cache-Status of hits in the current second.
 	stamp atomic.Pointer[stamp]
 	// nextTry is the earliest moment of the next search for a newer generation, so
@@ -55,32 +60,33 @@ type representation struct {
 }
 
 type stamp struct {
-	second int64
-	fresh  bool
-	cutOff bool
-	age    []string
-	status []string
-	pinned []string // replaces the page's Cache-Control; nil: it does not
+	second  int64
+	fresh   bool
+	cutOff  bool
+	age     []string
+	status  []string
+	control []string // replaces the page's Cache-Control; nil: it does not
 }
 
 // The memory of a page in addition to its texts and bodies, as measured.
 const (
-	pageOverhead  = 1536 // the page, its place in the memory tier, and the names in its entry
+	pageOverhead  = 1728 // the page, its place in the memory tier, the names in its entry, and its marks
 	fieldOverhead = 128  // a header field, in the entry and in page.fields
 	textOverhead  = 16   // an element of a list of texts
 )
 
-func newPage(k store.Key, e store.Entry, c store.PurgeState, read reading, body []byte) *page {
-	return makePage(k, e, c, read, body, httpcache.Gzip)
+// newPage makes a page of a route that presents it as as says.
+func newPage(k store.Key, e store.Entry, c store.PurgeState, read reading, body []byte, as *presentation) *page {
+	return makePage(k, e, c, read, body, as.compress)
 }
 
 // renew makes a page of another entry with the same body, which is not compressed again.
-func (p *page) renew(e store.Entry, c store.PurgeState, read reading) *page {
+func (p *page) renew(e store.Entry, c store.PurgeState, read reading, as *presentation) *page {
 	return makePage(p.key, e, c, read, p.body, func(contentType string, body []byte) []byte {
 		if p.gzip != nil && httpcache.Compressible(contentType) {
 			return p.gzip
 		}
-		return httpcache.Gzip(contentType, body)
+		return as.compress(contentType, body)
 	})
 }
 
@@ -166,7 +172,7 @@ func (a *attempt) claim(p *page) bool {
 
 // serveHit answers with a cache hit. cutOff: the log was not read, so that the page may be
 // outdated.
-func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, state store.State, cutOff bool) {
+func (p *page) serveHit(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, cutOff bool) {
 	second := now.Unix()
 	s := p.stamp.Load()
 	if s == nil || s.second != second || s.fresh != (state == store.Fresh) || s.cutOff != cutOff {
@@ -174,6 +180,8 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, s
 		switch {
 		case cutOff:
 			status.Detail = detailCutOff
+		case state != store.Fresh && p.rejected.Load():
+			status.Detail = detailRejected
 		case state != store.Fresh:
 			status.Detail = detailStale
 		case p.negative:
@@ -189,30 +197,45 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, s
 			status: []string{status.String()},
 		}
 		if status.Detail == detailPinned {
-			s.age, s.pinned = []string{"0"}, []string{pinnedControl}
+			s.age, s.control = []string{"0"}, []string{pinnedControl}
+		} else {
+			s.control = p.control(state, now)
 		}
 		p.stamp.Store(s)
 	}
 	h := w.Header()
 	h["Age"] = s.age
 	h["Cache-Status"] = s.status
-	p.write(w, r, s.pinned)
+	p.write(w, r, as, state, s.control)
 }
 
 // serveNew answers with a page that was rendered for this request, or while it waited.
-func (p *page) serveNew(w http.ResponseWriter, r *http.Request, now time.Time, status httpcache.Status) {
+func (p *page) serveNew(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status) {
 	status.ForwardStatus = p.status()
-	p.serve(w, r, now, status)
+	p.serve(w, r, as, now, state, status)
 }
 
-// serve answers with a page and a status.
-func (p *page) serve(w http.ResponseWriter, r *http.Request, now time.Time, status httpcache.Status) {
+// serve answers with a page in a state, and a status.
+func (p *page) serve(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status) {
 	status.HasTTL = true
 	status.TTL = p.entry.FreshUntil().Sub(now)
 	h := w.Header()
 	h["Age"] = []string{p.age(now)}
 	h["Cache-Status"] = []string{status.String()}
-	p.write(w, r, nil)
+	p.write(w, r, as, state, p.control(state, now))
+}
+
+// purgedControl is the Cache-Control of a page that is stale although its freshness window
+// has not ended, because of a purge. With the page's own, a cache in front, which has just
+// dropped its copy for the same purge, would take this one as fresh.
+const purgedControl = "max-age=0, must-revalidate"
+
+// control returns what replaces the page's Cache-Control in a state; nil for nothing.
+func (p *page) control(state store.State, now time.Time) []string {
+	if state == store.Fresh || !now.Before(p.entry.FreshUntil()) {
+		return nil
+	}
+	return []string{purgedControl}
 }
 
 // pinnedControl is the Cache-Control of a page that is pinned beyond its freshness
@@ -225,20 +248,17 @@ func (p *page) age(now time.Time) string {
 }
 
 // write sends the page according to the request's conditions (RFC 9110, section 13.2.2).
-// control, if not nil, replaces the page's Cache-Control.
-func (p *page) write(w http.ResponseWriter, r *http.Request, control []string) {
+// control, if not nil, replaces the page's Cache-Control, and that of the route.
+func (p *page) write(w http.ResponseWriter, r *http.Request, as *presentation, state store.State, control []string) {
 	h := w.Header()
 	for _, f := range p.fields {
 		h[f.name] = f.values
 	}
-	if control != nil {
-		h["Cache-Control"] = control
-		delete(h, "Cdn-Cache-Control")
-		delete(h, "Expires")
-	}
 	status := p.status()
+	as.controls(h, status, state == store.Fresh, control)
+	as.fields(h)
 	body, rep := p.body, p.etag
-	if p.gzip != nil && httpcache.AcceptsGzip(r.Header["Accept-Encoding"]) {
+	if p.gzip != nil && !as.identity && httpcache.AcceptsGzip(r.Header["Accept-Encoding"]) {
 		if _, ranged := r.Header["Range"]; !ranged { // ranges apply to the plain body
 			body, rep = p.gzip, p.etagGzip
 			h["Content-Encoding"] = rep.coding

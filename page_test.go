@@ -24,7 +24,7 @@ func testPage(change func(*store.Entry)) *page {
 	if change != nil {
 		change(&e)
 	}
-	return newPage(store.Key{Text: "h/"}, e, store.PurgeState{}, reading{at(0), at(0)}, body)
+	return newPage(store.Key{Text: "h/"}, e, store.PurgeState{}, reading{began: at(0), ended: at(0)}, body, new(presentation))
 }
 
 func TestConditionalRequests(t *testing.T) {
@@ -70,7 +70,7 @@ func TestConditionalRequests(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := request("http://h/", tt.header)
 			r.Method = cmp.Or(tt.method, r.Method)
-			p.serveHit(w, r, at(10), store.Fresh, false)
+			p.serveHit(w, r, new(presentation), at(10), store.Fresh, false)
 			if w.Code != tt.status {
 				t.Fatalf("status %d, want %d", w.Code, tt.status)
 			}
@@ -100,7 +100,7 @@ func everyOtherByte(n int) string {
 func TestRangesDoNotAmplify(t *testing.T) {
 	for _, ranges := range []string{strings.Repeat("0-0,", 15_000) + "0-0", everyOtherByte(1400), everyOtherByte(32)} {
 		w := httptest.NewRecorder()
-		testPage(nil).serveHit(w, request("http://h/", "Range: bytes="+ranges), at(10), store.Fresh, false)
+		testPage(nil).serveHit(w, request("http://h/", "Range: bytes="+ranges), new(presentation), at(10), store.Fresh, false)
 		if n := w.Body.Len(); n > 2800+32*256 {
 			t.Errorf("%d bytes of ranges have an answer of %d, of a page of 2,800", len(ranges), n)
 		}
@@ -110,7 +110,7 @@ func TestRangesDoNotAmplify(t *testing.T) {
 func TestPageCodings(t *testing.T) {
 	p := testPage(nil)
 	w := httptest.NewRecorder()
-	p.serveHit(w, request("http://h/", "Accept-Encoding: br, gzip"), at(0), store.Fresh, false)
+	p.serveHit(w, request("http://h/", "Accept-Encoding: br, gzip"), new(presentation), at(0), store.Fresh, false)
 	h := w.Header()
 	if h.Get("Content-Encoding") != "gzip" || h.Get("Etag") != `"v1-gzip"` || h.Get("Vary") != "Accept-Encoding" || h.Get("X-Kept") != "yes" {
 		t.Fatalf("header %v", h)
@@ -125,7 +125,7 @@ func TestPageCodings(t *testing.T) {
 	}
 
 	w = httptest.NewRecorder()
-	p.serveHit(w, request("http://h/", "Accept-Encoding: br"), at(0), store.Fresh, false)
+	p.serveHit(w, request("http://h/", "Accept-Encoding: br"), new(presentation), at(0), store.Fresh, false)
 	if h := w.Header(); h.Get("Content-Encoding") != "" || h.Get("Etag") != `"v1"` || !bytes.Equal(w.Body.Bytes(), p.body) {
 		t.Errorf("without gzip: header %v, %d bytes", h, w.Body.Len())
 	}
@@ -135,7 +135,7 @@ func TestPageHead(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := request("http://h/", "")
 	r.Method = http.MethodHead
-	testPage(nil).serveHit(w, r, at(0), store.Fresh, false)
+	testPage(nil).serveHit(w, r, new(presentation), at(0), store.Fresh, false)
 	if w.Code != 200 || w.Body.Len() != 0 || w.Header().Get("Content-Length") != "2800" {
 		t.Errorf("status %d, %d bytes, Content-Length %s", w.Code, w.Body.Len(), w.Header().Get("Content-Length"))
 	}
@@ -156,7 +156,7 @@ func TestMemoryPrefersNewerReadings(t *testing.T) {
 	start := time.Now()
 	saw := func(version int64, began, ended int) *page {
 		at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
-		return newPage(store.Key{Text: "h/"}, store.Entry{Version: version, Foreign: version == 0}, store.PurgeState{}, reading{at(began), at(ended)}, nil)
+		return newPage(store.Key{Text: "h/"}, store.Entry{Version: version, Foreign: version == 0}, store.PurgeState{}, reading{began: at(began), ended: at(ended)}, nil, new(presentation))
 	}
 	const (
 		older = iota
@@ -207,10 +207,10 @@ func TestReadsDuringAReloadAreNotKept(t *testing.T) {
 		read  reading
 		clear bool
 	}{
-		{reading{at(0), at(1)}, true},
-		{reading{at(1), at(3)}, false},
+		{reading{began: at(0), ended: at(1)}, true},
+		{reading{began: at(1), ended: at(3)}, false},
 	} {
-		if clear := m.put(newPage(k, store.Entry{Version: 1}, store.PurgeState{}, tt.read, nil), f); clear != tt.clear {
+		if clear := m.put(newPage(k, store.Entry{Version: 1}, store.PurgeState{}, tt.read, nil, new(presentation)), f); clear != tt.clear {
 			t.Errorf("%v: clear: %v, want %v", tt.read, clear, tt.clear)
 		}
 		if m.get(k) != nil {

@@ -40,6 +40,7 @@ import (
 // Cache-Status is:
 //
 //	hit; detail=stale        a stale page, while a new one is rendered
+//	hit; detail=rejected     a stale page, whose last rendering was rejected (see Reject)
 //	hit; detail=REASON       a stale page, because waiting for a new one was or would
 //	                         have been useless (Wait only): timeout, render-failed,
 //	                         back-off, origin-busy, origin-failing, store-error,
@@ -110,7 +111,9 @@ func (h *handler) refreshEarly(r *http.Request, p *page, now time.Time) {
 	if h.c.storeDown() != nil {
 		return // the new page could not be stored
 	}
-	h.c.join(&search{route: h.route, key: p.key, early: p, clients: h.clients(r)})
+	s := h.search(r, p.key)
+	s.early = p
+	h.c.join(s)
 }
 
 // dueEarly decides at random whether a fresh page is regenerated before it expires

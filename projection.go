@@ -17,6 +17,7 @@ import (
 
 // Reasons for which a request bypasses the cache, as the detail of Cache-Status.
 const (
+	bypassOff           = "off"
 	bypassMethod        = "method"
 	bypassHost          = "host"
 	bypassAuthorization = "authorization"
@@ -47,7 +48,7 @@ func (p *projector) project(r *http.Request) (k store.Key, bypass string, err er
 	if !ok {
 		return store.Key{}, "", fmt.Errorf("the Host %.100q is not a host name", r.Host)
 	}
-	tenant, bypass, err := p.tenant(r)
+	tenant, bypass, err := p.tenant(r.Header)
 	if err != nil {
 		return store.Key{}, "", err
 	}
@@ -57,15 +58,20 @@ func (p *projector) project(r *http.Request) (k store.Key, bypass string, err er
 	if bypass != "" {
 		return store.Key{}, bypass, nil
 	}
-	path, ok := canonical.Path(r.URL.EscapedPath())
+	return p.keyOf(tenant, host, r.URL, p.variant(r.Header))
+}
+
+// keyOf returns the key of a URI, as project does for a request. host is canonical.
+func (p *projector) keyOf(tenant, host string, u *url.URL, variant string) (k store.Key, bypass string, err error) {
+	path, ok := canonical.Path(u.EscapedPath())
 	if !ok {
-		return store.Key{}, "", fmt.Errorf("the path %.100q does not begin with '/' or is badly encoded", r.URL.Path)
+		return store.Key{}, "", fmt.Errorf("the path %.100q does not begin with '/' or is badly encoded", u.Path)
 	}
-	query, ok := canonical.Query(r.URL.RawQuery, p.use)
+	query, ok := canonical.Query(u.RawQuery, p.use)
 	if !ok {
 		return store.Key{}, bypassQuery, nil
 	}
-	text := store.JoinKey(host, path, query, p.variant(r.Header))
+	text := store.JoinKey(host, path, query, variant)
 	if len(text) > store.MaxKeyLength {
 		return store.Key{}, bypassKeyLength, nil
 	}
@@ -84,7 +90,7 @@ func (p *projector) droppedByConnection(h http.Header) string {
 			name := textproto.CanonicalMIMEHeaderKey(member)
 			switch {
 			case name == "Authorization", name == "Cookie", name == "Host", name == "Content-Length",
-				name == p.TenantHeader && name != "", slices.Contains(p.vary, name), slices.Contains(tenantHeaders(), name):
+				name == p.TenantHeader && name != "", slices.Contains(p.vary, name), p.classOf(name) != nil, slices.Contains(tenantHeaders(), name):
 				return name
 			}
 		}
@@ -100,16 +106,16 @@ func isWebSocket(h http.Header) bool {
 	return len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket")
 }
 
-func (p *projector) tenant(r *http.Request) (tenant, bypass string, err error) {
+func (p *projector) tenant(h http.Header) (tenant, bypass string, err error) {
 	if p.TenantHeader == "" {
 		for _, name := range tenantHeaders() {
-			if _, present := r.Header[name]; present {
+			if _, present := h[name]; present {
 				return "", bypassTenant, nil
 			}
 		}
 		return "", "", nil
 	}
-	values := r.Header[p.TenantHeader]
+	values := h[p.TenantHeader]
 	if len(values) != 1 {
 		return "", "", fmt.Errorf("the header %s must name the tenant exactly once (found %d times)", p.TenantHeader, len(values))
 	}
@@ -119,20 +125,37 @@ func (p *projector) tenant(r *http.Request) (tenant, bypass string, err error) {
 	return values[0], "", nil
 }
 
-// judge decides by the header whether a response may be stored and shared.
-func (p *projector) judge(status int, h http.Header, maxBody int64) httpcache.Verdict {
-	rules := httpcache.Rules{Revalidate: p.Revalidate, Stale: p.stale, MaxBody: maxBody, InKey: p.inKey}
-	return rules.Judge(status, h)
+// judge decides by the header whether a response may be stored and shared. tags are those
+// of the route.
+func (p *projector) judge(status int, h http.Header, maxBody int64, tags []string) httpcache.Verdict {
+	rules := httpcache.Rules{Revalidate: p.Revalidate, Negative: p.Negative, Stale: p.stale, MaxBody: maxBody, InKey: p.inKey}
+	return withTags(rules.Judge(status, h), h, tags)
+}
+
+// decidedByHeader reports whether the header of a response shows that a reason for a
+// refusal no longer applies: no body and no tags of the route are needed for that.
+func (p *projector) decidedByHeader(reason string) bool {
+	switch reason {
+	case httpcache.RefusedTooLarge, httpcache.RefusedEmpty:
+		return false
+	case httpcache.RefusedTags:
+		return p.Tags == nil
+	}
+	return true
 }
 
 // inKey reports whether the key covers a request header. If all cookies are ignored the
-// renderer never sees one, so that a page that varies on Cookie does not vary.
+// renderer never sees one, so that a page that varies on Cookie does not vary; with classes
+// of cookies, it sees only those, which are in the key.
 func (p *projector) inKey(name string) bool {
-	return name == p.TenantHeader || name == "Cookie" && p.ignoresAllCookies() || slices.Contains(p.vary, name)
+	return name == p.TenantHeader || name == "Cookie" && (p.ignoresAllCookies() || p.hasCookieClass()) ||
+		slices.Contains(p.vary, name) || p.classOf(name) != nil
 }
 
 func (p *projector) mustBypass(r *http.Request) string {
 	switch {
+	case p.Off:
+		return bypassOff
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		return bypassMethod
 	case len(r.Header["Authorization"]) > 0:
@@ -152,7 +175,7 @@ func (p *projector) ignoresCookies(lines []string) bool {
 	for _, line := range lines {
 		for pair := range strings.SplitSeq(line, ";") {
 			name, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
-			if name != "" && !matchesAny(p.cookies, name) {
+			if name != "" && !matchesAny(p.cookies, name) && !p.isCookieClass(name) {
 				return false
 			}
 		}
@@ -164,15 +187,18 @@ func (p *projector) use(parameter string) canonical.ParameterUse {
 	switch {
 	case p.query[parameter]:
 		return canonical.InKey
-	case isTracking(parameter):
+	case isTracking(parameter), matchesAny(p.IgnoreQuery, parameter):
 		return canonical.Dropped
 	}
 	return canonical.Unknown
 }
 
-// variant returns the declared headers of a request, as name=value pairs in the encoding
-// of a query.
+// variant returns the declared headers of a request, and then its classes, as name=value
+// pairs in the encoding of a query.
 func (p *projector) variant(h http.Header) string {
+	if len(p.vary) == 0 && len(p.classes) == 1 {
+		return p.classes[0].pair(h) // the common case, without an allocation
+	}
 	var b strings.Builder
 	for _, name := range p.vary {
 		value := strings.Join(h[name], ", ")
@@ -186,11 +212,17 @@ func (p *projector) variant(h http.Header) string {
 		b.WriteByte('=')
 		b.WriteString(canonical.EscapeQuery(value))
 	}
+	for i := range p.classes {
+		if b.Len() > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(p.classes[i].pair(h))
+	}
 	return b.String()
 }
 
 // request builds the renderer's request from a key. An error wraps ErrInvalidKey: the key
-// was made for a route that declares other headers, or another tenant header.
+// was made for a route that declares other headers, other classes or another tenant header.
 func (p *projector) request(ctx context.Context, k store.Key) (*http.Request, error) {
 	host, path, query, variant := k.Split()
 	target := path
@@ -222,6 +254,9 @@ func (p *projector) request(ctx context.Context, k store.Key) (*http.Request, er
 	fields, err := url.ParseQuery(variant)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the variant of %s: %w", store.ErrInvalidKey, k, err)
+	}
+	if err := p.putClasses(r.Header, fields); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", store.ErrInvalidKey, k, err)
 	}
 	for name, values := range fields {
 		name = textproto.CanonicalMIMEHeaderKey(name)

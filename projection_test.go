@@ -259,7 +259,7 @@ func TestVaryOnCookies(t *testing.T) {
 		{"theme", httpcache.RefusedVary},
 		{"*", ""},
 	} {
-		if v := newProjector(Route{IgnoreCookies: []string{c.ignored}}).judge(http.StatusOK, header, 1000); v.Refused != c.refused {
+		if v := newProjector(Route{IgnoreCookies: []string{c.ignored}}).judge(http.StatusOK, header, 1000, nil); v.Refused != c.refused {
 			t.Errorf("cookie %q ignored: refused %q, expected %q", c.ignored, v.Refused, c.refused)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -17,8 +18,8 @@ import (
 // is the only place that orders its effects:
 //
 //	read META -> wait for a turn at the origin -> acquire LOCK
-//	          -> read META again, then SEQ -> render, and give up the turn
-//	          -> write the body -> publish META and delete LOCK
+//	          -> read META again -> list a variant -> render, and give up the turn
+//	          -> write the body -> list a variant -> publish META and delete LOCK
 //
 // The turn comes before the lease: a search that waits for its turn does not hold a
 // lease that another process, whose origin has capacity, could use. No page is rendered
@@ -33,10 +34,18 @@ type search struct {
 	key   store.Key
 	pk    string
 	f     *flight
-	force bool         // render even if the page is fresh
-	unpin bool         // render even if the page is pinned
-	claim *store.Claim // the request record that this search completes; may be nil
-	early *page        // render even if this page, the current one, is fresh; may be nil
+	force bool // render even if the page is fresh
+	unpin bool // render even if the page is pinned
+	// reload tells all nodes to drop their copies of the page when it is published.
+	reload bool
+	claim  *store.Claim // the request record that this search completes; may be nil
+	early  *page        // render even if this page, the current one, is fresh; may be nil
+	// forwarded are the headers of the request that started the search that a render carries
+	// (see Route.Forward).
+	forwarded http.Header
+	// minSeq is the receipt that the page is rendered for, 0 without: a stale page is of no
+	// use.
+	minSeq int64
 
 	known     bool       // the page had rendered before, when the turn was requested
 	storeWait *countdown // how much longer waiting requests wait for the store; nil: unlimited
@@ -56,6 +65,9 @@ type search struct {
 	unread  bool      // that body exists and could not be read: no pin is lost for that
 	since   time.Time // when the search began
 	latest  reading   // of the record
+	asOf    int64     // a sequence that was committed before that
+	seqAt   time.Time // when SEQ was read for the render; zero if it was not
+	listed  time.Time // until when this search has listed a variant that is not stored; else zero
 }
 
 // maxLosses bounds how often a search renders a page that another process then replaces.
@@ -72,13 +84,16 @@ func (s *search) run(ctx context.Context) outcome {
 	case <-s.c.follower.begun:
 	case <-ctx.Done():
 	}
+	if p := s.secondLook(); p != nil {
+		return storedPage{page: p}
+	}
 	for {
 		rec, err := s.lookUp(ctx)
 		if err != nil {
 			return s.storeFailed(ctx, err)
 		}
-		if p := s.knownNegative(rec); p != nil {
-			return storedPage{page: p}
+		if known := s.knownNegative(rec); known != nil {
+			return known
 		}
 		now := s.c.now()
 		if state := store.Freshness(rec.Entry, rec.Purges, now); state == store.Fresh || state == store.Stale {
@@ -163,6 +178,19 @@ func (s *search) attempt(ctx context.Context, rec store.Record) (o outcome, held
 	return s.unavailable(ctx, rec, store.ErrLeaseLost, detailTimeout), nil
 }
 
+// secondLook returns a page that another flight has put into memory since this flight's
+// leader looked there, if a visitor who came now would get it; nil without.
+func (s *search) secondLook() *page {
+	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
+		return nil
+	}
+	p, now := s.c.memory.get(s.key), s.c.now()
+	if p == nil || s.c.follower.late(p, now) || s.c.follower.blind(now) || s.c.state(s.f, p, now) != store.Fresh {
+		return nil
+	}
+	return p
+}
+
 // wanted reports whether a fresh page is rendered nevertheless: the search is forced, or
 // the page is the one that is refreshed early.
 func (s *search) wanted(rec store.Record) bool {
@@ -174,7 +202,7 @@ func (s *search) wanted(rec store.Record) bool {
 func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.Time) outcome {
 	// If a store or the renderer hangs, even one that ignores its context, the lease
 	// is not extended for longer than the work may take.
-	work, cancel := context.WithTimeoutCause(ctx, s.c.cfg.RenderTimeout+storeTime, store.ErrLeaseLost)
+	work, cancel := context.WithTimeoutCause(ctx, s.route.renderTimeout+storeTime, store.ErrLeaseLost)
 	defer cancel()
 	held, stop := store.KeepLease(work, lease, acquiredAt, s.c.meta.Refresh, s.c.log)
 	stop = sync.OnceFunc(stop)
@@ -217,15 +245,18 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 	case took > got.verdict.Revalidate:
 		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.Revalidate)
 	}
-	next := s.entry(got, at, seq)
+	next := s.entry(got, at, seq, rec)
+	if why := s.suspicious(rec, got); why != "" {
+		return s.reject(ctx, held, lease, rec, next, got, why, at.took)
+	}
 	if s.staysInMemory(rec, &next) {
 		return s.keepNegative(ctx, lease, rec, next, got)
 	}
 	return s.store(ctx, held, stop, lease, rec, made{entry: next, body: got.response.body, at: at, withdraws: got.verdict.Withdraws})
 }
 
-// prepare reads, under the lease, what the publish will replace, and then the purge
-// sequence: a purge that commits after this has a higher number, so that what is
+// prepare reads, under the lease, what the publish will replace, lists the page if it is a
+// variant (see variants.go), and then finds the purge sequence: a purge that commits after this has a higher number, so that what is
 // rendered is stale at once. found ends the search: the page is fresh meanwhile, or the
 // store failed.
 func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec store.Record, seq int64, found outcome) {
@@ -247,7 +278,7 @@ func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec stor
 		case errors.Is(err, errBeyondLimit):
 			return end(s.tooLarge(err))
 		case errors.Is(err, store.ErrPurged): // meanwhile, so that it is rendered
-			rec.Purges = s.f.known(rec.Purges)
+			rec.Purges = s.purges(rec)
 		default:
 			return end(s.storeFailed(ctx, err))
 		}
@@ -255,11 +286,24 @@ func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec stor
 	if s.refusedByPin(rec) {
 		return end(failure{cause: pinnedUntil(rec.Entry)})
 	}
-	sequence, err := s.c.meta.Sequence(held)
-	if err != nil {
+	if err := s.listVariant(held, rec); err != nil {
 		return end(s.storeFailed(ctx, err))
 	}
-	return rec, sequence.Seq, nil
+	if seq, err = s.sequence(held, rec); err != nil {
+		return end(s.storeFailed(ctx, err))
+	}
+	return rec, seq, nil
+}
+
+// sequence returns a sequence that was committed before now, and is not lower than that of
+// a purge that covers rec: the one that the log was read up to, or else SEQ.
+func (s *search) sequence(ctx context.Context, rec store.Record) (int64, error) {
+	if seq, ok := s.c.follower.recent(s.c.now()); ok && seq >= rec.Purges.Seq {
+		return seq, nil
+	}
+	s.seqAt = time.Now()
+	sequence, err := s.c.meta.Sequence(ctx)
+	return sequence.Seq, err
 }
 
 // A timing is when a render took place.
@@ -272,9 +316,12 @@ type timing struct {
 // render calls the renderer.
 func (s *search) render(ctx context.Context) (rendering, timing) {
 	at := timing{began: time.Now(), generatedAt: s.c.now().Truncate(time.Second)}
-	got := s.c.render(ctx, s.route.projector, s.route.renderer, s.key)
+	got := s.c.render(ctx, s.route, s.key, s.forwarded)
 	at.took = time.Since(at.began)
 	s.route.observe(at.took)
+	if cause := got.verdict.Cause; cause != nil {
+		s.c.complaints.log("a page is not stored because of its tags", "key", s.key.String(), "error", cause)
+	}
 	return got, at
 }
 
@@ -291,11 +338,16 @@ type made struct {
 func (s *search) store(ctx, held context.Context, stop func(), lease store.Lease, rec store.Record, m made) outcome {
 	// Waiting requests get this if storing takes too long.
 	unpublished := m // a copy: the body's key may change
-	s.f.rendered.Store(new(sync.OnceValue(func() *page { return newUnpublishedPage(s.key, unpublished.entry, m.at, m.body) })))
+	s.f.rendered.Store(new(sync.OnceValue(func() *page { return newUnpublishedPage(s.key, unpublished.entry, m.at, m.body, s.route.present) })))
 	if err := s.putBody(held, rec.Entry, &m.entry, m.body); err != nil {
 		s.release(ctx, lease)
 		return s.notPublished(fmt.Errorf("storing the body of %s: %w", s.key, err))
 	}
+	if err := s.c.listVariant(held, s.key, m.entry.Expires); err != nil {
+		s.release(ctx, lease)
+		return s.notPublished(err)
+	}
+	s.listed = time.Time{} // it stays listed, even if another writer is faster
 	// The heartbeat ends before the publish: the lease has two thirds of its duration
 	// left, and a refresh would contend with the transaction.
 	stop()
@@ -321,9 +373,9 @@ func (s *search) putBody(ctx context.Context, current *store.Entry, next *store.
 // row refers to the body, which is garbage; after it, everything is in place. Nil:
 // another writer was faster.
 func (s *search) publish(ctx context.Context, lease store.Lease, read store.Record, m made) outcome {
-	written := reading{began: time.Now()}
+	written := reading{began: time.Now(), asOf: s.seqAt}
 	how := s.publishOptions(read, &m.entry)
-	how.Reload = m.withdraws && s.withdrawable(read)
+	how.Reload = s.reload || m.withdraws && s.withdrawable(read)
 	published, err := s.c.meta.Publish(ctx, lease, read, m.entry, how)
 	written.ended = time.Now()
 	switch {
@@ -343,7 +395,8 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 		return s.notPublished(fmt.Errorf("publishing %s: %w", s.key, err))
 	}
 	s.c.log.Info("rendered", "key", s.key.String(), "status", m.entry.Status, "bytes", m.entry.Length, "took", m.at.took.Round(time.Millisecond), "fresh", m.entry.Revalidate)
-	p := newPage(s.key, published, s.f.known(read.Purges), written, m.body)
+	// The marks in read.Purges may cover only the entry that was replaced.
+	p := newPage(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.route.present)
 	s.c.negative.forget(s.key)
 	s.c.unpublished.forget(s.key)
 	since := s.latest.began
@@ -353,8 +406,15 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 	if s.c.floor.above(since) || s.f.overtaken(since) {
 		// The page was reloaded after META was read under the lease. A rollback or a
 		// pin would have failed the publish, so it was a purge, which may cover what
-		// was rendered: waiting requests get the page, later ones what META says.
+		// was rendered: waiting requests get the page, unless the purge was hard, and
+		// later ones what META says.
 		s.c.reload(s.key)
+		if _, err := s.read(ctx); err != nil {
+			s.c.complaints.log("failed to read how a page was purged while it was rendered", "key", s.key.String(), "error", err)
+		}
+		if s.c.state(s.f, p, s.c.now()) == store.Purged {
+			return nil
+		}
 		return renderedPage{p}
 	}
 	if err := s.keep(p); err != nil {
@@ -396,18 +456,20 @@ func (s *search) failed(ctx context.Context, lease store.Lease, rec store.Record
 		"failures", lease.Failures()+1, "next", pause.Round(time.Millisecond))
 	settle, cancel := s.c.settling(ctx)
 	defer cancel()
+	s.unlistVariant(settle)
 	if err := s.c.meta.BackOff(settle, lease, pause); err != nil {
 		s.c.log.Error("failed to store the back-off", "key", s.key.String(), "error", err)
 	}
 	if stale := s.f.stale.Load(); stale != nil {
 		stale.nextTry.put(stale, pause)
+		stale.rejected.Store(errors.Is(got.failure, ErrRejected))
 	}
-	o := s.unavailable(ctx, rec, got.failure, detailFailed)
+	o := s.unavailable(ctx, rec, got.failure, failureDetail(got.failure))
 	o.response = got.failed
 	if o.fallback == nil {
 		// If there were a page to serve, visitors must not be shown the failure, even
 		// if that page has been evicted from memory.
-		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, until: time.Now().Add(pause), failed: o.shown()}, s.f)
+		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
 	}
 	return o
 }
@@ -417,7 +479,8 @@ func (s *search) failed(ctx context.Context, lease store.Lease, rec store.Record
 func (s *search) unavailable(ctx context.Context, rec store.Record, cause error, detail string) failure {
 	o := failure{cause: cause, detail: detail}
 	now := s.c.now()
-	if !servableOnError(rec.Entry, store.Freshness(rec.Entry, rec.Purges, now), rec.Purges, now) {
+	purges := s.purges(rec)
+	if !servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now) {
 		return o
 	}
 	if p, err := s.load(ctx, rec); err == nil {
@@ -448,6 +511,7 @@ func (s *search) notPublished(err error) outcome {
 func (s *search) release(ctx context.Context, lease store.Lease) {
 	settle, cancel := s.c.settling(ctx)
 	defer cancel()
+	s.unlistVariant(settle)
 	if err := s.c.meta.Release(settle, lease); err != nil {
 		s.c.log.Warn("failed to release a lease; it will expire", "key", s.key.String(), "error", err)
 	}

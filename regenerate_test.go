@@ -201,10 +201,10 @@ func (f *faultyStore) Rollback(ctx context.Context, read store.Record, to string
 	return f.MetaStore.Rollback(ctx, read, to, a)
 }
 
-func (f *faultyStore) Changes(ctx context.Context, after int64) ([]store.Change, error) {
+func (f *faultyStore) Changes(ctx context.Context, after int64) (store.Sequence, []store.Change, error) {
 	f.polls.Add(1)
 	if err := f.changes.Load(); err != nil {
-		return nil, *err
+		return store.Sequence{}, nil, *err
 	}
 	return f.MetaStore.Changes(ctx, after)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -45,26 +46,27 @@ var (
 	errUnreached    = errors.New("the origin was not reached")
 )
 
-// render calls a renderer with the request built from a key, and reads the whole
-// response. It returns when ctx ends, or as soon as the response is known not to be
+// render calls the renderer of a route with the request built from a key and forwarded
+// headers, and reads the whole response. It returns when ctx ends, or as soon as the response is known not to be
 // stored, even if the renderer does not return.
-func (c *Cache) render(ctx context.Context, p *projector, h http.Handler, k store.Key) rendering {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.RenderTimeout, errRenderTime)
+func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header) rendering {
+	ctx, cancel := context.WithTimeoutCause(ctx, b.renderTimeout, errRenderTime)
 	defer cancel()
 	// net/http/httputil panics on a truncated body only if it believes that it runs
 	// inside a server.
 	ctx = context.WithValue(ctx, http.ServerContextKey, &http.Server{})
-	req, err := p.request(ctx, k)
+	req, err := b.request(ctx, k)
 	if err != nil {
 		return rendering{failure: err}
 	}
+	maps.Copy(req.Header, forwarded)
 	rec := &recorder{
 		header: make(http.Header),
-		limit:  c.cfg.MaxBody,
-		judge:  func(status int, h http.Header) httpcache.Verdict { return p.judge(status, h, c.cfg.MaxBody) },
+		limit:  b.maxBody,
+		route:  b.projector,
 		ended:  make(chan struct{}),
 	}
-	go rec.run(h, req)
+	go rec.run(b.renderer, req)
 	select {
 	case <-rec.ended:
 	case <-ctx.Done():
@@ -78,7 +80,8 @@ func (c *Cache) render(ctx context.Context, p *projector, h http.Handler, k stor
 type recorder struct {
 	header http.Header // the renderer's own, until the header is written
 	limit  int64
-	judge  func(status int, h http.Header) httpcache.Verdict
+	route  *projector
+	tags   []string      // of the route; set before the renderer is called
 	ended  chan struct{} // closed once the result is settled
 
 	mu       sync.Mutex
@@ -136,6 +139,9 @@ func (r *recorder) run(h http.Handler, req *http.Request) {
 			r.end(fmt.Errorf("the renderer panicked: %v\n%s", v, debug.Stack()))
 		}
 	}()
+	if r.route.Tags != nil {
+		r.tags = r.route.Tags(req)
+	}
 	h.ServeHTTP(r, req)
 }
 
@@ -182,7 +188,7 @@ func (r *recorder) WriteHeader(status int) {
 	}
 	r.status = status
 	r.sent = r.header.Clone()
-	r.verdict = r.judge(status, r.sent)
+	r.verdict = r.route.judge(status, r.sent, r.limit, r.tags)
 	if r.verdict.Refused != "" {
 		r.endLocked(ErrUncacheable)
 	}

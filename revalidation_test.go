@@ -47,7 +47,7 @@ func TestReadsAfterAGapAreBounded(t *testing.T) {
 		gauge.delay.Store(int64(50 * time.Millisecond))
 		gauge.most.Store(0)
 		tb.putLog(5)
-		time.Sleep(isr.DefaultPoll)
+		time.Sleep(isr.DefaultPoll + gapDelay)
 		var wg sync.WaitGroup
 		for i := range pages {
 			wg.Go(func() {

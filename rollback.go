@@ -84,7 +84,11 @@ func (c *Cache) rollback(ctx context.Context, k store.Key, r rollback) (store.En
 		return store.Entry{}, err
 	}
 	return c.assert(ctx, k, func(rec store.Record) (store.Entry, error) {
-		return c.meta.Rollback(ctx, rec, target.GenerationID, c.withExpiry(a, target.Entry))
+		a := c.withExpiry(a, target.Entry)
+		if err := c.listVariant(ctx, k, a.Expires); err != nil {
+			return store.Entry{}, err
+		}
+		return c.meta.Rollback(ctx, rec, target.GenerationID, a)
 	})
 }
 
@@ -126,7 +130,11 @@ func (c *Cache) repin(ctx context.Context, k store.Key, a store.Assertion) (stor
 		if rec.Entry.Withdrawn {
 			return store.Entry{}, errWithdrawn()
 		}
-		return c.meta.Pin(ctx, rec, c.withExpiry(a, *rec.Entry))
+		a := c.withExpiry(a, *rec.Entry)
+		if err := c.listVariant(ctx, k, a.Expires); err != nil {
+			return store.Entry{}, err
+		}
+		return c.meta.Pin(ctx, rec, a)
 	})
 }
 
@@ -179,7 +187,7 @@ func (c *Cache) withExpiry(a store.Assertion, e store.Entry) store.Assertion {
 // it, and its body exists.
 func (s *search) pinned(rec store.Record) bool {
 	e, now := rec.Entry, s.c.now()
-	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && store.Freshness(e, rec.Purges, now) == store.Fresh
+	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && store.Freshness(e, s.purges(rec), now) == store.Fresh
 }
 
 // refusedByPin reports, before anything is rendered, whether a pin would refuse the

@@ -227,6 +227,7 @@ func (p *peer) regenerateUnpinned(t *testing.T) {
 func TestPinnedPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
+		tb.poll = rarely
 		a, b := tb.peer("a", withHistory, site, nil), tb.peer("b", withHistory, site, nil)
 		if _, err := a.Pin(t.Context(), page, 0); !errors.Is(err, store.ErrNoVersion) {
 			t.Errorf("of a page that is not stored: %v", err)
@@ -455,7 +456,7 @@ func TestUnpinOfAPageThatIsNotPinnedIsSeenEverywhere(t *testing.T) {
 		if err != nil || !e.PinnedUntil.IsZero() {
 			t.Fatalf("pinned until %v, %v", e.PinnedUntil, err)
 		}
-		changes, err := tb.store("c").Changes(t.Context(), before.Seq)
+		_, changes, err := tb.store("c").Changes(t.Context(), before.Seq)
 		if err != nil || len(changes) != 1 || len(changes[0].Reload) != 1 || changes[0].Reload[0] != page {
 			t.Errorf("the log says %+v, %v", changes, err)
 		}

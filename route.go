@@ -11,6 +11,8 @@ import (
 
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
 )
 
 // DefaultStale is the default of [Route.Stale].
@@ -28,10 +30,32 @@ type Route struct {
 	// name.
 	Name string
 
+	// Off makes every request bypass the cache: it reaches the renderer as it is, the
+	// response is streamed, nothing is stored, and copies that another route stored are
+	// not served. Cache-Status has detail=off. Unsafe requests still purge the pages that
+	// they change.
+	Off bool
+
 	// Revalidate is the freshness window of pages whose response says nothing about
-	// caching. Zero: such pages are not cached. A response with s-maxage,
-	// CDN-Cache-Control, or public with max-age decides for itself.
+	// caching. Zero: such pages are not cached, and no lifetime is guessed, so that
+	// only what a response states counts. A response with s-maxage, CDN-Cache-Control, or
+	// public with max-age decides for itself.
 	Revalidate time.Duration
+
+	// Auto makes the freshness window of each such page follow how often its content
+	// changes, instead of Revalidate, which must be zero then. Pages that exist (status 200
+	// and 203, and 301 and 308 unless Negative names them) are adjusted; others have windows
+	// as with a Revalidate of Auto.Min.
+	Auto AutoWindow
+
+	// Negative is the freshness window, by status, of answers that say nothing about
+	// caching and are no page: 404, 410 and the redirects 301, 302, 303, 307 and 308.
+	// Statuses that it does not name keep their defaults: 404 and 410 have the smaller of
+	// Revalidate and ten seconds, 301 and 308 have Revalidate, and 302, 303 and 307 are
+	// not stored. Zero: such answers are not stored, whatever they state. At most ten
+	// years; without StoreNegative, a 404 or 410 for a page that is not stored is kept for
+	// at most five minutes.
+	Negative map[int]time.Duration
 
 	// Stale is the stale window: how long after its freshness window a page may be
 	// served while, or because, it is regenerated. It is an upper bound of the
@@ -42,6 +66,22 @@ type Route struct {
 	// Policy decides what visitors get while a page is not fresh. The zero value is
 	// [ServeStale].
 	Policy Policy
+
+	// RenderTimeout bounds one call of the renderer for a page. At most 24h; zero means
+	// Config.RenderTimeout.
+	RenderTimeout time.Duration
+
+	// Wait bounds how long a visitor waits for a page (see Config.Wait). At most 24h. Zero
+	// means Config.Wait or, if RenderTimeout is set, that and twice Config.Lease.
+	Wait time.Duration
+
+	// MaxBody is the size of the largest body that the route stores, in bytes; larger
+	// responses pass through. Zero, and a value above Config.MaxBody, mean Config.MaxBody.
+	MaxBody int64
+
+	// NoCompression serves pages without a content coding. By default, clients that accept
+	// gzip get pages of a text format in gzip.
+	NoCompression bool
 
 	// Budget limits the load that this route, and all others with the same Budget, put
 	// on their origin. Nil: there is no limit.
@@ -86,15 +126,66 @@ type Route struct {
 	// gclid, …) are dropped.
 	Query []string
 
-	// Vary names the request headers that are part of the key. No others reach the
-	// renderer of a cacheable page. Accept-Encoding is always supported and need not be
-	// named.
+	// IgnoreQuery names further query parameters that pages do not depend on: like the
+	// tracking parameters, they neither make a request bypass the cache nor reach the
+	// renderer of a cacheable page. A name may end in '*'; "*" is every parameter that
+	// Query does not name. At most 256.
+	IgnoreQuery []string
+
+	// Vary names the request headers that are part of the key, with their values. No
+	// others reach the renderer of a cacheable page, except those of KeyClasses and
+	// Forward. Accept-Encoding is always supported and need not be named.
 	Vary []string
+
+	// KeyClasses are the request headers and cookies of which a class of values is part of
+	// the key, such as the language that is negotiated. At most 8, and 1,024 combinations
+	// of their values.
+	KeyClasses []KeyClass
+
+	// Forward names the request headers that a render carries although they are in no key,
+	// such as traceparent, X-Request-Id or the marker of a deployment.
+	//
+	// A render has the values of the one visitor whose request started it, and everyone
+	// gets its page. If the renderer writes such a value into the page, or decides by it
+	// what the page is, any visitor decides what all others see: a cache is poisoned in
+	// this way. So name only headers that the renderer logs or passes on, or that a
+	// trusted proxy in front always sets itself. Headers that identify a visitor, that
+	// describe the request's address or that commonly select content (Cookie,
+	// Authorization, X-Forwarded-*, Accept-*, User-Agent, …) are refused, and a response
+	// whose Vary names a forwarded header is not stored.
+	//
+	// At most 16 names; a header that is repeated, or longer than 1,024 bytes, is not
+	// forwarded. Renders that no visitor has started carry none.
+	Forward []string
+
+	// SetHeader are header fields of all responses to visitors: of pages, of error
+	// responses, and of responses that pass through. They replace the renderer's fields.
+	// RemoveHeader names fields that visitors do not get. Both apply when a response is
+	// served, to pages that are stored already as well. Fields that describe the message,
+	// its body, its freshness or a cookie (Content-Length, ETag, Vary, Cache-Control,
+	// Set-Cookie, …) are refused. At most 64 of each, of 8 KiB in all.
+	SetHeader    http.Header
+	RemoveHeader []string
+
+	// Reject says which generations are suspicious, so that they are quarantined and the
+	// current one stays. The zero value rejects none.
+	Reject Reject
+
+	// Downstream replaces what fresh pages tell the caches behind this one (see
+	// [DownstreamControl]). The zero value leaves the renderer's own fields.
+	Downstream DownstreamControl
 
 	// IgnoreCookies names cookies that pages do not depend on, in addition to those of
 	// well-known analytics: they neither make a request bypass the cache nor reach the
 	// renderer of a cacheable page. A name may end in '*'; "*" is every cookie.
 	IgnoreCookies []string
+
+	// Tags returns the purge tags of a page, in addition to those that its response names
+	// (see docs/tags.md). It gets the renderer's request, made from the key alone, must
+	// not change it, and must be safe for concurrent use. A page has at most 128 tags, of
+	// 16 KiB in all, each valid by [store.ValidTag]; one with other tags is not stored.
+	// Nil: the tags are those of the response.
+	Tags func(*http.Request) []string
 
 	// TenantHeader names the request header that carries the tenant. A request without a
 	// valid tenant is then refused. Empty: the site has no tenants.
@@ -106,6 +197,12 @@ func (rt Route) Validate() error {
 	var errs []error
 	if rt.Revalidate < 0 {
 		errs = append(errs, configErrorf("Revalidate", "must not be negative (got %s)", rt.Revalidate))
+	}
+	if rt.Auto.enabled() && rt.Revalidate != 0 {
+		errs = append(errs, configErrorf("Revalidate", "must be zero, because Auto is set (got %s)", rt.Revalidate))
+	}
+	if err := rt.Auto.validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if !rt.Policy.valid() {
 		errs = append(errs, configErrorf("Policy", "must be ServeStale, Wait or Fail (got %d)", int(rt.Policy)))
@@ -119,11 +216,65 @@ func (rt Route) Validate() error {
 	if rt.History < 0 || rt.History > maxHistory {
 		errs = append(errs, configErrorf("History", "must be between 0 and %d (got %d)", maxHistory, rt.History))
 	}
-	for _, name := range rt.Query {
+	errs = append(errs, rt.validateWindows(), rt.validateQuery(), rt.validateVary(), rt.validateKeyClasses(), rt.validateForward(), rt.validateResponse(), rt.validateReject())
+	for _, name := range rt.IgnoreCookies {
 		if name == "" {
-			errs = append(errs, configErrorf("Query", "must not contain an empty name"))
+			errs = append(errs, configErrorf("IgnoreCookies", "must not contain an empty name"))
 		}
 	}
+	if rt.TenantHeader != "" && !validHeaderName(rt.TenantHeader) {
+		errs = append(errs, configErrorf("TenantHeader", "must be the name of a request header (got %q)", rt.TenantHeader))
+	}
+	return errors.Join(errs...)
+}
+
+// validateWindows checks the fields that bound times and sizes.
+func (rt Route) validateWindows() error {
+	var errs []error
+	for status, window := range rt.Negative {
+		switch {
+		case !httpcache.HasOwnWindow(status):
+			errs = append(errs, configErrorf("Negative", "must contain only the statuses 301, 302, 303, 307, 308, 404 and 410 (got %d)", status))
+		case window < 0 || window > store.MaxInterval:
+			errs = append(errs, configErrorf("Negative", "must have windows between 0 and ten years (got %s for %d)", window, status))
+		}
+	}
+	if rt.RenderTimeout < 0 || rt.RenderTimeout > 24*time.Hour {
+		errs = append(errs, configErrorf("RenderTimeout", "must be between 0 and 24h (got %s)", rt.RenderTimeout))
+	}
+	if rt.Wait < 0 || rt.Wait > 24*time.Hour {
+		errs = append(errs, configErrorf("Wait", "must be between 0 and 24h (got %s)", rt.Wait))
+	}
+	if rt.MaxBody < 0 {
+		errs = append(errs, configErrorf("MaxBody", "must not be negative (got %d bytes)", rt.MaxBody))
+	}
+	return errors.Join(errs...)
+}
+
+// maxIgnoredQuery bounds [Route.IgnoreQuery], which every parameter is compared with.
+const maxIgnoredQuery = 256
+
+func (rt Route) validateQuery() error {
+	var errs []error
+	for _, name := range rt.Query {
+		switch {
+		case name == "":
+			errs = append(errs, configErrorf("Query", "must not contain an empty name"))
+		case slices.Contains(rt.IgnoreQuery, name):
+			errs = append(errs, configErrorf("IgnoreQuery", "must not contain %q, which Query makes part of the key", name))
+		}
+	}
+	if slices.Contains(rt.IgnoreQuery, "") {
+		errs = append(errs, configErrorf("IgnoreQuery", "must not contain an empty name"))
+	}
+	if n := len(rt.IgnoreQuery); n > maxIgnoredQuery {
+		errs = append(errs, configErrorf("IgnoreQuery", "must have at most %d names (got %d)", maxIgnoredQuery, n))
+	}
+	return errors.Join(errs...)
+}
+
+func (rt Route) validateVary() error {
+	var errs []error
 	for _, name := range rt.Vary {
 		switch textproto.CanonicalMIMEHeaderKey(name) {
 		case "Cookie", "Authorization":
@@ -133,14 +284,6 @@ func (rt Route) Validate() error {
 				errs = append(errs, configErrorf("Vary", "must contain names of request headers (got %q)", name))
 			}
 		}
-	}
-	for _, name := range rt.IgnoreCookies {
-		if name == "" {
-			errs = append(errs, configErrorf("IgnoreCookies", "must not contain an empty name"))
-		}
-	}
-	if rt.TenantHeader != "" && !validHeaderName(rt.TenantHeader) {
-		errs = append(errs, configErrorf("TenantHeader", "must be the name of a request header (got %q)", rt.TenantHeader))
 	}
 	return errors.Join(errs...)
 }
@@ -155,10 +298,13 @@ const maxJitter = 0.5
 type projector struct {
 	Route
 	query   map[string]bool
-	vary    []string // canonical header names, sorted, without Accept-Encoding and Host
-	cookies []string // patterns of cookies that are ignored
+	vary    []string   // canonical header names, sorted, without Accept-Encoding and Host
+	classes []keyClass // sorted by the names that they have in keys
+	forward []string   // canonical header names
+	cookies []string   // patterns of cookies that are ignored
 	stale   time.Duration
 	jitter  float64
+	present *presentation
 }
 
 func newProjector(rt Route) *projector {
@@ -168,9 +314,17 @@ func newProjector(rt Route) *projector {
 		cookies: append(slices.Clone(analyticsCookies()), rt.IgnoreCookies...),
 		stale:   rt.Stale,
 		jitter:  max(rt.Jitter, 0),
+		classes: newKeyClasses(rt.KeyClasses),
+		present: newPresentation(rt),
+	}
+	for _, name := range rt.Forward {
+		p.forward = append(p.forward, textproto.CanonicalMIMEHeaderKey(name))
 	}
 	if rt.Jitter == 0 {
 		p.jitter = DefaultJitter
+	}
+	if rt.Auto.enabled() {
+		p.Revalidate = rt.Auto.Min
 	}
 	p.TenantHeader = textproto.CanonicalMIMEHeaderKey(rt.TenantHeader)
 	for _, name := range rt.Query {

@@ -11,10 +11,11 @@ import (
 // frozen, whose machine slept, or that cannot reach the log, has missed what happened
 // since. So pages are served from memory for a bounded time only:
 //
-//	hit ──► the last poll, or the read of the page itself, began within the bound ──► serve
+//	hit ──► the last poll, or the read of the page and its marks, began within the bound ──► serve
 //	  └───► late: all late requests wait for one poll, for at most StoreTimeout
 //	            ├──► it succeeded: look into memory again
-//	            └──► the log cannot be read: serve with detail=cut-off
+//	            └──► the log cannot be read: serve with detail=cut-off; after MaxBlind,
+//	                 as Config.Blind says (see blind.go)
 //
 // Until a process has read SEQ it has no log to follow: a late hit then reads the page
 // from the store.
@@ -42,8 +43,9 @@ func (m *moment) before(now time.Time) time.Duration {
 // A staleness tracks how long this node has not read the log. All methods are safe for
 // concurrent use.
 type staleness struct {
-	c     *Cache
-	bound time.Duration // 0: none
+	c *Cache
+	// within is the staleness bound, in nanoseconds; 0: none.
+	within atomic.Int64
 
 	// polled is the start of the last successful poll; nil before the first.
 	polled atomic.Pointer[moment]
@@ -53,6 +55,8 @@ type staleness struct {
 	// said: that pages are served without the log was reported since the last
 	// successful poll.
 	said atomic.Bool
+	// saidBlind: the same, for Config.Blind.
+	saidBlind atomic.Bool
 
 	// wanted makes the follower poll at once.
 	wanted chan struct{}
@@ -64,31 +68,45 @@ type staleness struct {
 func newStaleness(c *Cache) *staleness {
 	s := &staleness{c: c, wanted: make(chan struct{}, 1), next: make(chan struct{})}
 	if c.cfg.Poll >= 0 {
-		s.bound = max(staleAfterPolls*c.cfg.Poll, minStaleAfter)
+		s.setBound(c.cfg.Poll)
 	}
 	return s
 }
+
+// setBound sets the staleness bound for an interval of polls.
+func (s *staleness) setBound(every time.Duration) {
+	s.within.Store(int64(max(staleAfterPolls*every, minStaleAfter)))
+}
+
+// StalenessBound returns how long this node serves pages from memory without reading the
+// log: max(4*PollInterval, 2s), so it grows with the fleet; see Config.Poll. Zero means
+// that there is no bound, because it does not read the log. It is safe for concurrent
+// use.
+func (c *Cache) StalenessBound() time.Duration { return c.follower.bound() }
+
+func (s *staleness) bound() time.Duration { return time.Duration(s.within.Load()) }
 
 // late reports whether the node must poll before it serves p from memory; or, if p is
 // nil, before it serves any page. It is on the hit path: it takes no lock and allocates
 // nothing.
 func (s *staleness) late(p *page, now time.Time) bool {
-	if s.bound == 0 {
+	bound := s.bound()
+	if bound == 0 {
 		return false
 	}
 	if polled := s.polled.Load(); polled == nil {
 		if p == nil {
 			return false
 		}
-	} else if polled.before(now) <= s.bound {
+	} else if polled.before(now) <= bound {
 		return false
 	}
-	if p == nil {
+	if p == nil || p.read.asOf.IsZero() {
 		return true
 	}
 	// Readings use the machine's clocks, not Config.Now.
 	machine := time.Now()
-	return max(machine.Sub(p.read.began), machine.Round(0).Sub(p.read.began.Round(0))) > s.bound
+	return max(machine.Sub(p.read.asOf), machine.Round(0).Sub(p.read.asOf.Round(0))) > bound
 }
 
 // ended records the result of a poll, and wakes the requests that wait for it.
@@ -98,7 +116,8 @@ func (s *staleness) ended(began moment, err error) {
 		s.polled.Store(&began)
 		s.silent.Store(nil)
 		s.said.Store(false)
-	case began.before(s.c.now()) <= s.bound: // else the process was frozen meanwhile
+		s.saidBlind.Store(false)
+	case began.before(s.c.now()) <= s.bound(): // else the process was frozen meanwhile
 		s.noteSilence(began)
 	}
 	s.mu.Lock()
@@ -182,10 +201,10 @@ func (s *staleness) knownSilent() bool {
 	if silent == nil {
 		return false
 	}
-	switch ago := silent.before(s.c.now()); {
-	case ago <= s.bound:
+	switch ago, bound := silent.before(s.c.now()), s.bound(); {
+	case ago <= bound:
 		return true
-	case ago <= 2*s.bound:
+	case ago <= 2*bound:
 		now := s.c.moment()
 		return !s.silent.CompareAndSwap(silent, &now)
 	}
@@ -196,6 +215,14 @@ func (s *staleness) knownSilent() bool {
 func (s *staleness) tell() {
 	if s.said.CompareAndSwap(false, true) {
 		s.c.log.Warn("pages are served from memory although the log was not read: other servers may have rolled them back",
-			"bound", s.bound)
+			"bound", s.bound())
+	}
+}
+
+// tellBlind logs one line per outage.
+func (s *staleness) tellBlind() {
+	if s.saidBlind.CompareAndSwap(false, true) {
+		s.c.log.Warn("the log was not read for too long: no page is served without a new render",
+			"max_blind", s.maxBlind(), "policy", s.c.cfg.Blind.String())
 	}
 }

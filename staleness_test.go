@@ -30,17 +30,17 @@ func (l *heldLog) hold() (release func()) {
 	}
 }
 
-func (l *heldLog) Changes(ctx context.Context, after int64) ([]store.Change, error) {
+func (l *heldLog) Changes(ctx context.Context, after int64) (store.Sequence, []store.Change, error) {
 	l.polls.Add(1)
-	changes, err := l.MetaStore.Changes(ctx, after)
+	seq, changes, err := l.MetaStore.Changes(ctx, after)
 	if held := l.held.Load(); held != nil {
 		select {
 		case <-*held:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return store.Sequence{}, nil, context.Cause(ctx)
 		}
 	}
-	return changes, err
+	return seq, changes, err
 }
 
 // A node that was frozen while a page was rolled back does not serve the page from memory,

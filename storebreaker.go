@@ -232,8 +232,12 @@ func (t *watchedTable) Acquire(ctx context.Context, pk string, d time.Duration, 
 // Publish has no deadline but the lease: the store retries until the lease ends, and then
 // settles the outcome.
 func (t *watchedTable) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
+	how.Destinations = t.c.destinations()
 	e, err := t.MetaStore.Publish(ctx, l, read, next, how)
 	t.answered(ctx, l.PK(), err)
+	if how.Reload || read.Entry != nil && read.Entry.PinnedUntil.After(t.c.now()) {
+		t.c.deliver(err)
+	}
 	return e, err
 }
 
@@ -248,10 +252,22 @@ func (t *watchedTable) Sequence(ctx context.Context) (store.Sequence, error) {
 	return seq, err
 }
 
-func (t *watchedTable) Changes(ctx context.Context, after int64) ([]store.Change, error) {
-	changes, err := t.MetaStore.Changes(ctx, after)
+// Covering belongs to a read of a page.
+func (t *watchedTable) Covering(ctx context.Context, k store.Key, tags []string) (store.PurgeState, error) {
+	call, cancel := context.WithTimeout(ctx, tableTimeout)
+	defer cancel()
+	p, err := t.MetaStore.Covering(call, k, tags)
 	t.logAnswered(ctx, err)
-	return changes, err
+	return p, err
+}
+
+func (t *watchedTable) Changes(ctx context.Context, after int64) (store.Sequence, []store.Change, error) {
+	seq, changes, err := t.MetaStore.Changes(ctx, after)
+	t.logAnswered(ctx, err)
+	if err == nil {
+		t.c.marks.note(seq)
+	}
+	return seq, changes, err
 }
 
 // A watchedBodies adds deadlines and the circuit breaker to a BodyStore. The deadline of

@@ -49,19 +49,20 @@ var errStoreSlow = errors.New("the store did not answer in time")
 // kept for keepUnpublished each. They are not part of the memory tier: no other process
 // knows them, and the store takes precedence.
 type unpublishedPages struct {
-	floor *floor
+	c     *Cache
 	byKey *otter.Cache[store.Key, *page] // nil: nothing is kept
 }
 
-func newUnpublishedPages(bytes int64, f *floor) (*unpublishedPages, error) {
+func newUnpublishedPages(bytes int64, c *Cache) (*unpublishedPages, error) {
 	byKey, err := newPages(bytes)
 	if err != nil {
 		return nil, fmt.Errorf("the memory of unpublished pages: %w", err)
 	}
-	return &unpublishedPages{floor: f, byKey: byKey}, nil
+	return &unpublishedPages{c: c, byKey: byKey}, nil
 }
 
-// get returns a page that may still be served, or nil.
+// get returns a page that may still be served, or nil. A page that is purged is rendered
+// again, even if the purge was soft: these pages are not regenerated behind.
 func (u *unpublishedPages) get(k store.Key) *page {
 	if u.byKey == nil {
 		return nil
@@ -70,15 +71,16 @@ func (u *unpublishedPages) get(k store.Key) *page {
 	if p == nil {
 		return nil
 	}
-	if time.Since(p.read.ended) >= min(keepUnpublished, p.entry.Revalidate) || u.floor.above(p.read.began) {
+	if time.Since(p.read.ended) >= min(keepUnpublished, p.entry.Revalidate) || u.c.floor.above(p.read.began) ||
+		p.entry.CoveredBy(u.c.purges(nil, p, u.c.now())) {
 		u.forget(k)
 		return nil
 	}
 	return p
 }
 
-// put keeps a page that a flight has rendered, unless the page was reloaded since the
-// render began.
+// put keeps a page that a flight has rendered, unless the page was reloaded or purged since
+// the render began.
 func (u *unpublishedPages) put(p *page, f *flight) {
 	if u.byKey == nil {
 		return
@@ -86,7 +88,7 @@ func (u *unpublishedPages) put(p *page, f *flight) {
 	u.byKey.Compute(p.key, func(old *page, _ bool) (*page, otter.ComputeOp) {
 		// Checked under the key's lock, which forget takes after the reload was
 		// recorded.
-		if f.overtaken(p.read.began) {
+		if f.overtaken(p.read.began) || p.entry.CoveredBy(u.c.purges(f, p, u.c.now())) {
 			return old, otter.CancelOp
 		}
 		return p, otter.WriteOp
@@ -101,8 +103,8 @@ func (u *unpublishedPages) forget(k store.Key) {
 
 // newUnpublishedPage makes the page of an entry that is not in the store. It is as old
 // as its render.
-func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte) *page {
-	return newPage(k, e, store.PurgeState{}, reading{at.began, at.began.Add(at.took)}, body)
+func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *presentation) *page {
+	return newPage(k, e, store.PurgeState{}, reading{began: at.began, ended: at.began.Add(at.took)}, body, as)
 }
 
 // runUnstored executes a search without the stores: it renders the page for the waiting
@@ -120,10 +122,16 @@ func (s *search) runUnstored(ctx context.Context, detail string) outcome {
 			return failure{cause: err, detail: admissionDetail(err)}
 		}
 	}
-	s.storeWait.stop()                   // no store is called
-	seq, known := s.c.follower.applied() // before the render: a later purge has a higher number
+	s.storeWait.stop()                     // no store is called
+	s.asOf = s.c.follower.committed.Load() // before the render: a later purge has a higher number
+	_, known := s.c.follower.applied()
 	got, at := s.render(ctx)
 	s.leave(s.verdict(ctx, 0, got))
+	if got.response != nil {
+		if why := s.route.rejects(got.response, nil); why != "" {
+			got = rendering{failure: fmt.Errorf("%w: %s", ErrRejected, why)}
+		}
+	}
 	switch {
 	case ctx.Err() != nil:
 		return failure{cause: context.Cause(ctx), detail: detailClosing}
@@ -138,7 +146,7 @@ func (s *search) runUnstored(ctx context.Context, detail string) outcome {
 	if got.refused != "" {
 		return refusal{got.refused}
 	}
-	p := newUnpublishedPage(s.key, s.entry(got, at, seq), at, got.response.body)
+	p := newUnpublishedPage(s.key, s.entry(got, at, s.asOf, store.Record{}), at, got.response.body, s.route.present)
 	s.c.unpublished.put(p, s.f)
 	if known {
 		s.c.flights.give(s.key, p)
@@ -182,7 +190,7 @@ func (s *search) unstored(rec store.Record) *page {
 	p := s.f.unstored.Load()
 	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
 		s.c.floor.above(p.read.began) || s.f.overtaken(p.read.began) ||
-		store.Freshness(&p.entry, s.f.known(rec.Purges), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.entry) {
+		store.Freshness(&p.entry, s.c.purges(s.f, p, s.c.now()), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.entry) {
 		return nil
 	}
 	return p
@@ -191,9 +199,9 @@ func (s *search) unstored(rec store.Record) *page {
 // failedUnstored remembers a failure in this process, since the back-off cannot be
 // stored.
 func (s *search) failedUnstored(got rendering, at timing) outcome {
-	o, pause := failure{cause: got.failure, detail: detailFailed, response: got.failed}, s.c.backOff(0)
+	o, pause := failure{cause: got.failure, detail: failureDetail(got.failure), response: got.failed}, s.c.backOff(0)
 	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
-	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, until: time.Now().Add(pause), failed: o.shown()}, s.f)
+	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
 	return o
 }
 

@@ -19,6 +19,7 @@ func minUses(n int) func(*isr.Config) { return func(cfg *isr.Config) { cfg.MinUs
 func TestMinUses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
+		tb.poll = rarely
 		h := tb.node(tb.store("a"), minUses(3)).Handler(isr.Route{}, site)
 		expect(t, get(h, "/"), "/ rendered 1", "isr; fwd=miss; fwd-status=200; ttl=")
 		expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=")

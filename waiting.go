@@ -49,7 +49,7 @@ func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, er
 		return true, turn.Begin()
 	default:
 	}
-	left := s.c.cfg.Wait - time.Since(s.since)
+	left := s.route.wait - time.Since(s.since)
 	if left <= 0 {
 		return false, &budget.Error{RetryAfter: budget.BusyRetry}
 	}
@@ -162,7 +162,7 @@ func admissionDetail(err error) string {
 // meanwhile, for as long as its stale window lasts.
 func (s *search) background() bool {
 	p := s.f.stale.Load()
-	return p != nil && !s.force && (s.early != nil || s.route.Policy != Wait) && s.f.state(p, s.c.now()) >= store.Stale
+	return p != nil && !s.force && s.minSeq == 0 && (s.early != nil || s.route.Policy != Wait) && s.c.state(s.f, p, s.c.now()) >= store.Stale
 }
 
 // wait handles a lease held by another process, or a back-off: it ends the search, or
@@ -178,8 +178,8 @@ func (s *search) wait(ctx context.Context, rec store.Record) outcome {
 		return s.postponed(ctx, rec, s.c.jitter(maxPoll), nil, "")
 	case s.route.Policy == Fail:
 		return failure{cause: held, detail: detailHeld}
-	case time.Since(s.since) > s.c.cfg.Wait:
-		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.c.cfg.Wait, held), detailTimeout)
+	case time.Since(s.since) > s.route.wait:
+		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.route.wait, held), detailTimeout)
 	}
 	s.waited = true
 	s.storeWait.stop()

@@ -18,7 +18,7 @@ func rendered(t *testing.T, coding string, body []byte) *response {
 	t.Helper()
 	rec := &recorder{
 		header: make(http.Header), limit: DefaultMaxBody, ended: make(chan struct{}),
-		judge: func(int, http.Header) httpcache.Verdict { return httpcache.Verdict{Revalidate: 1} },
+		route: newProjector(Route{Revalidate: 1}),
 	}
 	if coding != "" {
 		rec.header.Set("Content-Encoding", coding)
@@ -65,7 +65,7 @@ func TestBodiesHoldNoMoreThanTheirContent(t *testing.T) {
 // The weight of a page counts the capacity of its slices, not their length.
 func TestWeightCountsCapacity(t *testing.T) {
 	body := make([]byte, 10_000, 30_000)
-	p := newPage(store.Key{Text: "h/"}, store.Entry{Tags: []string{string(make([]byte, 5_000))}}, store.PurgeState{}, reading{}, body)
+	p := newPage(store.Key{Text: "h/"}, store.Entry{Tags: []string{string(make([]byte, 5_000))}}, store.PurgeState{}, reading{}, body, new(presentation))
 	if w := int(p.weight()); w < 30_000+5_000 || w > 30_000+5_000+4<<10 {
 		t.Errorf("weight %d of a page that holds 30,000 bytes of body and 5,000 of tags", w)
 	}

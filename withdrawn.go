@@ -68,7 +68,7 @@ func (s *search) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
 	e.GeneratedAt, e.Revalidate, e.Stale = at.generatedAt, 0, 0
 	e.Key, e.Route = s.key.Text, s.route.Name
 	e.Status, e.ETag, e.Header, e.Tags = http.StatusGone, "", nil, nil
-	e.PinnedUntil, e.AssertedAt, e.PurgeSeq, e.Withdrawn = time.Time{}, time.Time{}, seq, true
+	e.PinnedUntil, e.AssertedAt, e.PurgeSeq, e.Build, e.Withdrawn = time.Time{}, time.Time{}, seq, s.c.marks.build.Load(), true
 	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)
 	return e
 }
@@ -79,7 +79,7 @@ func (s *search) withdrawHere(at timing, refused string) {
 	if s.c.memory.get(s.key) != nil {
 		s.c.reload(s.key)
 	}
-	e := &negativeEntry{readAt: time.Now(), refused: refused, ended: at.generatedAt}
+	e := &negativeEntry{readAt: time.Now(), seq: s.asOf, refused: refused, ended: at.generatedAt}
 	if refused != "" {
 		e.until = e.readAt.Add(remembered)
 	}

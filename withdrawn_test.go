@@ -71,6 +71,7 @@ func TestWithdrawnPageIsNotServedAgain(t *testing.T) {
 
 func withdraw(t *testing.T, answer func(http.ResponseWriter, *http.Request, int64), history int) {
 	tb, site := newTable(t), newSite()
+	tb.poll = rarely
 	rt := isr.Route{Name: "site", Revalidate: time.Minute, Stale: 24 * time.Hour, History: history}
 	a, b := tb.peer("a", rt, site, nil), tb.peer("b", rt, site, nil)
 	site.answers(lasting)
@@ -114,6 +115,7 @@ func TestOtherRefusalsWithdrawNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb, site := newTable(t), newSite()
+				tb.poll = rarely
 				site.delay = 0
 				p := tb.peer("a", isr.Route{Name: "site", Revalidate: time.Minute}, site, nil)
 				get(p, "/")
@@ -132,6 +134,7 @@ func TestOtherRefusalsWithdrawNothing(t *testing.T) {
 func TestPinnedPageIsNotWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
+		tb.poll = rarely
 		p := tb.peer("a", isr.Route{Name: "site"}, site, nil)
 		get(p, "/")
 		if _, err := p.Pin(t.Context(), page, time.Hour); err != nil {
@@ -231,6 +234,7 @@ func (tb *table) breakLease(t *testing.T) {
 func TestWithdrawalDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
+		tb.poll = rarely
 		site.delay = 0
 		site.answers(lasting)
 		store := &brokenStore{MetaStore: tb.store("a")}
@@ -262,6 +266,7 @@ func TestWithdrawalDuringAnOutage(t *testing.T) {
 func TestWithdrawnPageIsNotWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
+		tb.poll = rarely
 		site.delay = 0
 		p := tb.peer("a", isr.Route{Name: "site"}, site, nil)
 		get(p, "/")

@@ -20,6 +20,9 @@
 //	pk = PURGE     sk = SEQ     the purge sequence of the table
 //	               sk = LOG#…   the change at a sequence, which nodes follow
 //	               sk = MARK#…  the newest purge of a tag, a prefix, a tenant, a site
+//	               sk = BUILD   the current build of the site
+//	pk = NODES     sk = NODE#…  a live process, and what it has applied of the log
+//	pk = OUTBOX    sk = JOB#…   a delivery to a downstream cache; FAILED#…: a failed one
 //	pk = JOB#…     sk = LOCK    the lease of another job; see LeaseManager
 //
 //	acquire ──► PutItem LOCK, if free ────────────────────────────┐
@@ -33,6 +36,7 @@
 //
 //	rollback ─► ┌ Update META, if it is exactly what was read ┐ for each change
 //	            ├ Update VER#, if it still exists             ┤
+//	purge ────► ├ Update MARK# or PURGE, for each target      ┤
 //	            ├ Update SEQ, if it is what was read          ┤ once for all of them
 //	            └ Put LOG#                                    ┘
 //
@@ -67,6 +71,8 @@
 //     never restores what a hard purge covers, of the page or by a mark.
 //   - Every change that ends or moves a pin is in the log, in the same transaction: a
 //     node that has read it does not serve the pinned generation from memory.
+//   - A purge is one transaction, whatever the number of pages. Its sequence is higher
+//     than that of anything that was rendered, rolled back or read before it.
 //   - A change of the log never fails because of another one in its transaction,
 //     unless the outcome of the transaction is unknown.
 //   - Outcomes are definite: a lost reply is settled before a method returns, by

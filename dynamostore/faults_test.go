@@ -155,6 +155,12 @@ func (f *faultyAPI) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemI
 	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.BatchGetItemOutput, error) { return f.API.BatchGetItem(ctx, in) })
 }
 
+func (f *faultyAPI) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
+	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.BatchWriteItemOutput, error) {
+		return f.API.BatchWriteItem(ctx, in)
+	})
+}
+
 func (f *faultyAPI) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.QueryOutput, error) { return f.API.Query(ctx, in) })
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/facetheory/isr/store"
@@ -19,31 +20,45 @@ type groupAttempt struct {
 	members     []*queuedChange
 	seen        seenSequence // which it advances
 	id          string       // of the log row, which tells whether it was committed
-	transaction *transaction // its parts are those of the members, in order, and the one on SEQ and LOG
+	transaction *transaction // its parts are those of the members, in order, the purges and the log
 }
 
 // newGroupAttempt collects the writes of the changes after the seen sequence. Changes
-// that return an error, or whose callers have left, are answered.
-func newGroupAttempt(ctx context.Context, g *groupCommit, batch []*queuedChange, seen seenSequence) *groupAttempt {
+// whose callers have left are answered.
+func newGroupAttempt(g *groupCommit, batch []*queuedChange, seen seenSequence) *groupAttempt {
 	a := &groupAttempt{group: g, seen: seen, id: rand.Text()}
 	var parts [][]action
-	var targets []logTarget
+	shared := &logWrites{store: g.store, seen: seen, now: floorSeconds(g.store.config.Now())}
 	for _, q := range batch {
 		if q.waiting.Err() != nil {
-			q.done <- q.overdue()
+			q.end(q.overdue())
 			continue
 		}
-		writes, reloads, err := q.write(ctx, seen.Seq+1)
-		if err != nil {
-			q.done <- err
-			continue
-		}
-		parts, targets = append(parts, writes), append(targets, reloads...)
+		parts = append(parts, q.write(shared))
 		a.members = append(a.members, q)
 	}
-	a.transaction = g.store.newTransaction(append(parts, g.store.advance(seen, a.id, targets))...)
+	log := &logRow{ID: a.id, Targets: shared.logTargets(), Destinations: a.delivered()}
+	parts = append(parts, append(shared.purgeActions(), shared.jobActions()...), g.store.advance(seen, log, shared.lifetime()))
+	a.transaction = g.store.newTransaction(parts...)
 	return a
 }
+
+// delivered returns the destinations for which every member writes jobs.
+func (a *groupAttempt) delivered() []string {
+	if len(a.members) == 0 {
+		return nil
+	}
+	all := slices.Clone(a.members[0].destinations())
+	for _, q := range a.members[1:] {
+		all = slices.DeleteFunc(all, func(d string) bool { return !slices.Contains(q.destinations(), d) })
+	}
+	return all
+}
+
+// purgesPart, with the jobs of the outbox, and logPart are the parts that the members
+// share.
+func (a *groupAttempt) purgesPart() int { return len(a.members) }
+func (a *groupAttempt) logPart() int    { return len(a.members) + 1 }
 
 // execute sends the transaction and answers its members or puts them back. It reports
 // whether another process has advanced SEQ, or is about to.
@@ -84,7 +99,14 @@ func (a *groupAttempt) committed() {
 	g.mu.Lock()
 	g.committed = a.seen.Seq + 1
 	g.mu.Unlock()
-	answer(a.members, nil)
+	writes := 0
+	for _, q := range a.members {
+		writes += len(q.items())
+	}
+	for _, q := range a.members {
+		share := float64(len(q.items())) / float64(writes)
+		q.done <- answer{receipt: store.Receipt{Seq: a.seen.Seq + 1, WriteUnits: a.transaction.units * share}}
+	}
 }
 
 // refused handles failed conditions: the changes that they belong to are answered, and
@@ -103,13 +125,13 @@ func (a *groupAttempt) refused(ctx context.Context, err error, lost bool) (conte
 	for i, q := range a.members {
 		q.last = err
 		if verdict := q.judge(why[i]); verdict != nil {
-			q.done <- verdict
+			q.end(verdict)
 			continue
 		}
 		again = append(again, q)
 	}
 	a.group.putBack(again...)
-	return a.transaction.refusal(err, len(a.members)).has(onSequence)
+	return a.transaction.refusal(err, a.logPart()).has(onSequence)
 }
 
 // answered reads from the log whether an earlier delivery of this transaction made the
@@ -121,22 +143,23 @@ func (a *groupAttempt) answered(ctx context.Context, cause error) bool {
 	committed, err := s.logged(ctx, a.seen, a.id)
 	switch {
 	case err != nil:
-		answer(a.members, fmt.Errorf("%w: %w; looking whose change it was: %w", store.ErrUnknownOutcome, cause, err))
+		endAll(a.members, fmt.Errorf("%w: %w; looking whose change it was: %w", store.ErrUnknownOutcome, cause, err))
 	case committed:
 		a.committed()
 	}
 	return err != nil || committed
 }
 
-// conflicted handles a transaction that was cancelled for a transient reason. Changes
-// whose own items are the reason are delayed, so that one hot or throttled item does
-// not hold up the other changes. Otherwise the reason is SEQ, which the changes of all
-// processes write.
+// conflicted handles a transaction that was cancelled for a transient reason. If that is
+// SEQ or LOG, which the changes of all processes write, or their partition throttles, all
+// changes are sent again together. Otherwise changes whose own items are the reason are
+// delayed, so that one hot or throttled item does not hold up the other changes.
 func (a *groupAttempt) conflicted(err error) (contended bool) {
 	contended = true
+	shared := a.transaction.conflicted(err, a.logPart(), nil)
 	for i, q := range a.members {
 		q.last = err
-		if a.transaction.conflicted(err, i) {
+		if !shared && (a.transaction.conflicted(err, i, nil) || a.transaction.conflicted(err, a.purgesPart(), q.items())) {
 			q.notBefore = time.Now().Add(a.group.backoff(q.conflicts))
 			q.conflicts++
 			contended = false
@@ -150,7 +173,7 @@ func (a *groupAttempt) conflicted(err error) (contended bool) {
 // because it is too large: each change is sent by itself.
 func (a *groupAttempt) split(err error) {
 	if len(a.members) == 1 {
-		answer(a.members, err)
+		endAll(a.members, err)
 		return
 	}
 	for _, q := range a.members {
@@ -177,10 +200,10 @@ func (a *groupAttempt) settle(ctx context.Context, cause error) {
 		slog.Bool("committed", committed), slog.Any("cause", cause), slog.Any("err", err))
 	switch {
 	case err != nil:
-		answer(a.members, fmt.Errorf("%w: %w; settling it: %w", store.ErrUnknownOutcome, cause, err))
+		endAll(a.members, fmt.Errorf("%w: %w; settling it: %w", store.ErrUnknownOutcome, cause, err))
 	case committed:
 		a.committed()
 	default:
-		answer(a.members, cause)
+		endAll(a.members, cause)
 	}
 }

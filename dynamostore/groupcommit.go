@@ -9,20 +9,25 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/store"
 )
 
-// A loggedChange is a change with an entry in the log: a rollback, a pin or an unpin.
-// It is one member of a transaction that other changes may share.
+// A loggedChange is a change with an entry in the log: a purge, a rollback, a pin, an
+// unpin or a new build. It is one member of a transaction that other changes may share.
 //
 // A condition of a change never becomes true again, so that a refused transaction
 // cannot be committed later.
 type loggedChange interface {
 	// items returns the items that the change writes, one action each.
 	items() []itemKey
-	// write returns the actions of the change at the sequence next, and its targets in
-	// the log. SEQ was read before, so write reads what must not be older than SEQ. An
-	// error ends only this change.
-	write(ctx context.Context, next int64) ([]action, []logTarget, error)
+	// mergeable reports whether the change may share a transaction with others of its kind
+	// that write the same items.
+	mergeable() bool
+	// destinations returns the downstream caches that the change is delivered to.
+	destinations() []string
+	// write returns the actions of the change, and adds to w what it shares with other
+	// changes, such as its targets in the log.
+	write(w *logWrites) []action
 	// recognizes reports whether a failed condition looks as if the change had been
 	// committed already.
 	recognizes(why refusal) bool
@@ -35,8 +40,21 @@ type loggedChange interface {
 type itemKey struct{ pk, sk string }
 
 // maxGroup bounds the actions of one transaction, of which DynamoDB allows 100,
-// without the two on SEQ and LOG.
+// without the two on SEQ and LOG. The jobs for downstream caches are among them, one for
+// each destination.
 const maxGroup = 98
+
+// burstPatience is how much longer than other changes purges wait in the queue: one partition
+// of DynamoDB takes some 400 purges a second, and the last of 10,000 that come at once must
+// not fail because of those before it.
+const burstPatience = 4
+
+const (
+	// maxCongestion bounds the mean pause to 4 times RetryDelay: 100 milliseconds.
+	maxCongestion = 3
+	// congestionFor is how long one degree of congestion lasts while nothing is sent.
+	congestionFor = 50 * time.Millisecond
+)
 
 // errOverdue: conflicts with other writers kept a change from being committed in time.
 var errOverdue = errors.New("the change was not committed in time because of other writers; nothing was written")
@@ -47,12 +65,13 @@ var errOverdue = errors.New("the change was not committed in time because of oth
 //
 //	callers ──► queue ──► take ──► read SEQ ──► write ──► transaction ──► answers
 //	              ▲       up to 98 actions,                  │
-//	              │       one change per item                │ SEQ moved: after a pause
+//	              │       one change per item, purges merged │ SEQ moved: after a pause
 //	              └──────────────────────────────────────────┘ another failed: at once
 //
 // A change leaves the queue, unsent, when its caller's context ends or when it has
-// waited for SettleTimeout. Once it is sent, its caller waits for the reply, for at most
-// SettleTimeout, and for the settlement, for at most another SettleTimeout.
+// waited for SettleTimeout; a purge, for burstPatience times as long. Once it is sent,
+// its caller waits for the reply, for at most SettleTimeout, and for the settlement, for
+// at most another SettleTimeout.
 type groupCommit struct {
 	store *Store
 	// arrived wakes the committer while it waits for delayed changes.
@@ -62,6 +81,11 @@ type groupCommit struct {
 	queue     []*queuedChange // guarded by mu
 	running   bool            // run is running; guarded by mu
 	committed int64           // the latest sequence of a commit; guarded by mu
+
+	// The following fields belong to the goroutine of run.
+
+	congestion int       // how often, lately, other processes advanced SEQ first, or the partition throttled
+	adapted    time.Time // when congestion was set
 }
 
 // A queuedChange is a change with its caller.
@@ -71,7 +95,7 @@ type queuedChange struct {
 	// waiting ends when the change is to leave the queue.
 	waiting context.Context
 	// done receives the answer; it is buffered.
-	done chan error
+	done chan answer
 	// seen is SEQ as the caller has just read it; nil if it has not.
 	seen *seenSequence
 
@@ -83,29 +107,40 @@ type queuedChange struct {
 	alone     bool      // it is sent by itself, because it may be why DynamoDB rejected others
 }
 
+// An answer is the outcome of a change.
+type answer struct {
+	receipt store.Receipt // if it was committed
+	err     error
+}
+
 func newGroupCommit(s *Store) *groupCommit {
 	return &groupCommit{store: s, arrived: make(chan struct{}, 1)}
 }
 
 // commit commits a change, together with concurrent ones. seen is SEQ if the caller
 // has read it before anything else, otherwise nil.
-func (g *groupCommit) commit(ctx context.Context, c loggedChange, seen *seenSequence) error {
+func (g *groupCommit) commit(ctx context.Context, c loggedChange, seen *seenSequence) (store.Receipt, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return store.Receipt{}, err
 	}
-	waiting, cancel := context.WithTimeoutCause(ctx, g.store.config.SettleTimeout, errOverdue)
+	patience := g.store.config.SettleTimeout
+	if c.mergeable() {
+		patience *= burstPatience
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, patience, errOverdue)
 	defer cancel()
-	q := &queuedChange{loggedChange: c, waiting: waiting, done: make(chan error, 1), seen: seen}
+	q := &queuedChange{loggedChange: c, waiting: waiting, done: make(chan answer, 1), seen: seen}
 	g.add(q)
 	select {
-	case err := <-q.done:
-		return err
+	case a := <-q.done:
+		return a.receipt, a.err
 	case <-waiting.Done():
 	}
 	if g.leave(q) {
-		return q.overdue()
+		return store.Receipt{}, q.overdue()
 	}
-	return <-q.done // it was sent: wait for its outcome
+	a := <-q.done // it was sent: wait for its outcome
+	return a.receipt, a.err
 }
 
 func (g *groupCommit) add(q *queuedChange) {
@@ -149,23 +184,44 @@ func (q *queuedChange) overdue() error {
 
 // run commits until the queue is empty. At most one goroutine runs it.
 func (g *groupCommit) run() {
-	for refused := 0; ; {
+	for {
+		// The pause comes before SEQ is read, because what is read before a pause is out of
+		// date after it. Changes that arrive meanwhile join the next transaction.
+		_ = backoff.Wait(context.Background(), g.pause()) // it cannot end early
 		batch, delay, more := g.take()
 		switch {
 		case !more:
 			return
 		case len(batch) == 0:
 			g.sleep(delay)
-		case g.round(batch):
-			// Another process advanced SEQ. The pause comes before SEQ is read again,
-			// because what is read before a pause is out of date after it. Changes that
-			// arrive meanwhile join the next transaction.
-			_ = backoff.Wait(context.Background(), g.backoff(refused)) // it cannot end early
-			refused++
 		default:
-			refused = 0
+			g.adapt(g.round(batch))
 		}
 	}
+}
+
+// adapt notes how a transaction went.
+func (g *groupCommit) adapt(contended bool) {
+	if contended {
+		g.congestion = min(g.congestion+1, maxCongestion)
+	} else {
+		g.congestion = max(g.congestion-1, 0)
+	}
+	g.adapted = time.Now()
+}
+
+// pause returns how long to wait before the next transaction: none without congestion.
+// The process that has just won waits like those that have lost, so that they take
+// turns, and their changes gather: fewer and larger transactions consume fewer units.
+func (g *groupCommit) pause() time.Duration {
+	g.mu.Lock()
+	waiting := len(g.queue)
+	g.mu.Unlock()
+	level := g.congestion - int(time.Since(g.adapted)/congestionFor)
+	if waiting == 0 || level <= 0 {
+		return 0
+	}
+	return g.backoff(level)
 }
 
 // backoff returns the next pause after a number of pauses: exponential backoff with full jitter.
@@ -185,7 +241,7 @@ func (g *groupCommit) sleep(delay time.Duration) {
 }
 
 // take removes the changes of the next transaction from the queue: the oldest ones,
-// but no two that write one item. If all are delayed, batch is empty and delay is the
+// but no two that write one item, unless they are merged. If all are delayed, batch is empty and delay is the
 // time until the first is due. If the queue is empty, more is false and run must return.
 func (g *groupCommit) take() (batch []*queuedChange, delay time.Duration, more bool) {
 	g.mu.Lock()
@@ -195,17 +251,34 @@ func (g *groupCommit) take() (batch []*queuedChange, delay time.Duration, more b
 		return nil, 0, false
 	}
 	now, actions := time.Now(), 0
-	touched := make(map[itemKey]bool)
+	touched, delivered := make(map[itemKey]bool), make(map[string]bool)
 	var rest []*queuedChange
 	for _, q := range g.queue {
-		items := q.items()
-		fits := len(batch) == 0 || !batch[0].alone && !q.alone && actions+len(items) <= maxGroup
-		free := !slices.ContainsFunc(items, func(k itemKey) bool { return touched[k] })
-		for _, k := range items {
-			touched[k] = true // changes of one item keep their order
+		more := 0 // actions
+		for _, k := range q.items() {
+			if !touched[k] {
+				more++
+			}
 		}
-		if fits && free && !now.Before(q.notBefore) {
-			batch, actions = append(batch, q), actions+len(items)
+		jobs := len(delivered)
+		for _, d := range q.destinations() {
+			if !delivered[d] {
+				jobs++
+			}
+		}
+		fits := len(batch) == 0 || !batch[0].alone && !q.alone && actions+more+jobs <= maxGroup
+		free := q.mergeable() || more == len(q.items())
+		taken := fits && free && !now.Before(q.notBefore)
+		if taken || !q.mergeable() {
+			for _, k := range q.items() {
+				touched[k] = true // changes of one item keep their order, unless they are merged
+			}
+		}
+		if taken {
+			batch, actions = append(batch, q), actions+more
+			for _, d := range q.destinations() {
+				delivered[d] = true
+			}
 			continue
 		}
 		rest = append(rest, q)
@@ -224,7 +297,7 @@ func (g *groupCommit) putBack(changes ...*queuedChange) {
 	defer g.mu.Unlock()
 	for _, q := range slices.Backward(changes) {
 		if q.waiting.Err() != nil {
-			q.done <- q.overdue()
+			q.end(q.overdue())
 			continue
 		}
 		g.queue = slices.Insert(g.queue, 0, q)
@@ -240,10 +313,10 @@ func (g *groupCommit) round(batch []*queuedChange) (contended bool) {
 	defer cancel()
 	seen, err := g.sequence(ctx, batch)
 	if err != nil {
-		answer(batch, err) // nothing was sent
+		endAll(batch, err) // nothing was sent
 		return false
 	}
-	a := newGroupAttempt(ctx, g, batch, seen)
+	a := newGroupAttempt(g, batch, seen)
 	if len(a.members) == 0 {
 		return false
 	}
@@ -262,19 +335,24 @@ func meteredBatch(s *Store, batch []*queuedChange) context.Context {
 }
 
 // sequence reads SEQ, unless there is a single change whose caller has just read it,
-// which saves a read unit. If that is out of date, the transaction is refused.
+// which saves a read unit. If that is out of date, the transaction is refused. The read is
+// repeated until ctx ends: the polls of a large fleet may use up the capacity of its
+// partition for a while, and no purge is to fail because of that.
 func (g *groupCommit) sequence(ctx context.Context, batch []*queuedChange) (seenSequence, error) {
 	first := batch[0]
 	if seen := first.seen; len(batch) == 1 && seen != nil {
 		first.seen = nil
 		return *seen, nil
 	}
-	return g.store.readSequence(ctx)
+	return g.store.readSequence(ctx, false)
 }
 
-// answer sends the outcome to the callers of changes.
-func answer(changes []*queuedChange, err error) {
+// end sends the error of a change to its caller.
+func (q *queuedChange) end(err error) { q.done <- answer{err: err} }
+
+// endAll ends changes with the same error.
+func endAll(changes []*queuedChange, err error) {
 	for _, q := range changes {
-		q.done <- err
+		q.end(err)
 	}
 }

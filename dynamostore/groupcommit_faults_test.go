@@ -308,20 +308,21 @@ func TestTooLargeChangeInGroup(t *testing.T) {
 	})
 }
 
-// A contestedAPI makes transactions on an item fail with conflicts for a while.
+// A contestedAPI makes transactions that update items with a key fail for a while.
 type contestedAPI struct {
 	dynamostore.API
 
-	pk    string
-	until time.Time
+	attribute, value string // of the key
+	code             string // of the cancellation
+	until            time.Time
 }
 
 func (c *contestedAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	reasons, contested := make([]types.CancellationReason, len(in.TransactItems)), false
 	for i, item := range in.TransactItems {
 		reasons[i].Code = aws.String("None")
-		if item.Update != nil && item.Update.Key["pk"].(*types.AttributeValueMemberS).Value == c.pk {
-			reasons[i].Code, contested = aws.String("TransactionConflict"), true
+		if item.Update != nil && item.Update.Key[c.attribute].(*types.AttributeValueMemberS).Value == c.value {
+			reasons[i].Code, contested = aws.String(c.code), true
 		}
 	}
 	if contested && time.Now().Before(c.until) {
@@ -338,7 +339,7 @@ func TestContestedChangeInGroup(t *testing.T) {
 		const busy = 5 * time.Second
 		c := newCrowd(t, 0)
 		c.publish(20)
-		api := &contestedAPI{API: c.table.db, pk: crowdPK(3), until: time.Now().Add(busy)}
+		api := &contestedAPI{API: c.table.db, attribute: "pk", value: crowdPK(3), code: "TransactionConflict", until: time.Now().Add(busy)}
 		store := newStore(t, api, c.table.name, dynamostore.Config{})
 		began := time.Now()
 		took := make([]time.Duration, 20)
@@ -356,7 +357,7 @@ func TestContestedChangeInGroup(t *testing.T) {
 				t.Errorf("page %d took %v", page, d)
 			}
 		}
-		api.pk, api.until = "PURGE", time.Now().Add(busy)
+		api.value, api.until = "PURGE", time.Now().Add(busy)
 		began = time.Now()
 		read, err := c.near.Read(t.Context(), crowdPK(0))
 		if err == nil {

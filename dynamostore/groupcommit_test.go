@@ -118,7 +118,7 @@ func (c *crowd) wantLogged(pages int) (rows int) {
 	c.t.Helper()
 	told := make(map[string]int)
 	for {
-		changes, err := c.near.Changes(c.t.Context(), int64(rows))
+		_, changes, err := c.near.Changes(c.t.Context(), int64(rows))
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -94,11 +95,12 @@ func (s *Store) scanReferences(ctx context.Context, segment int32, found chan<- 
 // to.
 func referenceScan(segment int32) *dynamodb.ScanInput {
 	return &dynamodb.ScanInput{
-		Segment: &segment, TotalSegments: aws.Int32(scanSegments),
-		FilterExpression:     aws.String("(sk IN (:lock, :meta) OR begins_with(sk, :version) OR begins_with(sk, :request)) AND NOT begins_with(pk, :job)"),
+		ConsistentRead: aws.Bool(true),
+		Segment:        &segment, TotalSegments: aws.Int32(scanSegments),
+		FilterExpression:     aws.String("(sk IN (:lock, :meta, :quarantine) OR begins_with(sk, :version) OR begins_with(sk, :request)) AND NOT begins_with(pk, :job)"),
 		ProjectionExpression: aws.String("pk, sk, s3_key, result_s3_key"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":lock": stringOf(skLock), ":meta": stringOf(skMeta),
+			":lock": stringOf(skLock), ":meta": stringOf(skMeta), ":quarantine": stringOf(skQuarantine),
 			":version": stringOf(versionPrefix), ":request": stringOf(requestPrefix),
 			":job": stringOf(jobPrefix),
 		},
@@ -135,10 +137,33 @@ func (s *Store) BodyKeys(ctx context.Context, pk string) ([]string, error) {
 // bodyKey returns the body that a row of a page refers to; empty for none.
 func (r row) bodyKey() string {
 	switch sk := r.text(attrSK); {
-	case sk == skMeta, strings.HasPrefix(sk, versionPrefix):
+	case sk == skMeta, sk == skQuarantine, strings.HasPrefix(sk, versionPrefix):
 		return r.text(attrBodyKey)
 	case strings.HasPrefix(sk, requestPrefix):
 		return r.text(attrResult)
 	}
 	return ""
+}
+
+// PinnedForever implements [store.Inventory]. It scans the whole table, with eventually
+// consistent reads.
+func (s *Store) PinnedForever(ctx context.Context) iter.Seq2[string, error] {
+	ctx = s.metered(ctx, "pinned forever")
+	return func(yield func(string, error) bool) {
+		for found, err := range s.scan(ctx, &dynamodb.ScanInput{
+			FilterExpression:     aws.String("sk = :meta AND isr.pinned_until >= :forever"),
+			ProjectionExpression: aws.String("pk"),
+			ExpressionAttributeValues: map[string]types.AttributeValue{
+				":meta": stringOf(skMeta), ":forever": &types.AttributeValueMemberN{Value: strconv.Itoa(maxMoment)},
+			},
+		}) {
+			if err != nil {
+				yield("", fmt.Errorf("list the pages of the table %s that are pinned forever: %w", s.table, err))
+				return
+			}
+			if !yield(found.text(attrPK), nil) {
+				return
+			}
+		}
+	}
 }

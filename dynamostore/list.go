@@ -69,6 +69,7 @@ func (s *Store) partitions(ctx context.Context) iter.Seq2[partition, error] {
 // of jobs.
 func listScan() *dynamodb.ScanInput {
 	return &dynamodb.ScanInput{
+		ConsistentRead:   aws.Bool(true),
 		FilterExpression: aws.String("sk IN (:lock, :meta, :purge) AND NOT begins_with(pk, :job)"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":lock": stringOf(skLock), ":meta": stringOf(skMeta), ":purge": stringOf(skPurge), ":job": stringOf(jobPrefix),
@@ -76,11 +77,10 @@ func listScan() *dynamodb.ScanInput {
 	}
 }
 
-// scan yields the rows that match the input, with strongly consistent reads. It takes
-// ownership of the input.
+// scan yields the rows that match the input. It takes ownership of the input.
 func (s *Store) scan(ctx context.Context, input *dynamodb.ScanInput) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
-		input.TableName, input.ConsistentRead = &s.table, aws.Bool(true)
+		input.TableName = &s.table
 		for {
 			var page *dynamodb.ScanOutput
 			err := s.try(ctx, func(ctx context.Context) (err error) {

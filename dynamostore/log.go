@@ -4,57 +4,23 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// maxChanges is how many rows of the log one read returns at most.
-const maxChanges = 200
-
 // Sequence implements [store.MetaStore].
 func (s *Store) Sequence(ctx context.Context) (store.Sequence, error) {
 	ctx = s.metered(ctx, "sequence")
-	seen, err := s.readSequence(ctx)
+	seen, err := s.readSequence(ctx, true)
 	if err != nil {
 		return store.Sequence{}, fmt.Errorf("read the purge sequence: %w", err)
 	}
 	return seen.Sequence, nil
-}
-
-// Changes implements [store.MetaStore]. It costs one strongly consistent Query of
-// at most 200 small rows: usually one read unit. Changes of kinds that this version
-// does not know are returned without their targets. Malformed is a *[MalformedError].
-func (s *Store) Changes(ctx context.Context, after int64) ([]store.Change, error) {
-	ctx = s.metered(ctx, "changes")
-	var page *dynamodb.QueryOutput
-	err := s.try(ctx, func(ctx context.Context) (err error) {
-		page, err = s.api.Query(ctx, &dynamodb.QueryInput{
-			TableName:              &s.table,
-			ConsistentRead:         aws.Bool(true),
-			KeyConditionExpression: aws.String("pk = :pk AND sk BETWEEN :first AND :last"),
-			ExpressionAttributeValues: map[string]types.AttributeValue{
-				":pk": stringOf(pkPurgeLog), ":first": stringOf(logKey(max(after, 0) + 1)), ":last": stringOf(logKey(math.MaxInt64)),
-			},
-			Limit: aws.Int32(maxChanges),
-		})
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the log after %d: %w", after, err)
-	}
-	changes := make([]store.Change, len(page.Items))
-	for i, item := range page.Items {
-		changes[i] = s.change(ctx, item)
-	}
-	return changes, nil
 }
 
 // logKey returns the sort key of the log row of a sequence, with 20 digits so that the
@@ -68,18 +34,31 @@ type logRow struct {
 	// ID distinguishes the transactions that tried to advance SEQ to this sequence.
 	ID      string      `theorydb:"attr:id,omitempty"`
 	Targets []logTarget `theorydb:"attr:targets"`
-	TTL     horizon     `theorydb:"ttl,attr:ttl"`
+	// Destinations are the downstream caches for which the transaction wrote jobs.
+	Destinations []string `theorydb:"attr:destinations,omitempty"`
+	TTL          horizon  `theorydb:"ttl,attr:ttl"`
 }
 
-// logTarget is a page, or another target, by Kind.
+// logTarget is a page, a mark, or another target, by Kind.
 type logTarget struct {
 	Kind   string `theorydb:"attr:kind"`
 	Tenant string `theorydb:"attr:tenant,omitempty"`
-	Key    string `theorydb:"attr:key,omitempty"`
+	Key    string `theorydb:"attr:key,omitempty"` // of a page
+
+	// A mark has the attributes of its row, except seq, which is that of the log row.
+
+	Value     string   `theorydb:"attr:value,omitempty"`
+	At        *instant `theorydb:"attr:at,omitempty"`
+	HardSeq   count    `theorydb:"attr:hard_seq,omitempty"`
+	ExpireSeq count    `theorydb:"attr:expire_seq,omitempty"`
+	ExpireAt  horizon  `theorydb:"attr:expire_at,omitempty"`
 }
 
-// kindReload: nodes must read the page again.
-const kindReload = "reload"
+// Kinds of targets that are neither marks nor, by themselves, changes of a page.
+const (
+	kindReload  = "reload"  // nodes must read the page again
+	kindConfirm = "confirm" // nodes report that they have applied the row
+)
 
 // reloadOf returns the target of a page that nodes must read again.
 func reloadOf(k store.Key) logTarget {
@@ -97,35 +76,63 @@ func checkPage(k store.Key) error {
 
 // change reads a LOG row.
 func (s *Store) change(ctx context.Context, found row) store.Change {
+	seq, err := sequenceOf(found)
+	if err != nil {
+		return store.Change{Malformed: err}
+	}
+	c := store.Change{Seq: seq}
+	if err := s.addTargets(ctx, &c, found); err != nil {
+		return store.Change{Seq: seq, Malformed: err}
+	}
+	return c
+}
+
+// sequenceOf returns the sequence of a LOG row. An error is a *[MalformedError].
+func sequenceOf(found row) (int64, error) {
 	digits := strings.TrimPrefix(found.text(attrSK), logPrefix)
 	seq, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || logKey(seq) != found.text(attrSK) {
-		return store.Change{Malformed: found.malformed(attrSK, "LOG# and 20 digits")}
+		return 0, found.malformed(attrSK, "LOG# and 20 digits")
 	}
-	pages, err := s.reloaded(ctx, found)
-	return store.Change{Seq: seq, Reload: pages, Malformed: err}
+	return seq, nil
 }
 
-// reloaded returns the pages that nodes must read again by a LOG row, or a
+// addTargets adds the targets of a LOG row to its change. An error is a
 // *[MalformedError].
-func (s *Store) reloaded(ctx context.Context, found row) ([]store.Key, error) {
+func (s *Store) addTargets(ctx context.Context, c *store.Change, found row) error {
 	if _, isList := found[attrTargets].(*types.AttributeValueMemberL); !isList {
-		return nil, found.malformed(attrTargets, "a list of maps")
+		return found.malformed(attrTargets, "a list of maps")
 	}
 	var r logRow
 	if err := s.decode(ctx, found, &r); err != nil {
-		return nil, err
+		return err
 	}
-	var pages []store.Key
+	c.Destinations = r.Destinations
 	for i, t := range r.Targets {
+		mark := isMarkKind(t.Kind)
 		switch {
 		case t.Kind == "", t.Kind == kindReload && t.Key == "":
-			return nil, found.malformed(attrTargets, fmt.Sprintf("a kind and a key at [%d]", i))
+			return found.malformed(attrTargets, fmt.Sprintf("a kind and a key at [%d]", i))
+		case mark && (t.Value == "" || t.At == nil):
+			return found.malformed(attrTargets, fmt.Sprintf("a value and a time at [%d]", i))
 		case t.Kind == kindReload:
-			pages = append(pages, store.Key{Tenant: t.Tenant, Text: t.Key})
+			c.Reload = append(c.Reload, store.Key{Tenant: t.Tenant, Text: t.Key})
+		case mark:
+			c.Marks = append(c.Marks, t.mark(c.Seq))
+		case t.Kind == kindConfirm:
+			c.Confirm = true
 		}
 	}
-	return pages, nil
+	return nil
+}
+
+// mark returns the mark that a target tells of.
+func (t logTarget) mark(seq int64) store.Mark {
+	return store.Mark{
+		Target: markTarget(t.Tenant, t.Kind, t.Value),
+		Seq:    seq, HardSeq: int64(t.HardSeq), At: t.At.time(),
+		ExpireSeq: int64(t.ExpireSeq), ExpireAt: expiryOf(t.ExpireSeq, t.ExpireAt),
+	}
 }
 
 // A seenSequence is the SEQ row as it was read; a change advances it.
@@ -134,11 +141,12 @@ type seenSequence struct {
 	stored types.AttributeValue // seq as it is stored; nil: there is no row
 }
 
-// readSequence reads the SEQ row with a strongly consistent read. A malformed row is a
+// readSequence reads the SEQ row with a strongly consistent read; bounded is as in
+// [operation]. A malformed row is a
 // *[MalformedError], never zero: by a wrong sequence everything that is rendered from
 // now on would look older than every purge, or newer.
-func (s *Store) readSequence(ctx context.Context) (seenSequence, error) {
-	found, err := s.readRow(ctx, true, pkPurgeLog, skSequence)
+func (s *Store) readSequence(ctx context.Context, bounded bool) (seenSequence, error) {
+	found, err := s.readRow(ctx, bounded, pkPurgeLog, skSequence)
 	if err != nil || found == nil {
 		return seenSequence{}, err
 	}
@@ -147,20 +155,23 @@ func (s *Store) readSequence(ctx context.Context) (seenSequence, error) {
 }
 
 // advance returns the actions that advance SEQ from the seen sequence and write the
-// log row of the next one.
-func (s *Store) advance(seen seenSequence, id string, targets []logTarget) []action {
+// log row of the next one, which is complete but for its key and ttl. lifetime is the least
+// mark_lifetime of SEQ afterwards.
+func (s *Store) advance(seen seenSequence, log *logRow, lifetime period) []action {
 	next := seen.Seq + 1
-	sequence := &sequenceRow{location: s.at(pkPurgeLog, skSequence), Seq: count(next)}
+	sequence := &sequenceRow{location: s.at(pkPurgeLog, skSequence), Seq: count(next), MarkLifetime: lifetime}
+	fields := []string{"Seq"}
+	if lifetime.duration() > seen.MarkLifetime {
+		fields = append(fields, "MarkLifetime")
+	}
 	unchanged := tabletheory.IfNotExists()
 	if seen.stored != nil {
 		unchanged = tabletheory.ConditionExpression("seq = :seen", map[string]any{":seen": seen.stored})
 	}
-	log := &logRow{
-		location: s.at(pkPurgeLog, logKey(next)), ID: id, Targets: targets,
-		TTL: horizon(ceilSeconds(s.config.Now().Add(s.config.LogLife))),
-	}
+	log.location = s.at(pkPurgeLog, logKey(next))
+	log.TTL = horizon(ceilSeconds(s.config.Now().Add(s.config.LogLife)))
 	return []action{
-		update(onSequence, sequence, []string{"Seq"}, unchanged),
+		update(onSequence, sequence, fields, unchanged),
 		// No condition: the transaction that advances SEQ to the sequence owns the row.
 		put(onLog, log),
 	}
@@ -177,6 +188,6 @@ func (s *Store) logged(ctx context.Context, seen seenSequence, id string) (bool,
 // advanced already. After that no transaction that requires the seen sequence can
 // commit.
 func (s *Store) skip(ctx context.Context, seen seenSequence) error {
-	void := s.newTransaction(s.advance(seen, rand.Text(), []logTarget{}))
+	void := s.newTransaction(s.advance(seen, &logRow{ID: rand.Text(), Targets: []logTarget{}}, 0))
 	return s.execute(ctx, operation{send: void.send, refused: ignoreRefusal})
 }

@@ -32,10 +32,11 @@ func TestLogRows(t *testing.T) {
 			"tenant":        {attrs{"targets": list(obj(page(attrs{"tenant": str("t1")})))}, []store.Key{{Tenant: "t1", Text: "example.com/"}}},
 			"nothing":       {attrs{"targets": list()}, nil},
 			"more to it":    {attrs{"targets": list(obj(page(attrs{"x": num("1")}))), "x": yes()}, []store.Key{{Text: "example.com/"}}},
-			"unknown kinds": {attrs{"targets": list(obj(attrs{"kind": str("tag"), "value": str("news")}), obj(page(nil)), obj(attrs{"kind": str("site")}))}, []store.Key{{Text: "example.com/"}}},
+			"unknown kinds": {attrs{"targets": list(obj(attrs{"kind": str("zone"), "value": str("news")}), obj(page(nil)), obj(attrs{"kind": str("audio")}))}, []store.Key{{Text: "example.com/"}}},
 		} {
+			f.raw.put("PURGE", "SEQ", attrs{"seq": num("7")})
 			f.raw.put("PURGE", logKey, test.row)
-			got, err := f.store.Changes(t.Context(), 6)
+			_, got, err := f.store.Changes(t.Context(), 6)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
@@ -44,13 +45,15 @@ func TestLogRows(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", name, d)
 			}
 		}
-		if got, err := f.store.Changes(t.Context(), 7); err != nil || len(got) != 0 {
+		if _, got, err := f.store.Changes(t.Context(), 7); err != nil || len(got) != 0 {
 			t.Errorf("Changes after the last: %+v, %v", got, err)
 		}
-		if got, err := f.store.Changes(t.Context(), -1); err != nil || len(got) != 1 {
+		f.raw.put("PURGE", "SEQ", attrs{"seq": num("1")})
+		f.raw.put("PURGE", "LOG#00000000000000000001", attrs{"targets": list()})
+		if _, got, err := f.store.Changes(t.Context(), -1); err != nil || len(got) != 1 {
 			t.Errorf("Changes after less than nothing: %+v, %v", got, err)
 		}
-		if got, err := f.store.Changes(t.Context(), math.MaxInt64-1); err != nil || len(got) != 0 {
+		if _, got, err := f.store.Changes(t.Context(), math.MaxInt64-1); err != nil || len(got) != 0 {
 			t.Errorf("Changes after more than there can be: %+v, %v", got, err)
 		}
 	})
@@ -63,6 +66,7 @@ func TestMalformedLogRows(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		target := func(m attrs) attrs { return attrs{"targets": list(obj(m))} }
+		f.raw.put("PURGE", "SEQ", attrs{"seq": num("80")})
 		f.raw.put("PURGE", "LOG#00000000000000000008", target(attrs{"kind": str("reload"), "key": str("a")}))
 		// Sort keys that are not sequences, outside the range of sequences.
 		f.raw.put("PURGE", "LOG#8", target(nil))
@@ -84,7 +88,7 @@ func TestMalformedLogRows(t *testing.T) {
 			"too long a number": {logKey + "0", target(nil), "sk"},
 		} {
 			f.raw.put("PURGE", test.sk, test.row)
-			changes, err := f.store.Changes(t.Context(), 6)
+			_, changes, err := f.store.Changes(t.Context(), 6)
 			if err != nil || len(changes) != 2 {
 				t.Fatalf("%s: %d changes, %v, want two", name, len(changes), err)
 			}
@@ -130,13 +134,14 @@ func TestRollbackWithoutSequence(t *testing.T) {
 func TestChangesPagination(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, localDynamo(t))
-	const rows = 450
+	const rows = 2100
+	f.raw.put("PURGE", "SEQ", attrs{"seq": num(fmt.Sprint(rows))})
 	for seq := range rows {
 		f.raw.put("PURGE", fmt.Sprintf("LOG#%020d", seq+1), attrs{"targets": list()})
 	}
 	seen := int64(0)
-	for _, want := range []int{200, 200, 50, 0} {
-		changes, err := f.store.Changes(t.Context(), seen)
+	for _, want := range []int{1000, 1000, 100, 0} {
+		_, changes, err := f.store.Changes(t.Context(), seen)
 		if err != nil || len(changes) != want {
 			t.Fatalf("Changes after %d: %d, %v; want %d", seen, len(changes), err, want)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +17,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// markRow is a purge mark: the newest purge of a tag, a prefix, a tenant or a site. It is the row MARK#<tenant>#<kind>#<hex sha256 of Value> in the
-// partition of the purge log.
+// markRow is a purge mark: the newest purge of a tag, a prefix, a tenant or the site. It
+// is the row MARK#<tenant>#<kind>#<hex sha256 of Value> in the partition of the purge log.
 type markRow struct {
 	location
 
@@ -32,43 +34,99 @@ var requiredOfMark = []required{
 	{attrValue, expectedText}, {attrSeq, expectedCount}, {attrAt, expectedInstant},
 }
 
-// Kinds of marks.
-const (
-	kindTag    = "tag"
-	kindPrefix = "prefix"
-	kindSite   = "site"
-)
-
 // lastRune sorts after everything that follows a prefix.
 const lastRune = "\U0010FFFF"
 
 // maxBatchGet is DynamoDB's limit of keys in one BatchGetItem.
 const maxBatchGet = 100
 
-// hardMark returns the sequence of the newest hard purge by a mark that covers the
-// page k with these tags; 0 if there is none. All reads are strongly consistent. A
-// malformed mark is a *[MalformedError], because it stands for an unknown purge.
+// Marks implements [store.PurgeStore]. It costs a read unit for about 16 marks. A
+// malformed mark is a *[MalformedError].
+func (s *Store) Marks(ctx context.Context) iter.Seq2[store.Mark, error] {
+	ctx = s.metered(ctx, "marks")
+	return func(yield func(store.Mark, error) bool) {
+		for found, err := range s.pages(ctx, s.marksBetween(markKeyPrefix, markKeyPrefix+lastRune)) {
+			m, err := s.mark(ctx, found, err)
+			if err != nil {
+				yield(store.Mark{}, fmt.Errorf("read the purge marks: %w", err))
+				return
+			}
+			if !yield(m, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Covering implements [store.PurgeStore]. It costs a read unit for SEQ, one for each tag,
+// and two queries for the marks of other kinds of the tenant, three with a tenant.
+func (s *Store) Covering(ctx context.Context, k store.Key, tags []string) (store.PurgeState, error) {
+	ctx = s.metered(ctx, "covering")
+	if err := store.ValidKey(k); err != nil {
+		return store.PurgeState{}, err
+	}
+	seen, err := s.readSequence(ctx, true)
+	var marked store.PurgeState
+	if err == nil {
+		marked, err = s.covering(ctx, k, tags)
+	}
+	if err != nil {
+		return store.PurgeState{}, fmt.Errorf("read the purge marks of %s: %w", k, err)
+	}
+	marked.MarkLifetime = seen.MarkLifetime
+	return marked, nil
+}
+
+// DeleteMark implements [store.PurgeStore]. It costs a write unit. Every purge of a mark
+// changes its seq.
+func (s *Store) DeleteMark(ctx context.Context, m store.Mark) error {
+	ctx = s.metered(ctx, "delete mark")
+	row := &markRow{location: s.at(pkPurgeLog, markKey(m.Target))}
+	err := s.execute(ctx, operation{bounded: true, refused: ignoreRefusal, send: func(ctx context.Context) error {
+		return s.db.WithContext(ctx).Model(row).WithCondition("Seq", "=", count(m.Seq)).Delete()
+	}})
+	if err != nil {
+		return fmt.Errorf("delete the purge mark of %s: %w", m.Target, err)
+	}
+	return nil
+}
+
+// covering returns the merged state of the marks that cover the page k with these tags.
+// All reads are strongly consistent. A malformed mark is a *[MalformedError], because it
+// stands for an unknown purge.
 //
 // Tag marks are read by key, because a tenant may have any number of them. Marks of
-// other kinds are few, and all are read.
-func (s *Store) hardMark(ctx context.Context, k store.Key, tags []string) (int64, error) {
+// other kinds are few, and all are read. A mark that another one replaces is read before
+// it (see [store.Mark.Includes]): tags, the tenant's other kinds in sort order, the site.
+func (s *Store) covering(ctx context.Context, k store.Key, tags []string) (store.PurgeState, error) {
 	marks, err := s.tagMarks(ctx, k.Tenant, tags)
 	if err != nil {
-		return 0, err
+		return store.PurgeState{}, err
 	}
-	all, ofTags, ofSite := markPrefix(k.Tenant), markPrefix(k.Tenant, kindTag), markPrefix("", kindSite)
+	all, ofTags, ofSite := markPrefix(k.Tenant), markPrefix(k.Tenant, string(store.PurgeTag)), markPrefix("", string(store.PurgeSite))
 	ranges := [][2]string{{all, ofTags}, {ofTags + lastRune, all + lastRune}}
 	if k.Tenant != "" {
 		ranges = append(ranges, [2]string{ofSite, ofSite + lastRune})
 	}
 	for _, r := range ranges {
-		found, err := s.marksBetween(ctx, r[0], r[1])
+		found, err := s.query(ctx, s.marksBetween(r[0], r[1]))
 		if err != nil {
-			return 0, err
+			return store.PurgeState{}, err
 		}
 		marks = append(marks, found...)
 	}
-	return s.newestHard(ctx, marks, k, tags)
+	now := s.config.Now()
+	var state store.PurgeState
+	for _, found := range marks {
+		m, err := s.mark(ctx, found, nil)
+		if err != nil {
+			return store.PurgeState{}, err
+		}
+		if m.Target.Covers(k, tags) {
+			state = state.Merge(m.State(now))
+		}
+	}
+	return state, nil
 }
 
 // markPrefix returns the prefix of the sort keys of a tenant's marks, or of those of
@@ -81,8 +139,7 @@ func markPrefix(tenant string, kind ...string) string {
 func (s *Store) tagMarks(ctx context.Context, tenant string, tags []string) ([]row, error) {
 	var keys []map[string]types.AttributeValue
 	for _, tag := range slices.Compact(slices.Sorted(slices.Values(tags))) {
-		sum := sha256.Sum256([]byte(tag))
-		sk := markPrefix(tenant, kindTag) + hex.EncodeToString(sum[:])
+		sk := markKey(store.PurgeTarget{Kind: store.PurgeTag, Tenant: tenant, Value: tag})
 		keys = append(keys, map[string]types.AttributeValue{attrPK: stringOf(pkPurgeLog), attrSK: stringOf(sk)})
 	}
 	var marks []row
@@ -122,54 +179,85 @@ func (s *Store) batchGet(ctx context.Context, keys []map[string]types.AttributeV
 	return rows, nil
 }
 
-// marksBetween reads the marks between two sort keys.
-func (s *Store) marksBetween(ctx context.Context, first, last string) ([]row, error) {
-	return s.query(ctx, &dynamodb.QueryInput{
+// marksBetween returns the query of the marks between two sort keys.
+func (s *Store) marksBetween(first, last string) *dynamodb.QueryInput {
+	return &dynamodb.QueryInput{
 		TableName:              &s.table,
 		ConsistentRead:         aws.Bool(true),
 		KeyConditionExpression: aws.String("pk = :pk AND sk BETWEEN :first AND :last"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":pk": stringOf(pkPurgeLog), ":first": stringOf(first), ":last": stringOf(last),
 		},
-	})
+	}
 }
 
-// newestHard returns the highest hard sequence of the marks that cover a page.
-func (s *Store) newestHard(ctx context.Context, marks []row, k store.Key, tags []string) (int64, error) {
-	newest := int64(0)
-	for _, found := range marks {
-		if err := found.check("", found, requiredOfMark); err != nil {
-			return 0, err
-		}
-		var m markRow
-		if err := s.decode(ctx, found, &m); err != nil {
-			return 0, err
-		}
-		if m.covers(k, tags) {
-			newest = max(newest, m.hard(s.config.Now()))
-		}
+// mark decodes a MARK# row; err is the error of reading it.
+func (s *Store) mark(ctx context.Context, found row, err error) (store.Mark, error) {
+	if err != nil {
+		return store.Mark{}, err
 	}
-	return newest, nil
+	parts := strings.Split(found.text(attrSK), "#")
+	if len(parts) != 4 || parts[2] == "" {
+		return store.Mark{}, found.malformed(attrSK, "MARK#, the tenant, the kind and a hash")
+	}
+	if err := found.check("", found, requiredOfMark); err != nil {
+		return store.Mark{}, err
+	}
+	var r markRow
+	if err := s.decode(ctx, found, &r); err != nil {
+		return store.Mark{}, err
+	}
+	return store.Mark{
+		Target: markTarget(parts[1], parts[2], r.Value),
+		Seq:    int64(r.Seq), HardSeq: int64(r.HardSeq), At: r.At.time(),
+		ExpireSeq: int64(r.ExpireSeq), ExpireAt: expiryOf(r.ExpireSeq, r.ExpireAt),
+	}, nil
 }
 
-// covers reports whether the mark covers a page. The mark is of the page's tenant or
-// of a site. A mark of an unknown kind covers everything, so that a purge that this
-// version does not know is not undone.
-func (m *markRow) covers(k store.Key, tags []string) bool {
-	switch kind := strings.Split(m.SK, "#")[2]; kind {
-	case kindTag:
-		return slices.Contains(tags, m.Value)
-	case kindPrefix:
-		return strings.HasPrefix(k.Text, m.Value)
+// expiryOf returns when expire_seq takes effect. A missing expire_at is long ago.
+func expiryOf(seq count, at horizon) time.Time {
+	if seq == 0 {
+		return time.Time{}
 	}
-	return true
+	return at.time()
 }
 
-// hard returns the sequence of the mark's newest hard purge at now: expire_seq counts
-// from expire_at on.
-func (m *markRow) hard(now time.Time) int64 {
-	if int64(m.ExpireAt) <= floorSeconds(now) {
-		return int64(max(m.HardSeq, m.ExpireSeq))
+// isMarkKind reports whether marks of a kind are known.
+func isMarkKind(kind string) bool {
+	switch store.PurgeKind(kind) {
+	case store.PurgeTag, store.PurgePrefix, store.PurgeTenant, store.PurgeSite:
+		return true
 	}
-	return int64(m.HardSeq)
+	return false
+}
+
+// siteValue is the value of a site's mark, which must not be empty.
+const siteValue = "*"
+
+// markValue returns the value in the mark of a target.
+func markValue(t store.PurgeTarget) string {
+	switch {
+	case t.Value != "":
+	case t.Kind == store.PurgeTenant:
+		return t.Tenant
+	case t.Kind == store.PurgeSite:
+		return siteValue
+	}
+	return t.Value
+}
+
+// markTarget returns the target of a mark: the inverse of markValue. The value of another
+// writer's mark of a tenant or a site stays, because it is part of the key.
+func markTarget(tenant, kind, value string) store.PurgeTarget {
+	t := store.PurgeTarget{Kind: store.PurgeKind(kind), Tenant: tenant}
+	if markValue(t) != value {
+		t.Value = value
+	}
+	return t
+}
+
+// markKey returns the sort key of the mark of a target.
+func markKey(t store.PurgeTarget) string {
+	sum := sha256.Sum256([]byte(markValue(t)))
+	return markPrefix(t.Tenant, string(t.Kind)) + hex.EncodeToString(sum[:])
 }

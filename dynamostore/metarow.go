@@ -46,6 +46,7 @@ type isrMap struct {
 	Tags         tagList    `theorydb:"attr:tags,omitempty"`
 	Stale        period     `theorydb:"attr:stale_seconds"`
 	PurgeSeq     count      `theorydb:"attr:purge_seq"`
+	Build        count      `theorydb:"attr:build,omitempty"`
 	PinnedUntil  *horizon   `theorydb:"attr:pinned_until,omitempty"`
 	AssertedAt   *instant   `theorydb:"attr:asserted_at,omitempty"`
 	RenderTime   count      `theorydb:"attr:render_ms,omitempty"`
@@ -62,7 +63,7 @@ func newMetaRow(at location, e store.Entry) *metaRow {
 	ours := isrMap{
 		Version: count(e.Version), GenerationID: e.GenerationID, BodyKey: content.BodyKey, GeneratedAt: content.GeneratedAt,
 		Key: e.Key, Route: e.Route, Status: statusCode(e.Status), Header: header(e.Header), SHA256: e.SHA256,
-		Length: count(e.Length), Tags: e.Tags, Stale: period(interval(e.Stale)), PurgeSeq: count(e.PurgeSeq),
+		Length: count(e.Length), Tags: e.Tags, Stale: period(interval(e.Stale)), PurgeSeq: count(e.PurgeSeq), Build: count(e.Build),
 		RenderTime: count(e.RenderTime / time.Millisecond), Withdrawn: flag(e.Withdrawn),
 	}
 	if !e.Expires.IsZero() {
@@ -149,7 +150,8 @@ func (m *isrMap) describe(e *store.Entry) {
 	e.Key, e.Route = m.Key, m.Route
 	e.Status, e.Header = int(m.Status), http.Header(m.Header)
 	e.SHA256, e.Length = m.SHA256, int64(m.Length)
-	e.Tags, e.Stale, e.PurgeSeq = m.Tags, m.Stale.duration(), int64(m.PurgeSeq)
+	e.Tags, e.Stale = m.Tags, m.Stale.duration()
+	e.PurgeSeq, e.Build = int64(m.PurgeSeq), int64(m.Build)
 	e.PinnedUntil, e.AssertedAt = m.PinnedUntil.time(), m.AssertedAt.time()
 	e.Withdrawn = bool(m.Withdrawn)
 	e.RenderTime = time.Duration(min(m.RenderTime, maxInterval*1000)) * time.Millisecond

@@ -39,12 +39,17 @@ func (m meteredAPI) write(ctx context.Context, c *types.ConsumedCapacity) {
 		return
 	}
 	operation, _ := ctx.Value(operationKey{}).(string)
-	// The repetition of a committed transaction consumes read units.
+	read, write := unitsOf(c)
+	m.count(operation, read, write)
+}
+
+// unitsOf returns the units that a write consumed. The repetition of a committed
+// transaction consumes read units.
+func unitsOf(c *types.ConsumedCapacity) (read, write float64) {
 	if c.ReadCapacityUnits != nil || c.WriteCapacityUnits != nil {
-		m.count(operation, aws.ToFloat64(c.ReadCapacityUnits), aws.ToFloat64(c.WriteCapacityUnits))
-		return
+		return aws.ToFloat64(c.ReadCapacityUnits), aws.ToFloat64(c.WriteCapacityUnits)
 	}
-	m.count(operation, 0, aws.ToFloat64(c.CapacityUnits))
+	return 0, aws.ToFloat64(c.CapacityUnits)
 }
 
 const total = types.ReturnConsumedCapacityTotal
@@ -66,6 +71,18 @@ func (m meteredAPI) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemI
 	if err == nil {
 		for _, table := range out.ConsumedCapacity {
 			m.read(ctx, &table)
+		}
+	}
+	return out, err
+}
+
+func (m meteredAPI) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, o ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
+	asked := *in
+	asked.ReturnConsumedCapacity = total
+	out, err := m.API.BatchWriteItem(ctx, &asked, o...)
+	if err == nil {
+		for _, table := range out.ConsumedCapacity {
+			m.write(ctx, &table)
 		}
 	}
 	return out, err

@@ -40,8 +40,9 @@ func checkEntry(e store.Entry) error {
 		return fmt.Errorf("the entry has no GeneratedAt")
 	case e.Status < minStatus || e.Status > maxStatus:
 		return fmt.Errorf("the HTTP status must be between %d and %d (got %d)", minStatus, maxStatus, e.Status)
-	case e.Length < 0 || e.PurgeSeq < 0 || e.Length > maxCount || e.PurgeSeq > maxCount:
-		return fmt.Errorf("the length and the purge sequence must be between 0 and %d (got %d and %d)", int64(maxCount), e.Length, e.PurgeSeq)
+	case min(e.Length, e.PurgeSeq, e.Build) < 0 || max(e.Length, e.PurgeSeq, e.Build) > maxCount:
+		return fmt.Errorf("the length, the purge sequence and the sequence of the build must be between 0 and %d (got %d, %d and %d)",
+			int64(maxCount), e.Length, e.PurgeSeq, e.Build)
 	case e.Revalidate < 0 || e.Stale < 0 || e.RenderTime < 0:
 		return fmt.Errorf("the freshness window, the stale window and the render time must not be negative (got %v, %v and %v)", e.Revalidate, e.Stale, e.RenderTime)
 	}

@@ -70,6 +70,8 @@ type publication struct {
 	page   store.Key    // in the log row
 	seen   seenSequence // which the next attempt advances
 	id     string       // of the log row
+	// deliver are the downstream caches, if it has a log row.
+	deliver []string
 }
 
 func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, how store.PublishOptions) (*publication, error) {
@@ -88,7 +90,7 @@ func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, ho
 	}
 	logged := pinned || how.Reload
 	if logged {
-		if err := checkPage(how.Key); err != nil {
+		if err := errors.Join(checkPage(how.Key), store.ValidDestinations(how.Destinations)); err != nil {
 			return nil, err
 		}
 	}
@@ -98,7 +100,7 @@ func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, ho
 	}
 	w.newer = s.config.Guards.Monotonic
 	w.replaced = how.History && how.Unchanged
-	return &publication{swap: w, lease: l, logged: logged, page: how.Key, id: rand.Text()}, nil
+	return &publication{swap: w, lease: l, logged: logged, page: how.Key, id: rand.Text(), deliver: how.Destinations}, nil
 }
 
 // meterName is the operation's name for [Config.Meter].
@@ -140,7 +142,7 @@ func (p *publication) latest() *transaction { return p.sent[len(p.sent)-1] }
 // action per item, so that there is no separate check.
 func (p *publication) prepare(ctx context.Context) (done bool, err error) {
 	if p.logged {
-		if p.seen, err = p.store.readSequence(ctx); err != nil {
+		if p.seen, err = p.store.readSequence(ctx, true); err != nil {
 			return false, err
 		}
 	}
@@ -153,7 +155,11 @@ func (p *publication) prepare(ctx context.Context) (done bool, err error) {
 	actions = append(actions, p.retireVersion()...)
 	actions = append(actions, p.completeClaim()...)
 	if p.logged {
-		actions = append(actions, p.store.advance(p.seen, p.id, []logTarget{reloadOf(p.page)})...)
+		log := &logRow{ID: p.id, Targets: []logTarget{reloadOf(p.page)}, Destinations: p.deliver}
+		actions = append(actions, p.store.advance(p.seen, log, 0)...)
+		jobs := logWrites{store: p.store, seen: p.seen, now: floorSeconds(p.store.config.Now())}
+		jobs.deliver(p.deliver, true, pageTarget(p.page))
+		actions = append(actions, jobs.jobActions()...)
 	}
 	p.sent = append(p.sent, p.store.newTransaction(actions))
 	return false, nil

@@ -47,30 +47,47 @@ func plans(n int, of []fault) [][]fault {
 	return all
 }
 
-// onPlans runs a test under every single fault; in process, where calls are cheap,
-// under every pair of faults and every triple of those that differ in kind. The
-// faults are injected above the engine, so the engine does not affect combinations.
-// Each plan has its own page.
-func onPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []fault)) {
+// A planTest is run once per plan, each time on another page.
+type planTest func(t *testing.T, r *rig, pk string, plan []fault)
+
+// onPlans runs a test on every engine under allPlans.
+func onPlans(t *testing.T, test planTest) {
+	onEngines(t, func(t *testing.T, db engine) { allPlans(t, db, test) })
+}
+
+// onCalls runs a test on every engine for each of the calls at which something happens,
+// under the plans of allPlans or fewPlans.
+func onCalls(t *testing.T, first, last int, plans func(*testing.T, engine, planTest), test func(t *testing.T, r *rig, pk string, plan []fault, call int)) {
 	onEngines(t, func(t *testing.T, db engine) {
-		every := []fault{none, lostRequest, lostReply, lateRequest, conflict, lastRequest, throttled, serverError, serverErrorApplied, inProgress}
-		all := plans(1, every)
-		if _, inProcess := db.(*localdynamo.DB); inProcess {
-			all = plans(2, every)
-			if !testing.Short() {
-				all = append(all, plans(3, every[:5])...)
-			}
-		}
-		r := newRig(t, db)
-		for i, plan := range all {
-			test(t, r, fmt.Sprintf("CACHE#%d", i), plan)
-			r.api.arm(nil, false, nil)
-			r.api.deliver()
-			if t.Failed() {
-				t.Fatalf("under the plan %v", plan)
-			}
+		for call := first; call <= last; call++ {
+			t.Run(fmt.Sprint(call), func(t *testing.T) {
+				plans(t, db, func(t *testing.T, r *rig, pk string, plan []fault) { test(t, r, pk, plan, call) })
+			})
 		}
 	})
+}
+
+// allPlans runs a test under every single fault; in process, where calls are cheap,
+// under every pair of faults and every triple of those that differ in kind. The
+// faults are injected above the engine, so the engine does not affect combinations.
+func allPlans(t *testing.T, db engine, test planTest) {
+	every := []fault{none, lostRequest, lostReply, lateRequest, conflict, lastRequest, throttled, serverError, serverErrorApplied, inProgress}
+	all := plans(1, every)
+	if _, inProcess := db.(*localdynamo.DB); inProcess {
+		all = plans(2, every)
+		if !testing.Short() {
+			all = append(all, plans(3, every[:5])...)
+		}
+	}
+	r := newRig(t, db)
+	for i, plan := range all {
+		test(t, r, fmt.Sprintf("CACHE#%d", i), plan)
+		r.api.arm(nil, false, nil)
+		r.api.deliver()
+		if t.Failed() {
+			t.Fatalf("under the plan %v", plan)
+		}
+	}
 }
 
 // current returns the current generation of a page and its version.
@@ -122,32 +139,28 @@ func TestPublishUnderFaults(t *testing.T) {
 // outcome is the actual one, and final.
 func TestPublishCancelled(t *testing.T) {
 	t.Parallel()
-	for leaves := 1; leaves <= 3; leaves++ {
-		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
-			onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
-				l, read := begin(t, r.faulty, pk)
-				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
-				r.api.arm(plan, false, func(n int) {
-					if n == leaves {
-						leave()
-					}
-				})
-				_, err := r.faulty.Publish(ctx, l, read, r.entry("g1"), store.PublishOptions{})
-				if errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrMoved) {
-					t.Errorf("Publish: %v, which is not so", err)
-				}
-				r.api.deliver()
-				if got, _ := r.current(t, pk); (got == "g1") != (err == nil) {
-					t.Errorf("Publish: %v, current is %q", err, got)
-				}
-				// The lease is gone in either case.
-				if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); err != nil {
-					t.Errorf("Acquire afterwards: %v", err)
-				}
-			})
+	onCalls(t, 1, 3, allPlans, func(t *testing.T, r *rig, pk string, plan []fault, leaves int) {
+		l, read := begin(t, r.faulty, pk)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		r.api.arm(plan, false, func(n int) {
+			if n == leaves {
+				leave()
+			}
 		})
-	}
+		_, err := r.faulty.Publish(ctx, l, read, r.entry("g1"), store.PublishOptions{})
+		if errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrMoved) {
+			t.Errorf("Publish: %v, which is not so", err)
+		}
+		r.api.deliver()
+		if got, _ := r.current(t, pk); (got == "g1") != (err == nil) {
+			t.Errorf("Publish: %v, current is %q", err, got)
+		}
+		// The lease is gone in either case.
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); err != nil {
+			t.Errorf("Acquire afterwards: %v", err)
+		}
+	})
 }
 
 // TestPublishOvertaken: while the publisher waits for a reply its lease expires, and
@@ -155,38 +168,34 @@ func TestPublishCancelled(t *testing.T) {
 // the outcome.
 func TestPublishOvertaken(t *testing.T) {
 	t.Parallel()
-	for when := 2; when <= 4; when++ {
-		t.Run(fmt.Sprint(when), func(t *testing.T) {
-			onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
-				l, read := begin(t, r.faulty, pk)
-				seen, overtaken := "", false
-				r.api.arm(plan, false, func(n int) {
-					if n != when {
-						return
-					}
-					r.clock.Advance(31 * time.Second)
-					other, found := begin(t, r.store, pk)
-					overtaken = true
-					if found.Entry != nil {
-						seen = found.Entry.GenerationID
-					}
-					if _, err := r.store.Publish(t.Context(), other, found, r.entry("other"), store.PublishOptions{}); err != nil {
-						t.Errorf("Publish of the other: %v", err)
-					}
-				})
-				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), store.PublishOptions{})
-				if errors.Is(err, store.ErrUnknownOutcome) {
-					t.Errorf("Publish: %v", err)
-				}
-				r.api.deliver()
-				got, _ := r.current(t, pk)
-				committed := got == "g1" || seen == "g1"
-				if committed != (err == nil) {
-					t.Errorf("Publish: %v, current is %q, overtaken=%t by one who saw %q", err, got, overtaken, seen)
-				}
-			})
+	onCalls(t, 2, 4, allPlans, func(t *testing.T, r *rig, pk string, plan []fault, when int) {
+		l, read := begin(t, r.faulty, pk)
+		seen, overtaken := "", false
+		r.api.arm(plan, false, func(n int) {
+			if n != when {
+				return
+			}
+			r.clock.Advance(31 * time.Second)
+			other, found := begin(t, r.store, pk)
+			overtaken = true
+			if found.Entry != nil {
+				seen = found.Entry.GenerationID
+			}
+			if _, err := r.store.Publish(t.Context(), other, found, r.entry("other"), store.PublishOptions{}); err != nil {
+				t.Errorf("Publish of the other: %v", err)
+			}
 		})
-	}
+		_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), store.PublishOptions{})
+		if errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("Publish: %v", err)
+		}
+		r.api.deliver()
+		got, _ := r.current(t, pk)
+		committed := got == "g1" || seen == "g1"
+		if committed != (err == nil) {
+			t.Errorf("Publish: %v, current is %q, overtaken=%t by one who saw %q", err, got, overtaken, seen)
+		}
+	})
 }
 
 // TestPublishLosesLease: while the publisher waits for a reply, another node acquires
@@ -284,31 +293,27 @@ func TestAcquireUnderFaults(t *testing.T) {
 
 func TestAcquireByCallerWhoLeaves(t *testing.T) {
 	t.Parallel()
-	for leaves := 1; leaves <= 2; leaves++ {
-		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
-			onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
-				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
-				r.api.arm(plan, false, func(n int) {
-					if n == leaves {
-						leave()
-					}
-				})
-				l, err := r.faulty.Acquire(ctx, pk, 30*time.Second, nil)
-				if errors.Is(err, store.ErrUnknownOutcome) {
-					t.Errorf("Acquire: %v", err)
-				}
-				if err == nil {
-					if err := r.faulty.Release(t.Context(), l); err != nil {
-						t.Errorf("Release: %v", err)
-					}
-				}
-				if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); err != nil {
-					t.Errorf("Acquire by another: %v, want the lease", err)
-				}
-			})
+	onCalls(t, 1, 2, allPlans, func(t *testing.T, r *rig, pk string, plan []fault, leaves int) {
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		r.api.arm(plan, false, func(n int) {
+			if n == leaves {
+				leave()
+			}
 		})
-	}
+		l, err := r.faulty.Acquire(ctx, pk, 30*time.Second, nil)
+		if errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if err == nil {
+			if err := r.faulty.Release(t.Context(), l); err != nil {
+				t.Errorf("Release: %v", err)
+			}
+		}
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); err != nil {
+			t.Errorf("Acquire by another: %v, want the lease", err)
+		}
+	})
 }
 
 // TestHeldUnderFaults: a lease that is held by another process stays unchanged.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -53,22 +54,39 @@ func (s *Store) readRows(ctx context.Context, pk string) (map[string]row, error)
 // query returns the rows of all result pages.
 func (s *Store) query(ctx context.Context, input *dynamodb.QueryInput) ([]row, error) {
 	var rows []row
-	for {
-		var page *dynamodb.QueryOutput
-		err := s.try(ctx, func(ctx context.Context) (err error) {
-			page, err = s.api.Query(ctx, input)
-			return err
-		})
+	for found, err := range s.pages(ctx, input) {
 		if err != nil {
 			return nil, err
 		}
-		for _, item := range page.Items {
-			rows = append(rows, item)
+		rows = append(rows, found)
+	}
+	return rows, nil
+}
+
+// pages yields the rows of all result pages, and ends after the first error. It takes
+// ownership of the input.
+func (s *Store) pages(ctx context.Context, input *dynamodb.QueryInput) iter.Seq2[row, error] {
+	return func(yield func(row, error) bool) {
+		for {
+			var page *dynamodb.QueryOutput
+			err := s.try(ctx, func(ctx context.Context) (err error) {
+				page, err = s.api.Query(ctx, input)
+				return err
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if len(page.LastEvaluatedKey) == 0 {
+				return
+			}
+			input.ExclusiveStartKey = page.LastEvaluatedKey
 		}
-		if len(page.LastEvaluatedKey) == 0 {
-			return rows, nil
-		}
-		input.ExclusiveStartKey = page.LastEvaluatedKey
 	}
 }
 

@@ -298,65 +298,57 @@ func TestClaimUnderFaults(t *testing.T) {
 // were lost.
 func TestClaimCancelled(t *testing.T) {
 	t.Parallel()
-	for leaves := 1; leaves <= 5; leaves++ {
-		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
-			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
-				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
-				r.api.arm(append(make([]fault, 2), plan...), false, func(n int) {
-					if n == leaves {
-						leave()
-					}
-				})
-				l, err := r.faulty.Acquire(ctx, pk, 30*time.Second, newClaim("r1"))
-				if errors.Is(err, store.ErrUnknownOutcome) {
-					t.Errorf("Acquire: %v", err)
-				}
-				r.api.arm(nil, false, nil)
-				if err == nil {
-					err = errors.Join(r.faulty.EndRequest(t.Context(), l, store.RequestEnd{Failure: "no"}), r.faulty.Release(t.Context(), l))
-					if err != nil {
-						t.Error(err)
-					}
-				}
-				if _, err := r.store.Acquire(t.Context(), pk, time.Second, newClaim("r1")); err != nil {
-					t.Errorf("Acquire by another: %v, want the lease", err)
-				}
-			})
+	onCalls(t, 1, 5, fewPlans, func(t *testing.T, r *rig, pk string, plan []fault, leaves int) {
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		r.api.arm(append(make([]fault, 2), plan...), false, func(n int) {
+			if n == leaves {
+				leave()
+			}
 		})
-	}
+		l, err := r.faulty.Acquire(ctx, pk, 30*time.Second, newClaim("r1"))
+		if errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("Acquire: %v", err)
+		}
+		r.api.arm(nil, false, nil)
+		if err == nil {
+			err = errors.Join(r.faulty.EndRequest(t.Context(), l, store.RequestEnd{Failure: "no"}), r.faulty.Release(t.Context(), l))
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second, newClaim("r1")); err != nil {
+			t.Errorf("Acquire by another: %v, want the lease", err)
+		}
+	})
 }
 
 // TestConcurrentClaims: exactly one of two concurrent claims succeeds.
 func TestConcurrentClaims(t *testing.T) {
 	t.Parallel()
-	for when := 1; when <= 5; when++ {
-		t.Run(fmt.Sprint(when), func(t *testing.T) {
-			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
-				var other store.Lease
-				r.api.arm(append(make([]fault, 2), plan...), false, func(n int) {
-					if n == when {
-						other, _ = r.store.Acquire(t.Context(), pk, 30*time.Second, newClaim("r1"))
-					}
-				})
-				l, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second, newClaim("r1"))
-				made := r.api.made()
-				r.api.deliver()
-				if (err == nil) == (other != nil) && made >= when {
-					t.Fatalf("Acquire: %v, and of the other: %v", err, other)
-				}
-				if err != nil && !errors.Is(err, store.ErrRequestInProgress) && !isHeld(err) {
-					t.Errorf("Acquire: %v", err)
-				}
-				if err == nil {
-					err = r.faulty.Refresh(t.Context(), l)
-				} else {
-					err = r.store.Refresh(t.Context(), other)
-				}
-				if err != nil {
-					t.Errorf("Refresh by the one who has it: %v", err)
-				}
-			})
+	onCalls(t, 1, 5, fewPlans, func(t *testing.T, r *rig, pk string, plan []fault, when int) {
+		var other store.Lease
+		r.api.arm(append(make([]fault, 2), plan...), false, func(n int) {
+			if n == when {
+				other, _ = r.store.Acquire(t.Context(), pk, 30*time.Second, newClaim("r1"))
+			}
 		})
-	}
+		l, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second, newClaim("r1"))
+		made := r.api.made()
+		r.api.deliver()
+		if (err == nil) == (other != nil) && made >= when {
+			t.Fatalf("Acquire: %v, and of the other: %v", err, other)
+		}
+		if err != nil && !errors.Is(err, store.ErrRequestInProgress) && !isHeld(err) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if err == nil {
+			err = r.faulty.Refresh(t.Context(), l)
+		} else {
+			err = r.store.Refresh(t.Context(), other)
+		}
+		if err != nil {
+			t.Errorf("Refresh by the one who has it: %v", err)
+		}
+	})
 }

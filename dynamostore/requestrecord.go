@@ -109,7 +109,7 @@ func unchangedRequest(found row) tabletheory.Precondition {
 	same.require("request_hash", ":old_hash", found[attrRequestHash])
 	same.require("#Status", ":old_status", found[attrStatus])
 	same.require("attempt_token", ":old_attempt", found[attrAttempt])
-	same.require("in_progress_until", ":old_until", found[attrUntil])
+	same.require("in_progress_until", ":old_until", found[attrInProgress])
 	same.require("#TTL", ":old_ttl", found[attrTTL])
 	return same.condition()
 }

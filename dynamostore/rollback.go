@@ -46,7 +46,7 @@ func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, t
 	// SEQ is read first: a hard purge that is not yet in PURGE or a mark when they are
 	// read has a higher sequence than this one, and so covers the result of the
 	// rollback.
-	seen, err := s.readSequence(ctx)
+	seen, err := s.readSequence(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +58,7 @@ func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, t
 	if err != nil {
 		return nil, err
 	}
-	if version.OutlivesMarks(seen.MarkLifetime, s.config.Now()) {
-		return nil, fmt.Errorf("%w: version %s was rendered at %s, and marks are only kept for %s, so a purge may have covered it",
-			store.ErrPurged, version.GenerationID, version.GeneratedAt.UTC().Format(time.RFC3339), seen.MarkLifetime)
-	}
-	if err := s.checkPurged(ctx, version, known.Merge(purged), a.Key); err != nil {
+	if err := s.checkHardPurge(ctx, version, known.Merge(purged), seen, a.Key); err != nil {
 		return nil, err
 	}
 	next := *version
@@ -98,39 +94,118 @@ func (s *Store) Pin(ctx context.Context, read store.Record, a store.Assertion) (
 }
 
 func (s *Store) pin(ctx context.Context, f fence, read store.Record, a store.Assertion) (*store.Entry, error) {
-	switch e := read.Entry; {
-	case e == nil:
-		return nil, fmt.Errorf("%w: the page has no entry", store.ErrNoVersion)
-	case e.Foreign:
-		return nil, fmt.Errorf("%w: the entry was written by another service; regenerate the page first", store.ErrNoVersion)
-	case a.PinnedUntil.IsZero():
-		a.PinnedUntil = s.unpinned(e)
-	default:
-		if err := s.checkPurged(ctx, e, read.Purges, a.Key); err != nil {
+	if err := checkPinnable(read.Entry); err != nil {
+		return nil, err
+	}
+	var seen *seenSequence
+	if a.PinnedUntil.IsZero() {
+		a.PinnedUntil = s.unpinned(read.Entry)
+	} else {
+		newest, err := s.readSequence(ctx, true)
+		if err == nil {
+			err = s.checkHardPurge(ctx, read.Entry, read.Purges, newest, a.Key)
+		}
+		if err != nil {
 			return nil, err
 		}
+		seen = &newest
 	}
 	next := *read.Entry
 	next.PinnedUntil, next.Expires = a.PinnedUntil, a.Expires
+	return s.repin(ctx, f, next, a, seen)
+}
+
+// checkPinnable refuses an entry that cannot store a pin.
+func checkPinnable(e *store.Entry) error {
+	switch {
+	case e == nil:
+		return fmt.Errorf("%w: the page has no entry", store.ErrNoVersion)
+	case e.Foreign:
+		return fmt.Errorf("%w: the entry was written by another service; regenerate the page first", store.ErrNoVersion)
+	}
+	return nil
+}
+
+// repin commits a change of the current entry that keeps its content.
+func (s *Store) repin(ctx context.Context, f fence, next store.Entry, a store.Assertion, seen *seenSequence) (*store.Entry, error) {
 	kept := f.meta.text(attrCurrent) == versionPrefix+next.GenerationID
 	r, err := s.newReassertion(f, next, kept, a)
 	if err != nil {
 		return nil, err
 	}
-	return r.commit(ctx, nil)
+	return r.commit(ctx, seen)
 }
 
-// checkPurged returns store.ErrPurged for a generation of the page k that a hard purge
-// covers: of the page, or by a mark.
-func (s *Store) checkPurged(ctx context.Context, e *store.Entry, known store.PurgeState, k store.Key) error {
-	marked, err := s.hardMark(ctx, k, e.Tags)
+// RenewPin implements [store.MetaStore]. It costs what Pin costs, and a read unit.
+func (s *Store) RenewPin(ctx context.Context, read store.Record, k store.Key, at time.Time) (store.Entry, error) {
+	ctx = s.metered(ctx, "renew pin")
+	f, err := fenceOf(read)
+	if err == nil {
+		err = checkPage(k)
+	}
 	if err != nil {
-		return err
+		return store.Entry{}, fmt.Errorf("renew a pin: %w", err)
 	}
-	if hard := max(known.HardSeq, marked); hard > e.PurgeSeq {
-		return fmt.Errorf("%w: %s was rendered at sequence %d, and purged at %d", store.ErrPurged, e.GenerationID, e.PurgeSeq, hard)
+	e, err := s.renewPin(ctx, f, read, store.Assertion{Key: k, At: at})
+	if err != nil {
+		return store.Entry{}, fmt.Errorf("renew the pin of %s: %w", f.pk, err)
 	}
-	return nil
+	return *e, nil
+}
+
+func (s *Store) renewPin(ctx context.Context, f fence, read store.Record, a store.Assertion) (*store.Entry, error) {
+	e := read.Entry
+	if err := checkPinnable(e); err != nil {
+		return nil, err
+	}
+	if !e.PinnedUntil.After(s.config.Now()) {
+		return nil, fmt.Errorf("%w: the entry is not pinned", store.ErrNoVersion)
+	}
+	// As in a rollback: SEQ is read first, so that a purge that is not found below has a
+	// higher sequence than the entry will have. read.Purges is older than SEQ.
+	seen, err := s.readSequence(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	purged, err := s.readPurge(ctx, f.pk)
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.coveringState(ctx, e, read.Purges.Merge(purged), seen, a.Key)
+	if err != nil {
+		return nil, err
+	}
+	if newest := max(state.Seq, state.HardSeq); newest > e.PurgeSeq {
+		return nil, purgedAt(e, newest)
+	}
+	next := *e
+	next.PurgeSeq, next.AssertedAt = seen.Seq, a.At
+	return s.repin(ctx, f, next, a, &seen)
+}
+
+// checkHardPurge returns store.ErrPurged for a generation of the page k that a hard purge
+// covers, of the page or by a mark, or may have covered.
+func (s *Store) checkHardPurge(ctx context.Context, e *store.Entry, known store.PurgeState, seen seenSequence, k store.Key) error {
+	state, err := s.coveringState(ctx, e, known, seen, k)
+	if err == nil && state.HardSeq > e.PurgeSeq {
+		err = purgedAt(e, state.HardSeq)
+	}
+	return err
+}
+
+// coveringState returns the purge state of a generation of the page k; known is that of
+// the page alone. The error is store.ErrPurged if marks that cover it may have expired.
+func (s *Store) coveringState(ctx context.Context, e *store.Entry, known store.PurgeState, seen seenSequence, k store.Key) (store.PurgeState, error) {
+	if e.OutlivesMarks(seen.MarkLifetime, s.config.Now()) {
+		return store.PurgeState{}, fmt.Errorf("%w: %s was rendered at %s, and marks are only kept for %s, so a purge may have covered it",
+			store.ErrPurged, e.GenerationID, e.GeneratedAt.UTC().Format(time.RFC3339), seen.MarkLifetime)
+	}
+	marked, err := s.covering(ctx, k, e.Tags)
+	return known.Merge(marked), err
+}
+
+func purgedAt(e *store.Entry, seq int64) error {
+	return fmt.Errorf("%w: %s was rendered at sequence %d, and purged at %d", store.ErrPurged, e.GenerationID, e.PurgeSeq, seq)
 }
 
 // unpinned returns the end of an entry's pin when it is unpinned: now, unless it ended
@@ -149,6 +224,7 @@ func (s *Store) unpinned(e *store.Entry) time.Time {
 type reassertion struct {
 	swap
 	page     store.Key
+	deliver  []string
 	restored *store.Entry // the version that returns; nil for a pin
 }
 
@@ -159,16 +235,22 @@ func (s *Store) newReassertion(f fence, next store.Entry, kept bool, a store.Ass
 	if err != nil {
 		return nil, err
 	}
-	return &reassertion{swap: w, page: a.Key}, nil
+	if err := store.ValidDestinations(a.Destinations); err != nil {
+		return nil, err
+	}
+	return &reassertion{swap: w, page: a.Key, deliver: a.Destinations}, nil
 }
 
 // commit commits the reassertion. seen is as in [groupCommit.commit].
 func (r *reassertion) commit(ctx context.Context, seen *seenSequence) (*store.Entry, error) {
-	if err := r.store.log.commit(ctx, r, seen); err != nil {
+	if _, err := r.store.log.commit(ctx, r, seen); err != nil {
 		return nil, err
 	}
 	return &r.next, nil
 }
+
+func (r *reassertion) mergeable() bool        { return false }
+func (r *reassertion) destinations() []string { return r.deliver }
 
 func (r *reassertion) items() []itemKey {
 	items := []itemKey{{r.fence.pk, skMeta}}
@@ -183,9 +265,11 @@ func (r *reassertion) items() []itemKey {
 
 // write returns the same actions at any sequence. The entry of a rollback has the
 // sequence that was read when the rollback began, so that a purge since then covers it.
-func (r *reassertion) write(context.Context, int64) ([]action, []logTarget, error) {
+func (r *reassertion) write(w *logWrites) []action {
+	w.reload = append(w.reload, r.page)
+	w.deliver(r.deliver, true, pageTarget(r.page))
 	actions := append([]action{r.updateMeta()}, r.restoreVersion()...)
-	return append(actions, r.retireVersion()...), []logTarget{reloadOf(r.page)}, nil
+	return append(actions, r.retireVersion()...)
 }
 
 // restoreVersion removes the ttl of the version that returns, if its row still exists:

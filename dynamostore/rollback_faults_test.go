@@ -12,31 +12,34 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// onFewPlans runs a test on pages with two kept generations, under each of the faults
+// onFewPlans runs a test on every engine under fewPlans.
+func onFewPlans(t *testing.T, test planTest) {
+	onEngines(t, func(t *testing.T, db engine) { fewPlans(t, db, test) })
+}
+
+// fewPlans runs a test on pages with two kept generations, under each of the faults
 // that differ in kind, and in process, where calls are cheap, under every pair of them.
-func onFewPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []fault)) {
-	onEngines(t, func(t *testing.T, db engine) {
-		faults, length := []fault{none, lostRequest, lostReply, lateRequest, lastRequest, conflict}, 1
-		if _, inProcess := db.(*localdynamo.DB); inProcess {
-			length = 2
-		}
-		r := newRig(t, db)
-		for i, plan := range plans(length, faults) {
-			pk := fmt.Sprintf("CACHE#%d", i)
-			for _, id := range []string{"g1", "g2"} {
-				l, read := begin(t, r.store, pk)
-				if _, err := r.store.Publish(t.Context(), l, read, r.entry(id), store.PublishOptions{History: true}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			test(t, r, pk, plan)
-			r.api.arm(nil, false, nil)
-			r.api.deliver()
-			if t.Failed() {
-				t.Fatalf("under the plan %v", plan)
+func fewPlans(t *testing.T, db engine, test planTest) {
+	faults, length := []fault{none, lostRequest, lostReply, lateRequest, lastRequest, conflict}, 1
+	if _, inProcess := db.(*localdynamo.DB); inProcess {
+		length = 2
+	}
+	r := newRig(t, db)
+	for i, plan := range plans(length, faults) {
+		pk := fmt.Sprintf("CACHE#%d", i)
+		for _, id := range []string{"g1", "g2"} {
+			l, read := begin(t, r.store, pk)
+			if _, err := r.store.Publish(t.Context(), l, read, r.entry(id), store.PublishOptions{History: true}); err != nil {
+				t.Fatal(err)
 			}
 		}
-	})
+		test(t, r, pk, plan)
+		r.api.arm(nil, false, nil)
+		r.api.deliver()
+		if t.Failed() {
+			t.Fatalf("under the plan %v", plan)
+		}
+	}
 }
 
 // readPage reads without faults.
@@ -52,7 +55,7 @@ func (r *rig) readPage(t *testing.T, pk string) store.Record {
 // logged returns how often the log has this rig's page after a sequence.
 func (r *rig) logged(t *testing.T, after int64) (times int) {
 	t.Helper()
-	changes, err := r.store.Changes(t.Context(), after)
+	_, changes, err := r.store.Changes(t.Context(), after)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,68 +111,60 @@ func TestHistoryUnderFaults(t *testing.T) {
 // rollback is in the log if and only if it was committed.
 func TestRollbackCancelled(t *testing.T) {
 	t.Parallel()
-	for leaves := rollbackReads + 1; leaves <= rollbackReads+3; leaves++ {
-		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
-			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
-				read, from := r.readPage(t, pk), r.sequence(t)
-				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
-				r.api.arm(append(make([]fault, rollbackReads), plan...), false, func(n int) {
-					if n == leaves {
-						leave()
-					}
-				})
-				_, err := r.faulty.Rollback(ctx, read, "g1", r.assertion())
-				if errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrMoved) {
-					t.Errorf("Rollback: %v, which is not so", err)
-				}
-				r.api.deliver()
-				got, _ := r.current(t, pk)
-				if n := r.logged(t, from); (got == "g1") != (err == nil) || (n == 1) != (err == nil) {
-					t.Errorf("Rollback: %v, current is %q, and the log tells of %d", err, got, n)
-				}
-			})
+	onCalls(t, rollbackReads+1, rollbackReads+3, fewPlans, func(t *testing.T, r *rig, pk string, plan []fault, leaves int) {
+		read, from := r.readPage(t, pk), r.sequence(t)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		r.api.arm(append(make([]fault, rollbackReads), plan...), false, func(n int) {
+			if n == leaves {
+				leave()
+			}
 		})
-	}
+		_, err := r.faulty.Rollback(ctx, read, "g1", r.assertion())
+		if errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrMoved) {
+			t.Errorf("Rollback: %v, which is not so", err)
+		}
+		r.api.deliver()
+		got, _ := r.current(t, pk)
+		if n := r.logged(t, from); (got == "g1") != (err == nil) || (n == 1) != (err == nil) {
+			t.Errorf("Rollback: %v, current is %q, and the log tells of %d", err, got, n)
+		}
+	})
 }
 
 // TestRollbackOvertaken: while a rollback waits for a reply, another one to the same
 // generation at the same time commits. Only the log distinguishes them.
 func TestRollbackOvertaken(t *testing.T) {
 	t.Parallel()
-	for when := rollbackReads + 1; when <= rollbackReads+4; when++ {
-		t.Run(fmt.Sprint(when), func(t *testing.T) {
-			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
-				read, from := r.readPage(t, pk), r.sequence(t)
-				other := error(nil)
-				r.api.arm(append(make([]fault, rollbackReads), plan...), false, func(n int) {
-					if n == when {
-						_, other = r.store.Rollback(t.Context(), read, "g1", r.assertion())
-					}
-				})
-				_, err := r.faulty.Rollback(t.Context(), read, "g1", r.assertion())
-				if errors.Is(err, store.ErrUnknownOutcome) {
-					t.Errorf("Rollback: %v", err)
-				}
-				made := r.api.made() >= when
-				r.api.deliver()
-				won := 0
-				for _, e := range []error{err, other} {
-					if e == nil {
-						won++
-					} else if !errors.Is(e, store.ErrMoved) {
-						t.Errorf("Rollback: %v, want ErrMoved", e)
-					}
-				}
-				if !made {
-					won-- // there was no other rollback
-				}
-				if n := r.logged(t, from); won != 1 || n != 1 {
-					t.Errorf("%d of two rollbacks returned success (%v, %v), and the log has %d", won, err, other, n)
-				}
-			})
+	onCalls(t, rollbackReads+1, rollbackReads+4, fewPlans, func(t *testing.T, r *rig, pk string, plan []fault, when int) {
+		read, from := r.readPage(t, pk), r.sequence(t)
+		other := error(nil)
+		r.api.arm(append(make([]fault, rollbackReads), plan...), false, func(n int) {
+			if n == when {
+				_, other = r.store.Rollback(t.Context(), read, "g1", r.assertion())
+			}
 		})
-	}
+		_, err := r.faulty.Rollback(t.Context(), read, "g1", r.assertion())
+		if errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("Rollback: %v", err)
+		}
+		made := r.api.made() >= when
+		r.api.deliver()
+		won := 0
+		for _, e := range []error{err, other} {
+			if e == nil {
+				won++
+			} else if !errors.Is(e, store.ErrMoved) {
+				t.Errorf("Rollback: %v, want ErrMoved", e)
+			}
+		}
+		if !made {
+			won-- // there was no other rollback
+		}
+		if n := r.logged(t, from); won != 1 || n != 1 {
+			t.Errorf("%d of two rollbacks returned success (%v, %v), and the log has %d", won, err, other, n)
+		}
+	})
 }
 
 // TestRollbackInOutage: without a reply the outcome is unknown, within the documented

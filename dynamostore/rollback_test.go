@@ -189,7 +189,7 @@ func TestRollbackContended(t *testing.T) {
 		if err != nil || got.PurgeSeq != 0 || len(r.api.sent) != 3 {
 			t.Fatalf("Rollback: %+v, %v, after %d requests; want 3", got, err, len(r.api.sent))
 		}
-		changes, err := r.store.Changes(t.Context(), 0)
+		_, changes, err := r.store.Changes(t.Context(), 0)
 		if err != nil || len(changes) != 3 || changes[2].Reload[0].Text != "example.com/" {
 			t.Errorf("Changes: %+v, %v", changes, err)
 		}

@@ -20,6 +20,7 @@ const (
 
 	pkPurgeLog    = "PURGE"
 	skSequence    = "SEQ"
+	skBuild       = "BUILD"
 	logPrefix     = "LOG#"
 	markKeyPrefix = "MARK#"
 )
@@ -48,6 +49,11 @@ const (
 	attrID      = "id"
 	attrValue   = "value"
 	attrTargets = "targets"
+	attrApplied = "applied"
+	attrSince   = "since"
+	attrUntil   = "until"
+
+	attrCreated = "created_at"
 
 	attrToken     = "lease_token"
 	attrExpiresAt = "lease_expires_at"
@@ -56,7 +62,7 @@ const (
 	attrRequestHash = "request_hash"
 	attrResult      = "result_s3_key"
 	attrAttempt     = "attempt_token"
-	attrUntil       = "in_progress_until"
+	attrInProgress  = "in_progress_until"
 )
 
 // maxPartition is DynamoDB's limit of a partition key, in bytes.

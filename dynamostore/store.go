@@ -38,8 +38,8 @@ type Config struct {
 
 	// SettleTimeout bounds the settlement of a publish whose reply was lost, after
 	// its caller has left or its lease has expired. For rollbacks and pins it bounds
-	// the wait in the queue, then the attempts, and then the settlement. Default: 15
-	// seconds.
+	// the wait in the queue, then the attempts, and then the settlement; purges wait in
+	// the queue for up to four times as long. Default: 15 seconds.
 	SettleTimeout time.Duration
 
 	// RetryDelay is the mean pause before the first retry of a call: exponential
@@ -55,6 +55,13 @@ type Config struct {
 	// assume ([isr.Config]). Default: [store.LogLife].
 	LogLife time.Duration
 
+	// MarkLifetime is how long purge marks are kept at least. It must be longer than any
+	// entry is kept. The largest MarkLifetime of a table's writers holds for all of them,
+	// from its first purge on: marks that exist by then keep their lifetime, so purge the
+	// whole site once after raising it: hard, or softly if nothing was purged hard.
+	// Default, and minimum: [store.MinMarkLifetime]; maximum: [store.MaxInterval].
+	MarkLifetime time.Duration
+
 	// Guards are additional checks of writes to META. Default: none.
 	Guards Guards
 
@@ -62,8 +69,9 @@ type Config struct {
 	// write units that are billed. The operations are acquire, refresh and publish,
 	// each also "with request", publish also "with history" and "with history and
 	// request"; read, request, end request, release, back off, break lease, forget,
-	// rollback, pin, group commit (rollbacks and pins that share a transaction),
-	// prune, versions, sequence, changes, list, named bodies and body keys. Failed
+	// rollback, pin, renew pin, purge, list variant, variants, build, group commit (different ones of these that share a
+	// transaction), prune, versions, sequence, changes, marks, covering, delete mark,
+	// announce, withdraw, nodes, list, pinned forever, named bodies, body keys and outbox. Failed
 	// calls are not reported, though refused writes are billed. It must be safe for
 	// concurrent use. Default: not metered.
 	Meter func(operation string, read, write float64)
@@ -81,6 +89,7 @@ type Store struct {
 	table  string
 	config Config
 	log    *groupCommit
+	strays strays
 }
 
 var _ store.MetaStore = (*Store)(nil)
@@ -130,6 +139,7 @@ func (c Config) withDefaults() Config {
 	if c.LogLife <= 0 {
 		c.LogLife = store.LogLife
 	}
+	c.MarkLifetime = min(max(c.MarkLifetime, store.MinMarkLifetime), store.MaxInterval)
 	if c.Random == nil {
 		c.Random = mathrand.Uint64
 	}

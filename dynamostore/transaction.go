@@ -23,39 +23,45 @@ const (
 	onSequence                  // the purge sequence is incremented
 	onLog                       // the log row of that sequence
 	onRequest                   // the request record of an idempotency key
+	onBuild                     // the current build
+	onQuarantine                // a rejected generation
+	onJob                       // a delivery to a downstream cache; one for each destination
+	onCursor                    // the cursor of a destination moves
+	onPurged                    // a PURGE or MARK# row; one for each item that a transaction purges
 )
 
 // An action is one write of a transaction. state adds it to the builder, identically
 // each time.
 type action struct {
 	purpose purpose
+	item    itemKey // if a part has several actions of the purpose
 	state   func(*tabletheory.TransactionBuilder)
 }
 
 // put replaces an item.
 func put(p purpose, item any, conditions ...tabletheory.Precondition) action {
-	return action{p, func(tx *tabletheory.TransactionBuilder) { tx.Put(item, conditions...) }}
+	return action{purpose: p, state: func(tx *tabletheory.TransactionBuilder) { tx.Put(item, conditions...) }}
 }
 
 // create puts an item that does not exist.
 func create(p purpose, item any) action {
-	return action{p, func(tx *tabletheory.TransactionBuilder) { tx.Create(item) }}
+	return action{purpose: p, state: func(tx *tabletheory.TransactionBuilder) { tx.Create(item) }}
 }
 
 // update sets or removes fields of an item, all of its model if fields is nil, and
 // leaves other attributes unchanged.
 func update(p purpose, item any, fields []string, conditions ...tabletheory.Precondition) action {
-	return action{p, func(tx *tabletheory.TransactionBuilder) { tx.Update(item, fields, conditions...) }}
+	return action{purpose: p, state: func(tx *tabletheory.TransactionBuilder) { tx.Update(item, fields, conditions...) }}
 }
 
 // remove deletes an item.
 func remove(p purpose, item any, conditions ...tabletheory.Precondition) action {
-	return action{p, func(tx *tabletheory.TransactionBuilder) { tx.Delete(item, conditions...) }}
+	return action{purpose: p, state: func(tx *tabletheory.TransactionBuilder) { tx.Delete(item, conditions...) }}
 }
 
 // require only checks a condition of an item.
 func require(p purpose, item any, condition tabletheory.Precondition) action {
-	return action{p, func(tx *tabletheory.TransactionBuilder) { tx.ConditionCheck(item, condition) }}
+	return action{purpose: p, state: func(tx *tabletheory.TransactionBuilder) { tx.ConditionCheck(item, condition) }}
 }
 
 // A transaction is one TransactWriteItems call. It is never altered, so that it can
@@ -67,10 +73,12 @@ type transaction struct {
 
 	made     time.Time // on the monotonic clock
 	madeWall time.Time
+
+	units float64 // write units of the reply; 0 if it was lost
 }
 
-// newTransaction makes a transaction of the actions of all parts. A purpose occurs at
-// most once in a part.
+// newTransaction makes a transaction of the actions of all parts. A purpose, with its
+// item, occurs at most once in a part.
 func (s *Store) newTransaction(parts ...[]action) *transaction {
 	return &transaction{store: s, token: rand.Text(), parts: parts, made: time.Now(), madeWall: s.config.Now()}
 }
@@ -79,6 +87,7 @@ func (s *Store) newTransaction(parts ...[]action) *transaction {
 type label struct {
 	part    int
 	purpose purpose
+	item    itemKey
 }
 
 // expired reports whether DynamoDB may have forgotten the client token, so that a
@@ -99,7 +108,7 @@ func (t *transaction) send(ctx context.Context) error {
 		for i, part := range t.parts {
 			for _, a := range part {
 				a.state(tx)
-				tx.Label(label{i, a.purpose})
+				tx.Label(label{i, a.purpose, a.item})
 			}
 		}
 		tx.ClientRequestToken(t.token)
@@ -120,7 +129,7 @@ func (t *transaction) refusal(err error, part int) refusal {
 		return why
 	}
 	for _, a := range t.parts[part] {
-		if reason, ok := canceled.Reason(label{part, a.purpose}); ok && reason.ConditionFailed() {
+		if reason, ok := canceled.Reason(label{part, a.purpose, a.item}); ok && reason.ConditionFailed() {
 			why[a.purpose] = reason
 		}
 	}
@@ -128,12 +137,12 @@ func (t *transaction) refusal(err error, part int) refusal {
 }
 
 // conflicted reports whether an action of a part caused the cancellation, such as by
-// a conflict with another transaction.
-func (t *transaction) conflicted(err error, part int) bool {
+// a conflict with another transaction. With items it is one on any of them.
+func (t *transaction) conflicted(err error, part int, items []itemKey) bool {
 	canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
 	return ok && slices.ContainsFunc(t.parts[part], func(a action) bool {
-		reason, ok := canceled.Reason(label{part, a.purpose})
-		return ok && reason.Failed()
+		reason, ok := canceled.Reason(label{part, a.purpose, a.item})
+		return ok && reason.Failed() && (items == nil || slices.Contains(items, a.item))
 	})
 }
 

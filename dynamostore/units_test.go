@@ -2,6 +2,8 @@ package dynamostore_test
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -190,7 +192,9 @@ func TestUnitsOfOtherCalls(t *testing.T) {
 			want      units
 			call      func() error
 		}{
-			{"changes", units{Read: 1}, func() error { _, err := f.store.Changes(ctx, 0); return err }},
+			{"changes", units{Read: 2.5}, func() error { _, _, err := f.store.Changes(ctx, 0); return err }}, // the first one
+			{"changes", units{Read: 1.5}, func() error { _, _, err := f.store.Changes(ctx, 0); return err }},
+			{"changes", units{Read: 1}, func() error { _, _, err := f.store.Changes(ctx, 1); return err }},
 			{"versions", units{Read: 1}, func() error { _, err := f.store.Versions(ctx, pk); return err }},
 			{"body keys", units{Read: 1}, func() error { _, err := f.store.BodyKeys(ctx, pk); return err }},
 			{"acquire", units{Write: 1}, func() error { l = f.acquire(); return nil }},
@@ -255,5 +259,85 @@ func TestUnitsOfRepetition(t *testing.T) {
 	}
 	if d := diff(map[string]units{"publish": {Read: 4}}, b.take()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestUnitsOfPurges: a purge costs the same whatever the number of pages that it covers.
+// Purges that share a transaction share its units.
+func TestUnitsOfPurges(t *testing.T) {
+	t.Parallel()
+	db := localDynamo(t)
+	f, b := metered(t, db)
+	page := store.PurgeTarget{Kind: store.PurgeKey, Value: "example.com/", PK: pk}
+	for _, pages := range []int{1, 100} {
+		for i := range pages {
+			f.raw.put(fmt.Sprintf("CACHE#%d", i), "META", attrs{"s3_key": str("x")})
+		}
+		for want, p := range map[float64]store.Purge{
+			6:  tagsOf("news"),
+			8:  tagsOf("news", "sport"),
+			12: {Targets: append(tagsOf("news", "sport").Targets, page, store.PurgeTarget{Kind: store.PurgeSite}), Hard: true},
+		} {
+			b.take()
+			receipt := f.purge(p)
+			if d := diff(map[string]units{"purge": {Read: 1, Write: want}}, b.take()); d != "" || receipt.WriteUnits != want {
+				t.Errorf("%d targets, %d pages: the receipt says %v (-want +got):\n%s", len(p.Targets), pages, receipt.WriteUnits, d)
+			}
+		}
+	}
+	b.take()
+	var group sync.WaitGroup
+	receipts := make([]store.Receipt, 30)
+	for i := range receipts {
+		group.Go(func() { receipts[i] = f.purge(tagsOf("news", fmt.Sprint("tag-", i))) })
+	}
+	group.Wait()
+	var sum float64
+	for _, r := range receipts {
+		sum += r.WriteUnits
+	}
+	if billed := total(b.take()).Write; math.Abs(sum-billed) > 1e-6 || billed > 30*4 {
+		t.Errorf("30 purges of two tags cost %v, their receipts say %v", billed, sum)
+	}
+}
+
+// TestUnitsOfMarksAndNodes: the billed units of the calls about purges and processes.
+func TestUnitsOfMarksAndNodes(t *testing.T) {
+	t.Parallel()
+	f, b := metered(t, localDynamo(t))
+	f.purge(tagsOf("news"))
+	ctx, now := t.Context(), f.clock.Now()
+	var mark store.Mark
+	for _, test := range []struct {
+		operation string
+		want      units
+		call      func() error
+	}{
+		{"marks", units{Read: 1}, func() (err error) {
+			for m, failed := range f.store.Marks(ctx) {
+				mark, err = m, failed
+			}
+			return err
+		}},
+		{"covering", units{Read: 4}, func() error {
+			_, err := f.store.Covering(ctx, store.Key{Text: "example.com/"}, []string{"news"})
+			return err
+		}},
+		{"delete mark", units{Write: 1}, func() error { return f.store.DeleteMark(ctx, mark) }},
+		{"build", units{Read: 2, Write: 6}, func() error { _, err := f.store.Build(ctx, "b1"); return err }},
+		{"build", units{Read: 1}, func() error { _, err := f.store.Build(ctx, "b1"); return err }},
+		{"announce", units{Write: 1}, func() error {
+			return f.store.Announce(ctx, store.Node{ID: "a", Since: now, SeenAt: now, Until: now.Add(time.Minute)})
+		}},
+		{"nodes", units{Read: 1}, func() error { _, err := f.store.Nodes(ctx); return err }},
+		{"withdraw", units{Write: 1}, func() error { return f.store.Withdraw(ctx, "a") }},
+	} {
+		b.take()
+		if err := test.call(); err != nil {
+			t.Errorf("%s: %v", test.operation, err)
+		}
+		if d := diff(map[string]units{test.operation: test.want}, b.take()); d != "" {
+			t.Errorf("%s (-want +got):\n%s", test.operation, d)
+		}
 	}
 }

@@ -38,7 +38,7 @@ func TestKillNamedRequest(t *testing.T) {
 	}
 	o.set("/", page(600, 0))
 	var made regenerated
-	await(t, "the request to be taken over", lease+leaseSlack, func() bool {
+	await(t, "the request to be taken over", takeovers, func() bool {
 		out, err := other.here().command(t.Context(), t, "regenerate", host+"/", "--idempotency-key", "order-42", "--json").Output()
 		return err == nil && json.Unmarshal(out, &made) == nil
 	})
@@ -78,7 +78,7 @@ func TestCollectAfterKills(t *testing.T) {
 	needed := s.named(t)
 	// Garbage collection skips a page until the lease of the killed process expires.
 	var out []byte
-	await(t, "what nothing needs to be removed", lease+leaseSlack, func() bool {
+	await(t, "what nothing needs to be removed", takeovers, func() bool {
 		out = append(out, s.output(t, "gc")...)
 		return len(s.bodies(t)) <= len(needed)
 	})

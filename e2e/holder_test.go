@@ -9,9 +9,13 @@ import (
 // lease is the lease duration in these tests: how long a killed process blocks a page.
 const lease = 2 * time.Second
 
-// leaseSlack is the time that may pass after the lease until another process renders: the row
-// has whole seconds, and other processes poll about once a second.
-const leaseSlack = 5 * time.Second
+// takeover is how long it takes until another process has the lease of a killed one: the row
+// has whole seconds, and polls are at most 1.5 s apart (see TestCrashedLeaseHolder of isr).
+const takeover = lease + time.Second + 3*time.Second/2
+
+// takeovers bounds how long the tests wait. A call of a store may take longer than the lease on
+// a busy machine. Then that process loses the lease, too, and the page is taken over again.
+const takeovers = 3 * takeover
 
 // The process that regenerates a page is killed during the render. Others serve the stale copy
 // meanwhile, and regenerate the page as soon as the lease has expired.
@@ -19,29 +23,35 @@ func TestKillHolderStale(t *testing.T) {
 	t.Parallel()
 	fleet := newCloud(t)
 	o := newOrigin(t)
-	o.set("/", page(1, 0))
+	o.set("/", page(3600, 0))
 	holder := serve(t, fleet.settings(t, "--lease", lease.String()).raced(), o)
 	other := serve(t, fleet.settings(t, "--lease", lease.String()).raced(), o)
-	get(t, holder.url+"/")
-	get(t, other.url+"/")
-	awaitClock(t, "the page to expire", o.times("/")[0].Add(time.Second))
-
-	o.set("/", o.hang)
-	if r := get(t, holder.url+"/"); !r.hit() {
-		t.Errorf("the holder's visitor got %s, expected the stale copy", r)
+	for _, g := range []*gateway{holder, other} {
+		await(t, "the page to be cached", patience, func() bool { return get(t, g.url+"/").hit() })
 	}
-	o.awaitVisit(t, "/", 2, patience)
+	rendered := o.count("/")
+
+	// The page becomes stale by a purge, so that only the holder is asked for it while it is.
+	o.set("/", o.hang)
+	holder.output(t, "purge", "http://"+host+"/")
+	await(t, "the holder to regenerate the page", patience, func() bool {
+		if r := get(t, holder.url+"/"); !r.hit() {
+			t.Fatalf("the holder's visitor got %s, expected the stale copy", r)
+		}
+		return o.count("/") > rendered
+	})
 	holder.kill()
 	killed := time.Now()
+	hung := o.count("/")
 	o.set("/", page(60, 0))
 	client, asked := browsers(t), 0
-	await(t, "the new rendering", lease+leaseSlack, func() bool {
+	await(t, "the new rendering", takeovers, func() bool {
 		asked++
 		r := visit(t.Context(), client, http.MethodGet, other.url+"/")
 		if r.err != nil || r.status != http.StatusOK || !r.hit() {
 			t.Fatalf("after the kill a visitor got %s, expected a hit", r)
 		}
-		return r.body == bodyOf("/", 3)
+		return renderingOf("/", r.body) > hung
 	})
 	t.Logf("regenerated %s after kill -9 of the holder of a lease of %s; %d visitors meanwhile, all served from the cache",
 		time.Since(killed).Round(time.Millisecond), lease, asked)
@@ -68,11 +78,11 @@ func TestKillHolderCold(t *testing.T) {
 		t.Errorf("the visitor of the killed process got %s, expected a broken connection", r)
 	}
 	r := <-waiting
-	if r.err != nil || r.status != http.StatusOK || r.body != bodyOf("/", 2) {
+	if r.err != nil || r.status != http.StatusOK || renderingOf("/", r.body) < 2 {
 		t.Errorf("the visitor of the other process got %s, expected the page", r)
 	}
-	if took := time.Since(killed); took > lease+leaseSlack {
-		t.Errorf("the page came %s after the kill, expected at most %s", took, lease+leaseSlack)
+	if took := time.Since(killed); took > takeovers {
+		t.Errorf("the page came %s after the kill, expected at most %s", took, takeovers)
 	}
 	t.Logf("cold page served %s after kill -9 of the holder of a lease of %s: %s", time.Since(killed).Round(time.Millisecond), lease, r)
 }

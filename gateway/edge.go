@@ -50,11 +50,11 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.cfg.Health.ServeHTTP(w, r)
 		return
 	}
-	trust := e.cfg.Trust
-	if e.cfg.Unnamed != nil && e.cfg.Unnamed(r) {
+	trust, unnamed := e.cfg.Trust, e.cfg.Unnamed != nil && e.cfg.Unnamed(r)
+	if unnamed {
 		trust = Trust{}
 	}
-	r, err := trust.resolve(r)
+	r, err := trust.resolve(withUnknownClient(r, trust, unnamed))
 	if err != nil {
 		plain(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
 		return

@@ -13,7 +13,6 @@
 package gateway
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -24,9 +23,10 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/canonical"
 )
 
-// RouteName is the name of the only route of a gateway.
+// RouteName is the name that the pages of a gateway have as their route.
 const RouteName = "origin"
 
 // Config configures a [Renderer]. Only Origin is required.
@@ -54,16 +54,6 @@ const (
 	DefaultClientTimeout  = time.Minute
 )
 
-func (cfg Config) withDefaults() Config {
-	cfg.PublicScheme = cmp.Or(cfg.PublicScheme, "http")
-	cfg.MaxConnections = cmp.Or(cfg.MaxConnections, DefaultMaxConnections)
-	cfg.ClientTimeout = cmp.Or(cfg.ClientTimeout, DefaultClientTimeout)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	return cfg
-}
-
 // ParseOrigin parses the URL of an origin, such as "http://127.0.0.1:3000".
 func ParseOrigin(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
@@ -88,7 +78,7 @@ func ParseOrigin(s string) (*url.URL, error) {
 func New(cache *isr.Cache, route isr.Route, cfg Config) http.Handler {
 	route.Name = RouteName
 	if route.Client == nil {
-		route.Client = func(r *http.Request) netip.Prefix { return clientOf(r.RemoteAddr) }
+		route.Client = func(r *http.Request) netip.Prefix { return canonical.Client(r.RemoteAddr) }
 	}
 	return cache.Handler(route, Renderer(cfg))
 }

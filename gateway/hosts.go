@@ -81,6 +81,23 @@ func (h Hosts) Serve(host string) bool {
 	return false
 }
 
+// Only returns the forms of the only host that is served, with and without the ports of
+// listeners, as in cache keys; none if there may be several.
+func (h Hosts) Only() (forms []string) {
+	if h.any || h.loopback || len(h.suffixes) > 0 || len(h.exact) != 1 {
+		return nil
+	}
+	for host := range h.exact {
+		forms = append(forms, host)
+		for _, port := range h.ports {
+			if with, ok := canonical.Host(host + port); ok && !slices.Contains(forms, with) {
+				forms = append(forms, with)
+			}
+		}
+	}
+	return forms
+}
+
 func (h Hosts) match(host string) bool {
 	if h.exact[host] {
 		return true

@@ -15,31 +15,38 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/canonical"
 )
-
-// headerTimeout bounds the wait for the response header of the origin, for pass-through
-// requests. Renders have the shorter timeout of the cache.
-const headerTimeout = 2 * time.Minute
 
 // Renderer returns the reverse proxy to an origin. A request without a RemoteAddr is a
 // render: a projection of a cache key made by [isr.Cache].
 func Renderer(cfg Config) http.Handler {
-	cfg = cfg.withDefaults()
-	p := &proxy{cfg: cfg, admission: newAdmission(cfg.MaxConnections)}
+	log := logOf(cfg.Logger)
+	origin := Origin{URLs: []*url.URL{cfg.Origin}, MaxConnections: cfg.MaxConnections}.withDefaults()
+	return newProxy(newPool(origin, log), origin.MaxConnections, Listener{PublicScheme: cfg.PublicScheme, ClientTimeout: cfg.ClientTimeout}, log)
+}
+
+// newProxy returns the reverse proxy to the addresses of a pool. Requests of other listeners
+// than l have theirs in their contexts.
+func newProxy(to *pool, connections int, l Listener, log *slog.Logger) *proxy {
+	log = logOf(log)
+	p := &proxy{pool: to, listener: l.withDefaults(), log: log, admission: newAdmission(connections)}
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
-		Transport:      transport(),
+		Transport:      to,
 		ModifyResponse: p.receive,
 		ErrorHandler:   p.unreachable,
 		// Errors while a body is copied are logged by watchedBody.
-		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return p
 }
 
 // A proxy forwards requests to one origin.
 type proxy struct {
-	cfg       Config
+	pool      *pool
+	listener  Listener // of renders, and of requests whose contexts have none
+	log       *slog.Logger
 	reverse   *httputil.ReverseProxy
 	admission *admission
 }
@@ -53,13 +60,13 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if respondLocally(w, r) {
 		return
 	}
-	body, err := bufferBody(w, r, p.cfg.ClientTimeout)
+	body, err := bufferBody(w, r, p.listenerOf(r).ClientTimeout)
 	if err != nil {
 		refuseBody(w, r, err)
 		return
 	}
 	// Wait for admission only now: the body may arrive slowly.
-	leave, err := p.admission.enter(r.Context(), clientOf(r.RemoteAddr))
+	leave, err := p.admission.enter(r.Context(), canonical.Client(r.RemoteAddr))
 	if err != nil {
 		p.busy(w, r, err)
 		return
@@ -99,11 +106,11 @@ func respondLocally(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-func transport() *http.Transport {
+func transport(cfg Origin) *http.Transport {
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout:    10 * time.Second,
-		ResponseHeaderTimeout:  headerTimeout,
+		DialContext:            (&net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    2 * cfg.ConnectTimeout,
+		ResponseHeaderTimeout:  cfg.ResponseTimeout,
 		IdleConnTimeout:        90 * time.Second,
 		MaxIdleConns:           512,
 		MaxIdleConnsPerHost:    256,
@@ -116,13 +123,7 @@ func transport() *http.Transport {
 // rewrite builds the request to the origin. The reverse proxy has already removed the
 // visitor's X-Forwarded fields and hop-by-hop fields.
 func (p *proxy) rewrite(r *httputil.ProxyRequest) {
-	origin := p.cfg.Origin
-	r.Out.URL.Scheme = origin.Scheme
-	r.Out.URL.Host = origin.Host
-	r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged, even if Go cannot parse it
-	if origin.Scheme == "https" {
-		r.Out.Host = origin.Host
-	}
+	r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged, even if Go cannot parse it; the pool sets scheme and host
 	for name := range r.Out.Header {
 		// Servers that speak CGI read X_Forwarded_For as X-Forwarded-For.
 		if internalHeader(name) || strings.Contains(name, "_") {
@@ -141,7 +142,7 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 
 // forward sets the forwarding fields. Renders get only host and scheme.
 func (p *proxy) forward(r *httputil.ProxyRequest) {
-	out, scheme := r.Out.Header, p.cfg.PublicScheme
+	out, scheme := r.Out.Header, p.listenerOf(r.In).PublicScheme
 	h := hopOf(r.In.Context())
 	switch {
 	case r.In.RemoteAddr == "":
@@ -190,7 +191,7 @@ func (p *proxy) receive(res *http.Response) error {
 	}
 	p.relocate(res)
 	if res.StatusCode != http.StatusSwitchingProtocols {
-		res.Body = &watchedBody{ReadCloser: res.Body, request: res.Request, log: p.cfg.Logger}
+		res.Body = &watchedBody{ReadCloser: res.Body, request: res.Request, log: p.log}
 	}
 	return nil
 }
@@ -198,7 +199,7 @@ func (p *proxy) receive(res *http.Response) error {
 // relocate rewrites a redirect to the origin's address to a path of the public site.
 func (p *proxy) relocate(res *http.Response) {
 	location, err := url.Parse(res.Header.Get("Location"))
-	if err != nil || location.Host != p.cfg.Origin.Host || res.Request.Header.Get("X-Forwarded-Host") == p.cfg.Origin.Host {
+	if err != nil || !p.pool.has(location.Host) || res.Request.Header.Get("X-Forwarded-Host") == location.Host {
 		return
 	}
 	path := location.EscapedPath()
@@ -250,7 +251,7 @@ func (p *proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, errStatus) {
 		isr.OriginUnreachable(w, err)
 	}
-	p.cfg.Logger.Warn("request to origin failed", "origin", p.cfg.Origin.String(), "method", r.Method, "path", r.URL.Path, "error", err)
+	p.log.Warn("request to origin failed", "origin", p.pool.String(), "method", r.Method, "path", r.URL.Path, "error", err)
 	status := http.StatusBadGateway
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -262,7 +263,7 @@ func (p *proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 // busy responds with 503 to a request that was not admitted.
 func (p *proxy) busy(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		p.cfg.Logger.Warn("request not admitted to origin", "client", r.RemoteAddr, "path", r.URL.Path, "error", err)
+		p.log.Warn("request not admitted to origin", "client", r.RemoteAddr, "path", r.URL.Path, "error", err)
 	}
 	w.Header().Set("Retry-After", "1")
 	plain(w, http.StatusServiceUnavailable, "The site is very busy right now. Please try again in a moment.")

@@ -22,7 +22,7 @@ import (
 // The check of a page takes its lease, reads the references of its rows, and deletes the
 // bodies that were listed before the lease was taken and that no row refers to. A publish
 // or a rollback must not be about to refer to a deleted body. A body gets a reference in
-// one of four ways, and none of them can happen to a body that is deleted:
+// one of five ways, and none of them can happen to a body that is deleted:
 //
 //  1. The first publish after it was written. It needs the lease under which the body was
 //     written, held without interruption. We hold the page's lease when we read the
@@ -38,6 +38,10 @@ import (
 //     makes version rows, with a body of case 1 or 2. So the row existed when we read the
 //     references, and its body is not deleted as long as the row exists, expired or not.
 //  4. The replay of a request. Its row refers to the body as a version row does.
+//  5. A quarantined generation. Its row is put under the lease under which the body was
+//     written, as in case 1. It is accepted by a publish under a lease that was acquired
+//     before the row was read: if ours was earlier, the row exists when we read the
+//     references; if ours was later, that publish has happened, or can no longer happen.
 //
 // The scan decides nothing for a page that has a row. Its result may be outdated when the
 // page is checked, which reads again, and digests may collide: either costs a check, or
@@ -106,7 +110,7 @@ type Store interface {
 }
 
 // Collect deletes the bodies that no row of their page refers to: no entry, no kept
-// version, no result of a request. It considers bodies/<hash>/ only, where a cache stores
+// version, no result of a request, no generation in quarantine. It considers bodies/<hash>/ only, where a cache stores
 // them, and takes the lease of a page before it deletes one of its bodies. It skips pages
 // whose lease is held. It may run concurrently with any number of caches and collections.
 // Tables must not share bodies: each needs its own folder, or bucket and prefix.

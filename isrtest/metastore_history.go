@@ -415,7 +415,7 @@ func testRaceOfRollbacks(t *testing.T, f *fleet) {
 	if err := checkWhole(last); err != nil {
 		t.Error(err)
 	}
-	changes, err := f.a.Changes(t.Context(), 0)
+	_, changes, err := f.a.Changes(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

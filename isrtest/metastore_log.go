@@ -4,15 +4,19 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/facetheory/isr/store"
 )
 
 func (f *fleet) changes(after int64) []store.Change {
 	f.t.Helper()
-	changes, err := f.b.Changes(f.t.Context(), after)
+	seq, changes, err := f.b.Changes(f.t.Context(), after)
 	if err != nil {
 		f.t.Fatalf("Changes after %d: %v", after, err)
+	}
+	if n := f.sequence(); seq.Seq != n {
+		f.t.Errorf("Changes after %d: sequence %d, want %d", after, seq.Seq, n)
 	}
 	return changes
 }
@@ -46,7 +50,7 @@ func testChanges(t *testing.T, f *fleet) {
 		{Seq: 3, Reload: []store.Key{{Tenant: "t.2", Text: "example.com/ü#accept=a"}}},
 	}
 	for after := range int64(5) {
-		if diff := cmp.Diff(want[min(after, 3):], f.changes(after)); diff != "" {
+		if diff := cmp.Diff(want[min(after, 3):], f.changes(after), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("Changes after %d (-want +got):\n%s", after, diff)
 		}
 	}

@@ -8,29 +8,34 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
+// A decision is the state of an entry at an instant.
+type decision struct {
+	Name       string           `json:"name"`
+	Entry      vocabulary.Entry `json:"entry"`
+	Cover      *cover           `json:"cover,omitempty"`
+	Now        int64            `json:"now_ms"`
+	State      string           `json:"state"`
+	FreshUntil int64            `json:"fresh_until"`
+	StaleUntil int64            `json:"stale_until"`
+	Age        int64            `json:"age_seconds"`
+}
+
+func (v *decision) answer() {
+	e, now := v.Entry.ISR(), time.UnixMilli(v.Now)
+	v.State = store.Freshness(&e, v.Cover.cover(), now).String()
+	v.FreshUntil, v.StaleUntil = e.FreshUntil().Unix(), e.StaleUntil().Unix()
+	v.Age = int64(e.Age(now) / time.Second)
+}
+
 func TestFreshness(t *testing.T) {
-	type decision struct {
-		Name       string           `json:"name"`
-		Entry      vocabulary.Entry `json:"entry"`
-		Cover      *cover           `json:"cover,omitempty"`
-		Now        int64            `json:"now_ms"`
-		State      string           `json:"state"`
-		FreshUntil int64            `json:"fresh_until"`
-		StaleUntil int64            `json:"stale_until"`
-		Age        int64            `json:"age_seconds"`
-	}
 	type file struct {
 		Decisions []decision `json:"decisions"`
 	}
 	run(t, "freshness.json", func(f *file) {
 		states := make(map[string]int)
 		for i := range f.Decisions {
-			v := &f.Decisions[i]
-			e, now := v.Entry.ISR(), time.UnixMilli(v.Now)
-			v.State = store.Freshness(&e, v.Cover.cover(), now).String()
-			v.FreshUntil, v.StaleUntil = e.FreshUntil().Unix(), e.StaleUntil().Unix()
-			v.Age = int64(e.Age(now) / time.Second)
-			states[v.State]++
+			f.Decisions[i].answer()
+			states[f.Decisions[i].State]++
 		}
 		for _, state := range []store.State{store.Fresh, store.Stale, store.Expired, store.Purged} {
 			if states[state.String()] < 3 {

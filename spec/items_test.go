@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/facetheory/isr/internal/vocabulary"
 	"github.com/facetheory/isr/store"
 )
@@ -57,8 +59,10 @@ type page struct {
 }
 
 type change struct {
-	Seq    int64  `json:"seq"`
-	Reload []page `json:"reload,omitempty"`
+	Seq     int64  `json:"seq"`
+	Reload  []page `json:"reload,omitempty"`
+	Marks   []mark `json:"marks,omitempty"`
+	Confirm bool   `json:"confirm,omitempty"`
 }
 
 type logVector struct {
@@ -145,8 +149,13 @@ func (v *sequenceVector) answer(t *testing.T) {
 
 func (v *logVector) answer(t *testing.T) {
 	t.Helper()
-	tb := newTable(t, 1, v.Rows...)
-	changes, err := tb.store.Changes(tb.ctx(), v.After)
+	// Changes returns rows up to SEQ.
+	end := item{
+		"pk": &types.AttributeValueMemberS{Value: "PURGE"}, "sk": &types.AttributeValueMemberS{Value: "SEQ"},
+		"seq": &types.AttributeValueMemberN{Value: "99"},
+	}
+	tb := newTable(t, 1, append(v.Rows, end)...)
+	_, changes, err := tb.store.Changes(tb.ctx(), v.After)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,9 +170,12 @@ func (v *logVector) answer(t *testing.T) {
 }
 
 func changeOf(c store.Change) change {
-	found := change{Seq: c.Seq}
+	found := change{Seq: c.Seq, Confirm: c.Confirm}
 	for _, k := range c.Reload {
 		found.Reload = append(found.Reload, page{Tenant: k.Tenant, Key: k.Text})
+	}
+	for _, m := range c.Marks {
+		found.Marks = append(found.Marks, markOf(m))
 	}
 	return found
 }

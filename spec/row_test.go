@@ -73,20 +73,21 @@ type cover struct {
 	HardSeq      int64 `json:"hard_seq,omitempty"`
 	At           int64 `json:"at,omitempty"`
 	MarkLifetime int64 `json:"mark_lifetime,omitempty"`
+	Build        int64 `json:"build,omitempty"`
 }
 
 func (c *cover) cover() store.PurgeState {
 	if c == nil {
 		return store.PurgeState{}
 	}
-	return store.PurgeState{Seq: c.Seq, HardSeq: c.HardSeq, At: vocabulary.Moment(c.At), MarkLifetime: seconds(c.MarkLifetime)}
+	return store.PurgeState{Seq: c.Seq, HardSeq: c.HardSeq, At: vocabulary.Moment(c.At), MarkLifetime: seconds(c.MarkLifetime), Build: c.Build}
 }
 
 func coverOf(c store.PurgeState) *cover {
 	if c == (store.PurgeState{}) {
 		return nil
 	}
-	return &cover{Seq: c.Seq, HardSeq: c.HardSeq, At: vocabulary.SecondOf(c.At), MarkLifetime: int64(c.MarkLifetime / time.Second)}
+	return &cover{Seq: c.Seq, HardSeq: c.HardSeq, At: vocabulary.SecondOf(c.At), MarkLifetime: int64(c.MarkLifetime / time.Second), Build: c.Build}
 }
 
 // A lock is the JSON form of store.Lock.

@@ -52,7 +52,7 @@ func TestSchemaDescribesAllNames(t *testing.T) {
 // constants, and sort keys.
 func collect(t *testing.T, file *ast.File, names map[string]bool) {
 	t.Helper()
-	isName := regexp.MustCompile("^(attr|sk)[A-Z]|^(pkPurgeLog|versionPrefix|requestPrefix|logPrefix|jobPrefix)$")
+	isName := regexp.MustCompile("^(attr|sk)[A-Z]|^(pkPurgeLog|pkNodes|nodePrefix|markKeyPrefix|versionPrefix|requestPrefix|logPrefix|jobPrefix)$")
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.Field:

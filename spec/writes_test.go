@@ -38,6 +38,11 @@ type step struct {
 	Superseded  int64             `json:"superseded_at,omitempty"`
 	Failure     string            `json:"failure,omitempty"`
 	Result      *result           `json:"result,omitempty"`
+	Targets     []target          `json:"targets,omitempty"`
+	Hard        bool              `json:"hard,omitempty"`
+	Confirm     bool              `json:"confirm,omitempty"`
+	Build       string            `json:"build,omitempty"`
+	Seq         int64             `json:"seq,omitempty"`
 	Error       string            `json:"error,omitempty"`
 }
 
@@ -136,6 +141,14 @@ func (c *caller) execute(s *step) error {
 		return err
 	case "pin":
 		_, err := c.store.Pin(ctx, c.current(), s.assertion())
+		return err
+	case "purge":
+		receipt, err := c.store.Purge(ctx, s.purge())
+		s.Seq = receipt.Seq
+		return err
+	case "build":
+		seq, err := c.store.Build(ctx, s.Build)
+		s.Seq = seq
 		return err
 	case "end_request":
 		return c.store.EndRequest(ctx, c.lease, s.end())

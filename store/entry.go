@@ -48,6 +48,9 @@ type Entry struct {
 	Stale time.Duration
 	// PurgeSeq is the purge sequence when rendering began.
 	PurgeSeq int64
+	// Build is the sequence at which the build of the site was deployed that rendered the
+	// page (see [PurgeStore].Build), or 0 if unknown.
+	Build int64
 	// PinnedUntil suspends expiry by time until then. A time in the past means that the
 	// pin has ended; zero, that the entry was never pinned.
 	PinnedUntil time.Time

@@ -60,6 +60,9 @@ type PurgeState struct {
 	// MarkLifetime is how long purge marks are kept, 0 if unknown because nothing was
 	// ever purged.
 	MarkLifetime time.Duration
+	// Build is the sequence at which the reader's build of the site was deployed, 0 if
+	// unknown. Entries of older builds are stale.
+	Build int64
 }
 
 // Merge returns the newer of both states in each field.
@@ -72,6 +75,7 @@ func (p PurgeState) Merge(o PurgeState) PurgeState {
 		HardSeq:      max(p.HardSeq, o.HardSeq),
 		At:           p.At,
 		MarkLifetime: max(p.MarkLifetime, o.MarkLifetime),
+		Build:        max(p.Build, o.Build),
 	}
 }
 
@@ -90,7 +94,8 @@ func Freshness(e *Entry, p PurgeState, now time.Time) State {
 	}
 	covered := e.coveredBy(p.Seq, p.At)
 	inFuture := e.GeneratedAt.Sub(now) > ClockTolerance
-	inWindow := now.Before(e.FreshUntil()) && !inFuture
+	oldBuild := !e.Foreign && e.builtAt() < p.Build
+	inWindow := now.Before(e.FreshUntil()) && !inFuture && !oldBuild
 	if !covered && (inWindow || e.PinnedUntil.After(now)) {
 		return Fresh
 	}
@@ -100,17 +105,25 @@ func Freshness(e *Entry, p PurgeState, now time.Time) State {
 	return Expired
 }
 
+// CoveredBy reports whether a purge, soft or hard, covers the entry.
+func (e *Entry) CoveredBy(p PurgeState) bool { return e.coveredBy(max(p.Seq, p.HardSeq), p.At) }
+
 // OutlivesMarks reports whether purge marks that cover the entry may have expired by now,
 // if marks are kept for lifetime; 0 means that there are none.
 func (e *Entry) OutlivesMarks(lifetime time.Duration, now time.Time) bool {
 	if lifetime <= 0 {
 		return false
 	}
-	asserted := e.AssertedAt
-	if asserted.IsZero() {
-		asserted = e.GeneratedAt
+	return !now.Before(e.Asserted().Add(lifetime - markMargin))
+}
+
+// Asserted returns when the generation was made current last: by a rollback, or when it was
+// generated. No purge from before covers it.
+func (e *Entry) Asserted() time.Time {
+	if e.AssertedAt.IsZero() {
+		return e.GeneratedAt
 	}
-	return !now.Before(asserted.Add(lifetime - markMargin))
+	return e.AssertedAt
 }
 
 // FreshUntil is the end of the freshness window.
@@ -139,6 +152,16 @@ func (e *Entry) coveredBy(seq int64, at time.Time) bool {
 		return !e.GeneratedAt.After(at.Add(purgeTolerance))
 	}
 	return seq > e.PurgeSeq
+}
+
+// builtAt returns the sequence of the newest build that the entry counts as being of. A
+// rollback makes its generation one of the build that was current then: otherwise the next
+// process that reads it would regenerate it at once.
+func (e *Entry) builtAt() int64 {
+	if e.AssertedAt.IsZero() {
+		return e.Build
+	}
+	return max(e.Build, e.PurgeSeq)
 }
 
 // ClampInterval returns d, at least zero and at most [MaxInterval].

@@ -51,6 +51,15 @@ func TestFreshness(t *testing.T) {
 			PurgeState{MarkLifetime: 2 * 24 * time.Hour},
 			at(24 * 3600), Fresh,
 		},
+		{"the same build", with(func(e *Entry) { e.Build = 4 }), PurgeState{Build: 4}, at(59), Fresh},
+		{"a newer build", with(func(e *Entry) { e.Build = 5 }), PurgeState{Build: 4}, at(59), Fresh},
+		{"an older build", with(func(e *Entry) { e.Build = 3 }), PurgeState{Build: 4}, at(59), Stale},
+		{"an older build, stale window over", with(func(e *Entry) { e.Build = 3 }), PurgeState{Build: 4}, at(3660), Expired},
+		{"an unknown build, rendered after this one was deployed", &entry, PurgeState{Build: 4}, at(59), Stale},
+		{"an older build, asserted before this one", with(func(e *Entry) { e.AssertedAt, e.Build = at(1), 3 }), PurgeState{Build: 8}, at(59), Stale},
+		{"an older build, asserted after this one", with(func(e *Entry) { e.AssertedAt, e.Build = at(1), 3 }), PurgeState{Build: 7}, at(59), Fresh},
+		{"an older build, pinned", pinned, PurgeState{Build: 4}, at(9_999), Fresh},
+		{"another writer's, which has no build", foreign, PurgeState{Build: 4}, at(59), Fresh},
 		{"an interval beyond all bounds", with(func(e *Entry) { e.Revalidate = 1<<63 - 1 }), PurgeState{}, at(3600), Fresh},
 	}
 	for _, tt := range tests {
@@ -74,10 +83,11 @@ func TestFreshnessOnlyDeclines(t *testing.T) {
 			Foreign:     rapid.Bool().Draw(t, "foreign"),
 		}
 		hard := seconds("hard", 0, 5)
-		cover := PurgeState{Seq: max(hard, seconds("seq", 0, 5)), HardSeq: hard, At: at(seconds("at", -1000, 1000))}
+		e.Build = seconds("build", 0, 3)
+		cover := PurgeState{Build: seconds("own build", 0, 3), Seq: max(hard, seconds("seq", 0, 5)), HardSeq: hard, At: at(seconds("at", -1000, 1000))}
 		now := at(seconds("now", 0, 1000))
 		later := now.Add(time.Duration(seconds("wait", 0, 1000)) * time.Second)
-		newer := cover.Merge(PurgeState{Seq: cover.Seq + 1, HardSeq: seconds("newer hard", 0, 6), At: cover.At.Add(time.Second)})
+		newer := cover.Merge(PurgeState{Seq: cover.Seq + 1, HardSeq: seconds("newer hard", 0, 6), Build: seconds("newer build", 0, 4), At: cover.At.Add(time.Second)})
 
 		state := Freshness(e, cover, now)
 		if got := Freshness(e, cover, later); got > state {

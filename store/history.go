@@ -41,6 +41,14 @@ type HistoryStore interface {
 	// ErrNoVersion: there is no entry, or another service wrote it. ErrPurged: as for
 	// Rollback, but never when unpinning. ctx: as for Rollback.
 	Pin(ctx context.Context, read Record, a Assertion) (Entry, error)
+
+	// RenewPin lets the pin of the current entry outlive the lifetime of purge marks:
+	// AssertedAt becomes at, and PurgeSeq the sequence that was read first, if no purge
+	// covers the entry. Everything else is as by Pin.
+	//
+	// ErrNoVersion: there is no entry, another service wrote it, or it is not pinned.
+	// ErrPurged: a purge, hard or soft, covers it, or a mark that covers it may have expired.
+	RenewPin(ctx context.Context, read Record, k Key, at time.Time) (Entry, error)
 }
 
 // An Assertion is an operator's statement about a page: a rollback or a pin.
@@ -56,6 +64,9 @@ type Assertion struct {
 	// Superseded is when the store may delete the version that was current before. Zero:
 	// with the entry, but after a month at the latest.
 	Superseded time.Time
+	// Destinations are the downstream caches to which a hard purge of the page is
+	// delivered: at most [MaxDestinations] names. See [OutboxStore].
+	Destinations []string
 }
 
 // PublishOptions are the options of a publish.
@@ -82,4 +93,8 @@ type PublishOptions struct {
 	// Key is the page, for the log. It is required with Reload and when a pin is ended,
 	// and ignored otherwise.
 	Key Key
+	// Destinations are the downstream caches to which a hard purge of the page is
+	// delivered, if the publish appends to the log: at most [MaxDestinations] names. See
+	// [OutboxStore].
+	Destinations []string
 }

@@ -17,6 +17,11 @@ type Inventory interface {
 	// BodyKeys returns the bodies that any row of the partition refers to (the current
 	// entry, versions, results of requests), by a strongly consistent read.
 	BodyKeys(ctx context.Context, pk string) ([]string, error)
+	// PinnedForever yields the partition keys of the pages that are pinned until [Forever],
+	// in no particular order, and ends after the first error. Reads are eventually
+	// consistent: a pin that was made meanwhile may be missing, and one that has ended
+	// included.
+	PinnedForever(ctx context.Context) iter.Seq2[string, error]
 }
 
 // A ListedPage is one page of a listing.

@@ -42,24 +42,27 @@ func ParseKey(tenant, s string) (Key, error) {
 	}
 	k := Key{Tenant: tenant, Text: text}
 	host, path, query, variant := k.Split()
+	if strings.Contains(host, "@") {
+		return Key{}, fmt.Errorf("%w: %q was given with user information (user:password@), which is not part of a page's address; leave it out", ErrInvalidKey, canonical.Shown(s))
+	}
 	if strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//") {
-		return Key{}, fmt.Errorf("%w: %q: the scheme must be http or https", ErrInvalidKey, s)
+		return Key{}, fmt.Errorf("%w: %q: the scheme must be http or https", ErrInvalidKey, canonical.Shown(s))
 	}
 	host, ok := canonical.Host(host)
 	if !ok {
-		return Key{}, fmt.Errorf("%w: %q does not begin with a host name; expected a URL such as https://example.com/page or a key such as example.com/page", ErrInvalidKey, s)
+		return Key{}, fmt.Errorf("%w: %q does not begin with a host name; expected a URL such as https://example.com/page or a key such as example.com/page", ErrInvalidKey, canonical.Shown(s))
 	}
 	if path == "" {
 		path = "/"
 	}
 	path, ok = canonical.Path(path)
 	if !ok {
-		return Key{}, fmt.Errorf("%w: %q: the path is not percent-encoded correctly", ErrInvalidKey, s)
+		return Key{}, fmt.Errorf("%w: %q: the path is not percent-encoded correctly", ErrInvalidKey, canonical.Shown(s))
 	}
 	everything := func(string) canonical.ParameterUse { return canonical.InKey }
 	query, ok = canonical.Query(query, everything)
 	if !ok {
-		return Key{}, fmt.Errorf("%w: %q: the query is not percent-encoded correctly", ErrInvalidKey, s)
+		return Key{}, fmt.Errorf("%w: %q: the query is not percent-encoded correctly", ErrInvalidKey, canonical.Shown(s))
 	}
 	k.Text = JoinKey(host, path, query, variant)
 	if err := ValidKey(k); err != nil {

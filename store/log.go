@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -14,11 +15,12 @@ const LogLife = time.Hour
 type LogStore interface {
 	// Sequence returns the current sequence, by a strongly consistent read.
 	Sequence(ctx context.Context) (Sequence, error)
-	// Changes returns the rows of the log after a sequence, oldest first, in one strongly
-	// consistent read of at most a few hundred rows. Expired rows are missing. A reader
-	// that finds a gap does not know what it missed; nor does one that finds a Malformed
-	// row at or before Sequence.
-	Changes(ctx context.Context, after int64) ([]Change, error)
+	// Changes returns the current sequence, by a strongly consistent read, and the rows of
+	// the log after a sequence up to it, oldest first, at most a thousand; none if the
+	// current sequence is not higher. Rows that exist are not missing, so a reader that
+	// finds a gap, an end before the current sequence or a Malformed row does not know what
+	// it missed: rows expire.
+	Changes(ctx context.Context, after int64) (Sequence, []Change, error)
 }
 
 // A Sequence is the state of the log.
@@ -36,7 +38,31 @@ type Change struct {
 	// or withdrawn: copies in memory that were read before must be dropped. One row may
 	// hold the concurrent changes of several callers.
 	Reload []Key
-	// Malformed is why the row cannot be read; it names the row and the attribute. Reload
-	// is then empty, and Seq is 0 if it cannot be read either.
+	// Marks are the purge marks that the change wrote.
+	Marks []Mark
+	// Destinations are the downstream caches for which the change's own transaction wrote
+	// jobs.
+	Destinations []string
+	// Confirm asks every process to announce itself once it has applied the change.
+	Confirm bool
+	// Malformed is why the row cannot be read; it names the row and the attribute. Reload and
+	// Marks are then empty, and Seq is 0 if it cannot be read either.
 	Malformed error
+}
+
+// Undelivered returns what a downstream cache is to purge because of the change, unless the
+// change's own transaction wrote a job for it. Pages are purged hard: the log does not tell
+// how they were purged.
+func (c Change) Undelivered(destination string) []JobTarget {
+	if slices.Contains(c.Destinations, destination) {
+		return nil
+	}
+	targets := make([]JobTarget, 0, len(c.Reload)+len(c.Marks))
+	for _, k := range c.Reload {
+		targets = append(targets, JobTarget{PurgeTarget: PurgeTarget{Kind: PurgeKey, Tenant: k.Tenant, Value: k.Text}, Hard: true})
+	}
+	for _, m := range c.Marks {
+		targets = append(targets, JobTarget{PurgeTarget: m.Target, Hard: m.HardSeq == c.Seq})
+	}
+	return targets
 }

@@ -32,6 +32,11 @@ type MetaStore interface {
 	HistoryStore
 	RequestStore
 	LogStore
+	PurgeStore
+	VariantStore
+	PresenceStore
+	OutboxStore
+	QuarantineStore
 	Inventory
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 // A Partition derives the partition key of a cache key. All writers of a table must use the
@@ -25,9 +26,30 @@ func RawPartition(k Key) string {
 	return tenantPrefix(k.Tenant) + "CACHE#" + k.Text
 }
 
+const tenantMarker = "TENANT#"
+
 func tenantPrefix(tenant string) string {
 	if tenant == "" {
 		return ""
 	}
-	return "TENANT#" + tenant + "#"
+	return tenantMarker + tenant + "#"
+}
+
+// KeyOf returns the key of an entry that was read from a partition: its text, and the
+// tenant that pk begins with. ok is false unless that is the key of this partition, such
+// as for an entry without a text.
+func KeyOf(partition Partition, pk, text string) (k Key, ok bool) {
+	k = Key{Tenant: TenantOf(pk), Text: text}
+	return k, ValidKey(k) == nil && partition(k) == pk
+}
+
+// TenantOf returns the tenant that a partition key of this package begins with; empty if it
+// has none.
+func TenantOf(pk string) string {
+	rest, found := strings.CutPrefix(pk, tenantMarker)
+	if !found {
+		return ""
+	}
+	tenant, _, _ := strings.Cut(rest, "#")
+	return tenant
 }

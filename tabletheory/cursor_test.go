@@ -15,7 +15,7 @@ import (
 
 func TestPagination(t *testing.T) {
 	t.Parallel()
-	for name, build := range map[string]func(*tabletheory.Query) *tabletheory.Query{
+	engineCases(t, map[string]func(*tabletheory.Query) *tabletheory.Query{
 		"of the table": func(q *tabletheory.Query) *tabletheory.Query { return q.Where("Customer", "=", "ann") },
 		"backwards": func(q *tabletheory.Query) *tabletheory.Query {
 			return q.Where("Customer", "=", "ann").OrderBy("Number", "DESC")
@@ -29,38 +29,34 @@ func TestPagination(t *testing.T) {
 		"filtered": func(q *tabletheory.Query) *tabletheory.Query {
 			return q.Where("Customer", "=", "ann").Filter("Status", "=", "open")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			engines(t, func(t *testing.T, api *dynamodb.Client) {
-				orderTable(t, api)
-				seedOrders(t, api, "ann", 11)
-				db := tabletheory.New(api)
-				var all, paged []Order
-				check(t, build(db.Model(Order{})).All(&all))
-				cursor, scanned := "", 0
-				for {
-					var items []Order
-					page, err := build(db.Model(Order{})).Limit(3).Cursor(cursor).AllPaginated(&items)
-					check(t, err)
-					if page.Count != len(items) || page.Count > 3 || page.ScannedCount > 3 || page.HasMore != (page.NextCursor != "") {
-						t.Fatalf("page %+v has %d items, want at most 3 evaluated", page, len(items))
-					}
-					if url.QueryEscape(page.NextCursor) != page.NextCursor {
-						t.Errorf("the cursor %q is not safe in a URL", page.NextCursor)
-					}
-					paged = append(paged, items...)
-					scanned += page.ScannedCount
-					if cursor = page.NextCursor; !page.HasMore {
-						break
-					}
-				}
-				same(t, paged, all)
-				if scanned < len(all) {
-					t.Errorf("%d items were evaluated, want at least %d", scanned, len(all))
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, api *dynamodb.Client, build func(*tabletheory.Query) *tabletheory.Query) {
+		orderTable(t, api)
+		seedOrders(t, api, "ann", 11)
+		db := tabletheory.New(api)
+		var all, paged []Order
+		check(t, build(db.Model(Order{})).All(&all))
+		cursor, scanned := "", 0
+		for {
+			var items []Order
+			page, err := build(db.Model(Order{})).Limit(3).Cursor(cursor).AllPaginated(&items)
+			check(t, err)
+			if page.Count != len(items) || page.Count > 3 || page.ScannedCount > 3 || page.HasMore != (page.NextCursor != "") {
+				t.Fatalf("page %+v has %d items, want at most 3 evaluated", page, len(items))
+			}
+			if url.QueryEscape(page.NextCursor) != page.NextCursor {
+				t.Errorf("the cursor %q is not safe in a URL", page.NextCursor)
+			}
+			paged = append(paged, items...)
+			scanned += page.ScannedCount
+			if cursor = page.NextCursor; !page.HasMore {
+				break
+			}
+		}
+		same(t, paged, all)
+		if scanned < len(all) {
+			t.Errorf("%d items were evaluated, want at least %d", scanned, len(all))
+		}
+	})
 }
 
 func TestReadsContinueFromACursor(t *testing.T) {

@@ -48,13 +48,26 @@ func TestMain(m *testing.M) {
 // engines runs a test on both engines in parallel: localdynamo in memory, and
 // DynamoDB Local if ISR_TEST_DYNAMODB has its address.
 func engines(t *testing.T, test func(t *testing.T, api *dynamodb.Client)) {
+	onEngines(t, func(t *testing.T, open func(*testing.T) *dynamodb.Client) { test(t, open(t)) })
+}
+
+// engineCases is engines for each case, with tables of its own.
+func engineCases[C any](t *testing.T, cases map[string]C, test func(t *testing.T, api *dynamodb.Client, c C)) {
+	onEngines(t, func(t *testing.T, open func(*testing.T) *dynamodb.Client) {
+		for name, c := range cases {
+			t.Run(name, func(t *testing.T) { test(t, open(t), c) })
+		}
+	})
+}
+
+func onEngines(t *testing.T, test func(t *testing.T, open func(*testing.T) *dynamodb.Client)) {
 	t.Run("localdynamo", func(t *testing.T) {
 		t.Parallel()
-		test(t, localdynamotest.New(t))
+		test(t, func(t *testing.T) *dynamodb.Client { return localdynamotest.New(t) })
 	})
 	t.Run("DynamoDBLocal", func(t *testing.T) {
 		t.Parallel()
-		test(t, dynamoDBLocal(t))
+		test(t, dynamoDBLocal)
 	})
 }
 

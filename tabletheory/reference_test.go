@@ -138,40 +138,36 @@ func TestReferencePublishesUnderItsLease(t *testing.T) {
 func TestReferenceRefusesWithoutItsLease(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Unix()
-	for name, lease := range map[string]*FaceTheoryCacheLease{
+	engineCases(t, map[string]*FaceTheoryCacheLease{
 		"stolen":  {PK: referencePage, SK: "LOCK", LeaseToken: "token-of-another", LeaseExpiresAt: now + 30},
 		"expired": {PK: referencePage, SK: "LOCK", LeaseToken: ourLease, LeaseExpiresAt: now - 1},
 		"gone":    nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			engines(t, func(t *testing.T, api *dynamodb.Client) {
-				table := cacheTable(t, api)
-				db := tabletheory.New(api)
-				previous := old()
-				check(t, db.Model(&previous).Create())
-				if lease != nil {
-					check(t, db.Model(lease).Create())
-				}
-				lock := getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("LOCK")})
+	}, func(t *testing.T, api *dynamodb.Client, lease *FaceTheoryCacheLease) {
+		table := cacheTable(t, api)
+		db := tabletheory.New(api)
+		previous := old()
+		check(t, db.Model(&previous).Create())
+		if lease != nil {
+			check(t, db.Model(lease).Create())
+		}
+		lock := getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("LOCK")})
 
-				err := publishInPlace(db, ourLease)
+		err := publishInPlace(db, ourLease)
 
-				canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
-				if !ok || !errors.Is(err, tabletheory.ErrConditionFailed) {
-					t.Fatalf("publish: got %v, want a *TransactionError that is ErrConditionFailed", err)
-				}
-				if len(canceled.Reasons) != 2 || canceled.Reasons[0].Failed() || !canceled.Reasons[1].Failed() {
-					t.Errorf("got reasons %+v, want only that of the second action", canceled.Reasons)
-				}
-				var meta FaceTheoryCacheMetadata
-				check(t, db.Model(meta).Where("PK", "=", referencePage).Where("SK", "=", "META").First(&meta))
-				same(t, meta, old())
-				if diff := cmp.Diff(lock, getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("LOCK")}), ignoreSDK); diff != "" {
-					t.Errorf("the lease has changed (-before +after)\n%s", diff)
-				}
-			})
-		})
-	}
+		canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
+		if !ok || !errors.Is(err, tabletheory.ErrConditionFailed) {
+			t.Fatalf("publish: got %v, want a *TransactionError that is ErrConditionFailed", err)
+		}
+		if len(canceled.Reasons) != 2 || canceled.Reasons[0].Failed() || !canceled.Reasons[1].Failed() {
+			t.Errorf("got reasons %+v, want only that of the second action", canceled.Reasons)
+		}
+		var meta FaceTheoryCacheMetadata
+		check(t, db.Model(meta).Where("PK", "=", referencePage).Where("SK", "=", "META").First(&meta))
+		same(t, meta, old())
+		if diff := cmp.Diff(lock, getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("LOCK")}), ignoreSDK); diff != "" {
+			t.Errorf("the lease has changed (-before +after)\n%s", diff)
+		}
+	})
 }
 
 func TestReferenceWritesAndReads(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -28,6 +28,8 @@ const (
 
 // adminFlags configure the address of the admin API.
 type adminFlags struct {
+	adminToken string // of the configuration file; empty for that of ISR_ADMIN_TOKEN
+
 	Admin *string `placeholder:"ADDR" help:"Address of the admin API, or none (127.0.0.1:9180; with --table only if ISR_ADMIN_TOKEN is set). Its token is ISR_ADMIN_TOKEN, else that of admin.token in the data folder."`
 }
 
@@ -36,11 +38,13 @@ type adminPlan struct {
 	address *net.TCPAddr // nil: the socket only
 	chosen  bool         // the operator named the address
 	secret  string       // empty: the token of the data folder
+
+	triggers *triggers // served on the address too; nil for none
 }
 
 // plan validates the flags and the token. embedded reports whether the store is embedded.
 func (f adminFlags) plan(embedded bool) (p adminPlan, err error) {
-	p.secret = os.Getenv(tokenVariable)
+	p.secret = cmp.Or(f.adminToken, os.Getenv(tokenVariable))
 	if p.secret != "" {
 		if _, err := admin.NewToken(p.secret); err != nil {
 			return p, usagef("%s: %v", tokenVariable, err)
@@ -76,6 +80,7 @@ func (f adminFlags) plan(embedded bool) (p adminPlan, err error) {
 // An administration is the running admin API of a server: on the socket in its data folder,
 // and over the network if the plan has an address.
 type administration struct {
+	api     *admin.API
 	socket  *running
 	network *running // nil for none
 	log     *slog.Logger
@@ -83,9 +88,9 @@ type administration struct {
 }
 
 // administer starts the admin API of a cache.
-func (p adminPlan) administer(f *folder, st *stores, cache *isr.Cache, hosts gateway.Hosts, s *streams, log *slog.Logger) (*administration, error) {
+func (p adminPlan) administer(f *folder, st *stores, cache *isr.Cache, deliveries isr.Downstream, r *reloader, s *streams, log *slog.Logger) (*administration, error) {
 	api, err := admin.New(st.meta, st.bodies, admin.Config{
-		Cache: cache, Serve: hosts.Serve, Hosts: hosts.String(), Version: version(), Place: st.where, Meter: st.meter, Logger: log,
+		Cache: cache, Downstream: deliveries, Serve: r.public.serves, Hosts: r.public.hosts.Load().String(), OnlyHost: r.public.hosts.Load().Only(), Reload: r.onRequest(), Version: version(), Place: st.where, Meter: st.meter, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -94,7 +99,7 @@ func (p adminPlan) administer(f *folder, st *stores, cache *isr.Cache, hosts gat
 	if err != nil {
 		return nil, err
 	}
-	a := &administration{socket: socket, log: log, closed: make(chan struct{})}
+	a := &administration{api: api, socket: socket, log: log, closed: make(chan struct{})}
 	a.network, err = p.listen(api, f, s, log)
 	if err != nil {
 		a.close()
@@ -141,7 +146,7 @@ func (p adminPlan) listen(api *admin.API, f *folder, s *streams, log *slog.Logge
 		return nil, errors.Join(err, listener.Close())
 	}
 	log.Info("admin API on http://"+displayAddress(listener.Addr()), "token", token.String())
-	return start(newServer(api.Guarded(token, p.address.IP.IsLoopback()), log), listener), nil
+	return start(newServer(p.triggers.onAdmin(api.Guarded(token, p.address.IP.IsLoopback())), log), listener), nil
 }
 
 // token returns the operator's token, else that of the data folder.

@@ -71,7 +71,11 @@ func (f *askFlags) askStore(ctx context.Context, do func(*admin.Client) error) (
 			return err
 		}
 	}
-	api, err := admin.New(st.meta, st.bodies, admin.Config{Version: version(), Place: st.where, Logger: discard})
+	names, err := f.named()
+	if err != nil {
+		return err
+	}
+	api, err := admin.New(st.meta, st.bodies, admin.Config{Downstream: names, Version: version(), Place: st.where, Logger: discard})
 	if err != nil {
 		return err
 	}

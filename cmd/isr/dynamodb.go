@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -121,7 +122,7 @@ func (k dynamodbKeys) serve(flag, address string, db *localdynamo.DB, log *slog.
 	}
 	server, credentials := newServer(handler, log), "access key "+k.AccessKey
 	if k.AccessKey == "" {
-		server.Handler, credentials = refuseWebPages(handler, gateway.LoopbackHosts().WithListener(listener.Addr())), "any"
+		server.Handler, credentials = refuseWebPages(handler), "any"
 	}
 	server.ReadTimeout, server.WriteTimeout = requestTime, 2*requestTime // both count from the header
 	url := "http://" + displayAddress(listener.Addr())
@@ -131,18 +132,36 @@ func (k dynamodbKeys) serve(flag, address string, db *localdynamo.DB, log *slog.
 
 // refuseWebPages refuses requests of web pages, which have Origin or Sec-Fetch-Site (no
 // AWS SDK sends them), and requests whose Host is not a loopback name. Otherwise any web
-// page could use tables without credentials by DNS rebinding.
-func refuseWebPages(h http.Handler, hosts gateway.Hosts) http.Handler {
+// page could use tables without credentials by DNS rebinding. The port of the Host may be
+// any: it is another one behind an SSH tunnel or a published port of a container, and a
+// page that rebinds a name has its own name in Host.
+func refuseWebPages(h http.Handler) http.Handler {
+	local := gateway.LoopbackHosts()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")
 		if r.Header.Get("Origin") != "" || site == "cross-site" || site == "same-site" {
-			http.Error(w, "isr: web pages may not use tables without credentials", http.StatusForbidden)
+			denyAccess(w, "isr: web pages may not use tables without credentials")
 			return
 		}
-		if host, ok := canonical.Host(r.Host); !ok || !hosts.Serve(host) {
-			http.Error(w, "isr: tables without credentials are served to this machine only; use the host 127.0.0.1 or localhost", http.StatusForbidden)
+		if host, ok := canonical.Host(r.Host); !ok || !local.Serve(withoutPort(host)) {
+			denyAccess(w, fmt.Sprintf("isr: tables without credentials are served to this machine only, got a request for the host %.100q; use the host 127.0.0.1 or localhost, or set ISR_DYNAMODB_ACCESS_KEY and ISR_DYNAMODB_SECRET_KEY", r.Host))
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// withoutPort removes the port of a canonical host.
+func withoutPort(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return host
+}
+
+// denyAccess answers as DynamoDB does, so that every SDK shows the reason.
+func denyAccess(w http.ResponseWriter, reason string) {
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.WriteHeader(http.StatusForbidden)
+	_ = json.NewEncoder(w).Encode(map[string]string{"__type": "com.amazon.coral.service#AccessDeniedException", "message": reason})
 }

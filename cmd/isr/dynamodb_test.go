@@ -12,15 +12,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go"
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/facetheory/isr/gateway"
 )
 
 // callDynamoDB sends a request as an SDK does, and prints the status and the body
@@ -168,8 +169,7 @@ func gone(ts *testscript.TestScript, _ bool, args []string) {
 
 // Tables without credentials refuse web pages and other host names (DNS rebinding).
 func TestTablesWithoutKeysAreForThisMachine(t *testing.T) {
-	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8000}
-	h := refuseWebPages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), gateway.LoopbackHosts().WithListener(at))
+	h := refuseWebPages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, tt := range []struct {
 		host, header, value string
 		want                int
@@ -177,10 +177,14 @@ func TestTablesWithoutKeysAreForThisMachine(t *testing.T) {
 		{"127.0.0.1:8000", "", "", 200},
 		{"localhost:8000", "", "", 200},
 		{"[::1]:8000", "", "", 200},
+		{"[::1]", "", "", 200},
+		{"127.0.0.1", "", "", 200},
+		{"localhost:49152", "", "", 200}, // a tunnel, or a published port of a container
 		{"localhost:8000", "Sec-Fetch-Site", "none", 200},
 		{"localhost:8000", "Origin", "http://evil.example", 403},
 		{"localhost:8000", "Sec-Fetch-Site", "cross-site", 403},
 		{"evil.example:8000", "", "", 403},
+		{"127.0.0.1:8000:8000", "", "", 403},
 		{"127.0.0.1.evil.example", "", "", 403},
 		{"[", "", "", 403},
 	} {
@@ -194,5 +198,23 @@ func TestTablesWithoutKeysAreForThisMachine(t *testing.T) {
 		if w.Code != tt.want {
 			t.Errorf("%+v: %d", tt, w.Code)
 		}
+	}
+}
+
+// An SDK shows why a request is refused.
+func TestRefusedHostsAreNamedToSDKs(t *testing.T) {
+	s := httptest.NewServer(refuseWebPages(http.NotFoundHandler()))
+	t.Cleanup(s.Close)
+	client := dynamodb.New(dynamodb.Options{
+		Region: "local", Credentials: aws.AnonymousCredentials{},
+		BaseEndpoint: aws.String("http://tables.example:8000"),
+		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, s.Listener.Addr().String())
+		}}},
+	})
+	_, err := client.ListTables(t.Context(), &dynamodb.ListTablesInput{})
+	refused, ok := errors.AsType[smithy.APIError](err)
+	if !ok || refused.ErrorCode() != "AccessDeniedException" || !strings.Contains(refused.ErrorMessage(), `the host "tables.example:8000"; use the host 127.0.0.1 or localhost`) {
+		t.Errorf("ListTables: %v, want AccessDeniedException with the host and what to do", err)
 	}
 }

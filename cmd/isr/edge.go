@@ -1,15 +1,8 @@
 package main
 
 import (
-	"context"
-	"log/slog"
 	"net"
-	"net/http"
-	"net/netip"
-	"net/url"
 	"time"
-
-	"github.com/pires/go-proxyproto"
 
 	"github.com/facetheory/isr/gateway"
 )
@@ -58,74 +51,4 @@ func resolveListen(listen string) (*net.TCPAddr, error) {
 		return nil, usagef("--listen %q does not resolve: %v; expected host:port, like 127.0.0.1:8080", listen, err)
 	}
 	return at, nil
-}
-
-// gateway returns the configuration of the proxy to an origin.
-func (f *edgeFlags) gateway(origin *url.URL, log *slog.Logger) gateway.Config {
-	return gateway.Config{
-		Origin: origin, PublicScheme: f.PublicScheme, MaxConnections: f.MaxOriginConnections,
-		ClientTimeout: time.Duration(f.ClientTimeout), Logger: log,
-	}
-}
-
-// hosts returns the hosts that a listener serves.
-func (f *edgeFlags) hosts(at net.Addr) gateway.Hosts {
-	hosts := gateway.LoopbackHosts()
-	if len(f.Host) > 0 {
-		hosts, _ = gateway.ParseHosts(f.Host) // validated
-	}
-	return hosts.WithListener(at)
-}
-
-// edge returns the handler that checks public requests of a listener before next.
-func (f *edgeFlags) edge(at net.Addr, next http.Handler, healthPath string, h *health, log *slog.Logger) http.Handler {
-	trust, _ := gateway.ParseTrust(f.TrustedProxy) // validated
-	return gateway.Edge(gateway.EdgeConfig{
-		Hosts: f.hosts(at), Trust: trust, Unnamed: unnamed,
-		HealthPath: healthPath, Health: http.HandlerFunc(h.public), Logger: log,
-	}, next)
-}
-
-// headerTime bounds reading the header of a request, and that of the PROXY protocol.
-const headerTime = 10 * time.Second
-
-// accept wraps a server's listener in the PROXY protocol if it is enabled. Trusted peers
-// must use it; connections of other peers are taken as they are.
-func (f *edgeFlags) accept(s *http.Server, l net.Listener) net.Listener {
-	if !f.ProxyProtocol {
-		return l
-	}
-	outer := s.ConnContext
-	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		if outer != nil {
-			ctx = outer(ctx, c)
-		}
-		return context.WithValue(ctx, proxiedKey{}, c)
-	}
-	trust, _ := gateway.ParseTrust(f.TrustedProxy) // validated
-	return &proxyproto.Listener{
-		Listener:          l,
-		ReadHeaderTimeout: headerTime,
-		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-			peer, err := netip.ParseAddrPort(o.Upstream.String())
-			if err == nil && trust.Trusts(peer.Addr()) {
-				return proxyproto.REQUIRE, nil
-			}
-			return proxyproto.SKIP, nil
-		},
-	}
-}
-
-// proxiedKey is the key of a request's connection in its context.
-type proxiedKey struct{}
-
-// unnamed reports whether the PROXY protocol header of a request's connection names no
-// client: a health check of the proxy (LOCAL), or an unknown client (UNKNOWN).
-func unnamed(r *http.Request) bool {
-	c, _ := r.Context().Value(proxiedKey{}).(*proxyproto.Conn)
-	if c == nil {
-		return false
-	}
-	header := c.ProxyHeader() // which was read before the request
-	return header != nil && (header.Command.IsLocal() || header.TransportProtocol.IsUnspec())
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -8,29 +9,39 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/facetheory/isr/config"
 )
+
+// serveFile serves the listeners of a file until the test ends.
+func serveFile(t *testing.T, f *config.File, h http.Handler) *public {
+	t.Helper()
+	p, err := listen(f, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.edge(f, h, "", newHealth())
+	p.start(f, time.Minute)
+	t.Cleanup(func() { p.stop(context.Background()) })
+	return p
+}
 
 // Forwarding fields are dropped if the PROXY protocol names no client, as the client may have
 // forged them.
 func TestForwardingFieldsOfUnnamedClientsAreDropped(t *testing.T) {
-	flags := edgeFlags{Host: []string{"*"}, TrustedProxy: []string{"loopback"}, ProxyProtocol: true}
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %q", r.RemoteAddr, r.Header["X-Forwarded-Proto"])
 	})
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := newServer(flags.edge(inner.Addr(), echo, "", newHealth(), slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
-	go func() { _ = server.Serve(flags.accept(server, inner)) }()
-	t.Cleanup(func() { _ = server.Close() })
+	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0", TrustedProxies: []string{"loopback"}, ProxyProtocol: true}}}
+	p := serveFile(t, f, echo)
 	for header, want := range map[string]string{
 		"PROXY TCP4 127.0.0.9 127.0.0.1 1 2\r\n": `192.0.2.1:0 ["https"]`,
 		"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\n": `192.0.2.7:1 []`,
 		"PROXY UNKNOWN\r\n":                      `127.0.0.1:PORT []`,
 		"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00": `127.0.0.1:PORT []`, // version 2, LOCAL
 	} {
-		c, err := net.Dial("tcp", inner.Addr().String())
+		c, err := net.Dial("tcp", p.listeners[0].inner.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,9 @@ type gcCommand struct {
 func (c *gcCommand) Help() string {
 	return `A body is garbage once no row refers to it: a newer generation replaced it, its version expired, or
 the server that wrote it crashed. Bodies of pages that are being regenerated are kept, and so are
-objects that do not belong to this table. A server with an embedded store runs gc daily.`
+objects that do not belong to this table. gc also deletes purge marks that a newer purge of the tenant or
+the site includes, and renews permanent pins, which would otherwise end with the lifetime of purge marks.
+A server with an embedded store runs gc daily.`
 }
 
 func (c *gcCommand) Run(ctx context.Context, s *streams) error {
@@ -51,15 +53,21 @@ func (c *gcCommand) Run(ctx context.Context, s *streams) error {
 }
 
 func (c *gcCommand) writeSum(s *streams, sum admin.Collected) error {
-	did := "removed"
+	did, renewed := "removed", "renewed"
 	if c.DryRun {
-		did = "would remove"
+		did, renewed = "would remove", "would renew"
 	}
 	young := ""
 	if sum.Young > 0 {
 		young = fmt.Sprintf("; not checked: %d younger than %s", sum.Young, time.Duration(c.Grace))
 	}
 	_, err := fmt.Fprintf(s.out, "%s %d of %d bodies, %s%s\n", did, sum.Bodies, sum.Bodies+sum.Kept, bytesText(sum.Bytes), young)
+	if err == nil && sum.Marks > 0 {
+		_, err = fmt.Fprintf(s.out, "%s %d purge marks that newer purges include\n", did, sum.Marks)
+	}
+	if err == nil && sum.Pins > 0 {
+		_, err = fmt.Fprintf(s.out, "%s %d permanent pins\n", renewed, sum.Pins)
+	}
 	if sum.Busy > 0 {
 		fmt.Fprintf(s.err, "skipped %d pages that are being regenerated; run isr gc again later\n", sum.Busy)
 	}

@@ -74,6 +74,9 @@ func writePage(w io.Writer, p admin.Page) error {
 		if len(p.Tags) > 0 {
 			line("tags", "%s", strings.Join(p.Tags, " "))
 		}
+		if p.PurgedAt > 0 {
+			line("purged", "%s", purgedText(p))
+		}
 		if !p.PinnedUntil.IsZero() {
 			line("pinned", "%s", pinText(p.PinnedUntil))
 		}
@@ -103,6 +106,21 @@ func stateText(p admin.Page) string {
 		return fmt.Sprintf("stale, may be served for %s more", seconds(p.StaleFor))
 	}
 	return p.State
+}
+
+// purgedText describes the newest purge of a page.
+func purgedText(p admin.Page) string {
+	how := "softly"
+	if p.HardAt == p.PurgedAt {
+		how = "hard"
+	}
+	switch {
+	case p.HardAt > p.PurgeSeq:
+		return fmt.Sprintf("hard at %d, and was rendered before, at %d: it is not served", p.HardAt, p.PurgeSeq)
+	case p.PurgedAt > p.PurgeSeq:
+		return fmt.Sprintf("%s at %d, and was rendered before, at %d", how, p.PurgedAt, p.PurgeSeq)
+	}
+	return fmt.Sprintf("%s at %d, before it was rendered, at %d", how, p.PurgedAt, p.PurgeSeq)
 }
 
 func pageLease(p admin.Page) string {

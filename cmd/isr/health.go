@@ -31,15 +31,17 @@ func (f *healthFlags) validate() error {
 	return nil
 }
 
-// drainTime returns how long a server that listens on at keeps serving at shutdown.
-func (f *healthFlags) drainTime(at net.Addr) time.Duration {
+// drainTime returns how long a server that listens on addresses keeps serving at shutdown.
+func (f *healthFlags) drainTime(addresses ...net.Addr) time.Duration {
 	if f.Drain != nil {
 		return time.Duration(*f.Drain)
 	}
-	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
-		return 0
+	for _, at := range addresses {
+		if tcp, ok := at.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+			return 5 * time.Second
+		}
 	}
-	return 5 * time.Second
+	return 0
 }
 
 // graceTime returns how long work in flight may take to finish: long enough that a request

@@ -18,6 +18,7 @@ type lsCommand struct {
 	Sort   string `enum:"key,age,size,none" default:"key" env:"-" placeholder:"ORDER" help:"Order: key, age (oldest first), size (largest first), or none, which shows pages as they arrive (${default})."`
 	Limit  int    `default:"0" env:"-" placeholder:"N" help:"Show at most N pages, up to 100000 (${default}: all)."`
 	Prefix string `env:"-" placeholder:"TEXT" help:"Show pages whose key begins with TEXT, like example.com/news."`
+	Tag    string `env:"-" placeholder:"TAG" help:"Show pages with this purge tag."`
 	JSON   bool   `name:"json" help:"Write JSON, one page per line."`
 
 	askFlags `embed:""`
@@ -50,7 +51,8 @@ func (c *lsCommand) pages(all iter.Seq2[admin.Page, error], s *streams) iter.Seq
 	selected := func(yield func(admin.Page, error) bool) {
 		prefix := keyPrefix(c.Prefix)
 		for p, err := range all {
-			if (err != nil || strings.HasPrefix(p.Key, prefix)) && !yield(p, err) {
+			shown := strings.HasPrefix(p.Key, prefix) && (c.Tag == "" || slices.Contains(p.Tags, c.Tag))
+			if (err != nil || shown) && !yield(p, err) {
 				return
 			}
 		}
@@ -183,6 +185,8 @@ func (c *lsCommand) writeTable(s *streams, list iter.Seq2[admin.Page, error]) er
 	}
 	switch {
 	case pages > 0:
+	case c.Tag != "":
+		fmt.Fprintf(s.err, "no stored page has the tag %q; isr get shows the tags of a page\n", c.Tag)
 	case c.Prefix != "":
 		fmt.Fprintf(s.err, "no stored page has a key that begins with %q\n", c.Prefix)
 	default:

@@ -22,6 +22,7 @@ import (
 // commands is the grammar of the command line.
 type commands struct {
 	Serve      serveCommand      `cmd:"" help:"Serve a site through the cache."`
+	Reload     reloadCommand     `cmd:"" help:"Make a server read its configuration file again."`
 	Get        getCommand        `cmd:"" help:"Show the stored copy of a page."`
 	Ls         lsCommand         `cmd:"" help:"List the stored pages."`
 	Regenerate regenerateCommand `cmd:"" help:"Regenerate a page now."`
@@ -30,10 +31,14 @@ type commands struct {
 	Rollback   rollbackCommand   `cmd:"" help:"Make an older generation of a page current again, and pin it."`
 	Pin        pinCommand        `cmd:"" help:"Keep the current generation of a page, without regeneration."`
 	Unpin      unpinCommand      `cmd:"" help:"Unpin a page, so that it is regenerated again."`
+	Purge      purgeCommand      `cmd:"" help:"Make pages stale on all servers, or remove them: by URL, tag, prefix, host, or all."`
 	Lease      leaseCommand      `cmd:"" help:"Show or break the lease of a page."`
+	Outbox     outboxCommand     `cmd:"" help:"List, retry or drop purges that have not reached downstream caches."`
+	Quarantine quarantineCommand `cmd:"" help:"List, compare, accept or drop rejected generations of pages."`
 	Gc         gcCommand         `cmd:"" help:"Delete stored bodies that no row refers to."`
 	Usage      usageCommand      `cmd:"" help:"Show the DynamoDB capacity that a server has consumed, and its cost."`
 	Table      tableCommand      `cmd:"" help:"Manage the DynamoDB table."`
+	Config     configCommand     `cmd:"" help:"Check and explain configuration files."`
 	Dynamodb   dynamodbCommand   `cmd:"" help:"Serve the embedded store as a DynamoDB endpoint, without a site."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`
 	Help       helpCommand       `cmd:"" help:"Show the help of isr or of a command."`
@@ -63,7 +68,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 
-	out := &streams{out: stdout, err: stderr}
+	out := &streams{in: os.Stdin, out: stdout, err: stderr}
 	exit := -1 // set when kong has handled the command line itself, such as --help
 	var cli commands
 	parser, err := kong.New(&cli,
@@ -139,8 +144,9 @@ func otherName(text string) string {
 	return ""
 }
 
-// streams are where a command writes.
+// streams are where a command reads and writes.
 type streams struct {
+	in       io.Reader
 	out, err io.Writer
 	debug    bool // details for debugging are written too
 }

@@ -2,11 +2,16 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,9 +23,12 @@ func TestMain(m *testing.M) {
 }
 
 // The command line is tested by scripts: testdata/*.txtar.
-func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+func TestScripts(t *testing.T) { testscript.Run(t, scripts("testdata")) }
+
+// scripts returns the parameters of the scripts in a folder.
+func scripts(dir string) testscript.Params {
+	return testscript.Params{
+		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			for _, name := range []string{"ADDRESS", "DYNAMODB", "ADMIN", "ORIGIN"} {
 				address, err := freeAddress()
@@ -36,17 +44,22 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"expand":    expand,
+			"await":     awaitStatus,
+			"hangup":    hangUpServer,
 			"fetch":     fetch,
+			"purge":     purge,
 			"dynamodb":  callDynamoDB,
 			"begin":     beginCall,
 			"finish":    finishCall,
 			"gone":      gone,
 			"tokenfrom": setToken,
+			"webhook":   webhook,
 			"origin":    fetchFrom,
 			"hang":      hangUp,
 			"hung":      awaitHanging,
 		},
-	})
+	}
 }
 
 func freeAddress() (string, error) {
@@ -67,13 +80,70 @@ func fetch(ts *testscript.TestScript, _ bool, args []string) {
 	until(ts, "fetch "+args[0], func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], http.NoBody)
 		ts.Check(err)
-		res, err = http.DefaultClient.Do(req)
+		res, err = trusting().Do(req)
 		return err
 	})
 	body, err := io.ReadAll(res.Body)
 	ts.Check(err)
 	ts.Check(res.Body.Close())
 	_, err = fmt.Fprintf(ts.Stdout(), "%d\n%s\n%s", res.StatusCode, res.Header.Get("Cache-Status"), body)
+	ts.Check(err)
+}
+
+// trusting returns a client that accepts any certificate.
+func trusting() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // of tests
+}
+
+// expand FILE... replaces variables in files.
+func expand(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		text := os.Expand(ts.ReadFile(name), ts.Getenv)
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
+	}
+}
+
+// hangup FOLDER sends SIGHUP to the server of a data folder.
+func hangUpServer(ts *testscript.TestScript, _ bool, args []string) {
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(filepath.Join(args[0], "isr.lock"))))
+	ts.Check(err)
+	ts.Check(syscall.Kill(pid, syscall.SIGHUP))
+}
+
+// await ADDRESS PATH TEXT waits until Cache-Status contains a text.
+func awaitStatus(ts *testscript.TestScript, _ bool, args []string) {
+	until(ts, "await", func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+args[0]+args[1], http.NoBody)
+		ts.Check(err)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		ts.Check(res.Body.Close())
+		if status := res.Header.Get("Cache-Status"); !strings.Contains(status, args[2]) {
+			return fmt.Errorf("Cache-Status %q", status)
+		}
+		return nil
+	})
+}
+
+// purge URL [HEADER...] prints the status and body of the response to a PURGE request.
+func purge(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: purge URL [HEADER...]")
+	}
+	req, err := http.NewRequestWithContext(context.Background(), "PURGE", args[0], http.NoBody)
+	ts.Check(err)
+	for _, header := range args[1:] {
+		name, value, _ := strings.Cut(header, ": ")
+		req.Header.Add(name, value)
+	}
+	res, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	body, err := io.ReadAll(res.Body)
+	ts.Check(err)
+	ts.Check(res.Body.Close())
+	_, err = fmt.Fprintf(ts.Stdout(), "%d\n%s", res.StatusCode, body)
 	ts.Check(err)
 }
 

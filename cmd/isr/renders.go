@@ -1,11 +1,9 @@
 package main
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/budget"
 )
 
 // renderFlags configure when pages are rendered and the load on the origin. On the command
@@ -37,32 +35,9 @@ func (f *renderFlags) validate() error {
 	return nil
 }
 
-// route sets the fields of a route.
-func (f *renderFlags) route(rt isr.Route) isr.Route {
-	rt.Policy = f.Policy
-	rt.EarlyRefresh = f.EarlyRefresh
-	rt.Jitter = f.Jitter
-	if rt.Jitter == 0 {
-		rt.Jitter = -1
-	}
-	return rt
-}
-
 // config sets the fields of a cache configuration.
 func (f *renderFlags) config(cfg isr.Config) isr.Config {
 	cfg.RenderTimeout = time.Duration(f.RenderTimeout)
 	cfg.MaxBody = int64(f.MaxBody)
 	return cfg
-}
-
-// budget returns the budget of an origin.
-func (f *renderFlags) budget(origin string, log *slog.Logger) *budget.Budget {
-	cfg := budget.Config{Origin: origin, Renders: f.MaxRenders, Failures: f.BreakerFailures, Logger: log}
-	if cfg.Renders == 0 {
-		cfg.Renders = -1
-	}
-	if cfg.Failures == 0 {
-		cfg.Failures = -1
-	}
-	return budget.New(cfg)
 }

@@ -5,23 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/examples/demosite/site"
+	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/localdynamo"
 )
 
 type serveCommand struct {
+	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting that the file has must not be given as a flag or variable too. SIGHUP and isr reload read it again."`
+
 	Origin string `placeholder:"URL" help:"URL of the site behind the cache, like http://127.0.0.1:3000."`
 	Demo   bool   `xor:"origin" help:"Serve the built-in demonstration site."`
 	Listen string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on (${default})."`
@@ -34,13 +42,18 @@ type serveCommand struct {
 	Preset       string   `enum:",next" default:"" placeholder:"NAME" help:"Framework whose pages declare what they vary on: next."`
 	TenantHeader string   `placeholder:"NAME" help:"Request header that names the tenant; requests without it are refused."`
 
+	Build string `placeholder:"ID" help:"Id of the build of the site, such as a commit or a date: pages of older builds are stale, and regenerated at their next request (none)."`
+
 	StoreNegative bool `help:"Store 404 and 410 responses of pages that are not stored yet, for all servers, instead of keeping them in the negative cache."`
 
 	edgeFlags    `embed:""`
 	renderFlags  `embed:""`
 	historyFlags `embed:""`
 
+	triggerFlags `embed:""`
+
 	adminFlags  `embed:""`
+	purgeFlags  `embed:""`
 	storeFlags  `embed:""`
 	CreateTable bool `help:"Create the DynamoDB table if it does not exist."`
 
@@ -60,13 +73,27 @@ type serveCommand struct {
 	dynamodbKeys   `embed:"" prefix:"dynamodb-"`
 }
 
-func (c *serveCommand) Run(ctx context.Context, s *streams) error {
-	origin, err := c.validate()
+func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) error {
+	flags := givenFlags(k)
+	file, err := c.read(flags)
 	if err != nil {
+		return err
+	}
+	if err := c.adopt(file); err != nil {
+		return fmt.Errorf("%s: %w", c.Config, err)
+	}
+	if err := c.validate(file); err != nil {
 		return err
 	}
 	plan, err := c.plan(c.Table == "")
 	if err != nil {
+		return err
+	}
+	triggered, err := c.planTriggers(plan.address != nil)
+	if err != nil {
+		return err
+	}
+	if err := c.purgeFlags.validate(c.Table == "", plan); err != nil {
 		return err
 	}
 	log := c.logger(s)
@@ -91,41 +118,80 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 			log.Error("failed to close store", "error", err)
 		}
 	}()
-	cache, err := isr.New(st.meta, st.bodies, c.config(st, log))
+	var running atomic.Pointer[isr.Cache]
+	deliveries, err := c.startDownstream(ctx, st.meta, c.deliveryDelay(&running), log)
+	if err != nil {
+		return err
+	}
+	defer deliveries.Close()
+	cache, err := isr.New(st.meta, st.bodies, c.config(st, deliveries, log))
 	if err != nil {
 		return flagErrors(err)
 	}
+	running.Store(cache)
 	defer c.keepDisk(ctx, st, cache, log)()
-	listener, err := net.Listen("tcp", c.Listen)
+	triggers, err := c.triggers(ctx, triggered, cache, st, log)
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s: %w; give another address with --listen", c.Listen, err)
+		return err
 	}
-	administration, err := plan.administer(folder, st, cache, c.hosts(listener.Addr()), s, log)
+	plan.triggers = triggers
+	public, err := listen(file, log)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
+	}
+	reloader, err := c.serveSite(cache, file, flags, public, log)
+	if err != nil {
+		return errors.Join(err, public.close())
+	}
+	defer reloader.site.Close()
+	administration, err := plan.administer(folder, st, cache, deliveries, reloader, s, log)
+	if err != nil {
+		return errors.Join(err, public.close())
 	}
 	defer administration.close()
 	shared, err := c.share(st.engine, log)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(err, public.close())
+	}
+	reloader.edge = func(f *config.File) error {
+		site, err := c.withPurgeMethod(reloader.site, tenantHeader(f), administration, plan, folder, s, log)
+		if err == nil {
+			public.edge(f, triggers.onPublic(site), c.HealthPath, health)
+		}
+		return err
+	}
+	if err := reloader.edge(file); err != nil {
+		return errors.Join(err, public.close())
 	}
 	relaxCollector()
 	limitMemory(int64(c.Memory))
-	log.Info("serving http://"+displayAddress(listener.Addr()), "origin", c.originText(), "store", st.where)
-	server := newServer(c.edge(listener.Addr(), c.handler(cache, origin, log), c.HealthPath, health, log), log)
-	at := listener.Addr()
-	listener = c.accept(server, httpconn.CoalesceWrites(server, listener, time.Duration(c.ClientTimeout)))
-	go warnOfOrigin(ctx, origin, log)
-	health.ready(func() []string { return degraded(st, cache) })
-	return c.attend(ctx, attended{start(server, listener), shared, probed, cache, health, c.drainTime(at)}, log)
+	log.Info("serving "+public.urls(), "origin", originText(file), "store", st.where)
+	public.start(file, time.Duration(c.ClientTimeout))
+	for _, origin := range addresses(file) {
+		go warnOfOrigin(ctx, origin, log)
+	}
+	health.ready(func() []string { return degraded(st, cache, deliveries) })
+	triggers.start(ctx)
+	defer reloader.onSignal(ctx)()
+	return c.attend(ctx, attended{public, shared, probed, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
 }
 
-// warnOfOrigin connects once to an origin, nil for none, and logs a warning if that fails:
-// the site is not started yet, or --origin is wrong.
-func warnOfOrigin(ctx context.Context, origin *url.URL, log *slog.Logger) {
-	if origin == nil {
-		return
+// serveSite returns the reloader of the site of a file, which has no edge yet.
+func (c *serveCommand) serveSite(cache *isr.Cache, f *config.File, flags given, p *public, log *slog.Logger) (*reloader, error) {
+	cfg, err := siteConfig(f, log)
+	if err != nil {
+		return nil, err
 	}
+	site, err := gateway.NewSite(cache, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &reloader{path: c.Config, read: func() (*config.File, error) { return c.read(flags) }, site: site, public: p, log: log, current: f}, nil
+}
+
+// warnOfOrigin connects once to an address of an origin, and logs a warning if that fails:
+// the site is not started yet, or the address is wrong.
+func warnOfOrigin(ctx context.Context, origin *url.URL, log *slog.Logger) {
 	port := origin.Port()
 	if port == "" {
 		port = origin.Scheme // also a service name
@@ -179,61 +245,75 @@ func (c *serveCommand) keepDisk(ctx context.Context, st *stores, cache *isr.Cach
 	}
 }
 
-// degraded returns the stores that a server does without, and why.
-func degraded(st *stores, cache *isr.Cache) (reasons []string) {
+// degraded returns what a server does without, and why: stores, and deliveries to
+// downstream caches.
+func degraded(st *stores, cache *isr.Cache, deliveries *downstream.Worker) (reasons []string) {
 	if problem := st.reach.problem(); problem != "" {
 		reasons = append(reasons, "the stores are not used: "+problem)
 	}
 	for _, store := range cache.StoresDown() {
 		reasons = append(reasons, "the store of the "+store+" does not answer")
 	}
+	for _, f := range deliveries.Failures() {
+		reasons = append(reasons, fmt.Sprintf("purges are not delivered to %s since %s: %v", f.Destination, f.Since.UTC().Format(time.RFC3339), f.Err))
+	}
 	return reasons
 }
 
-func (c *serveCommand) validate() (*url.URL, error) {
+// validate checks the flags, and the fields of the file that are flags.
+func (c *serveCommand) validate(f *config.File) error {
 	if err := c.storeFlags.validate(); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
 	case c.Disk != nil && c.Table != "":
-		return nil, usagef("--disk bounds the embedded store and cannot be combined with --table; use a lifecycle rule of the bucket, and --retention")
+		return usagef("--disk bounds the embedded store and cannot be combined with --table; use a lifecycle rule of the bucket, and --retention")
 	case c.MinUses < 1 || c.MinUses > 100:
-		return nil, usagef("--min-uses must be between 1 and 100 (got %d)", c.MinUses)
+		return usagef("--min-uses must be between 1 and 100 (got %d)", c.MinUses)
 	case c.Disk != nil && *c.Disk < 1<<20:
-		return nil, usagef("--disk must be at least 1MiB (got %d bytes)", *c.Disk)
-	}
-	if c.CreateTable && c.Table == "" {
-		return nil, usagef("--create-table needs --table NAME")
+		return usagef("--disk must be at least 1MiB (got %d bytes)", *c.Disk)
+	case c.CreateTable && c.Table == "":
+		return usagef("--create-table needs --table NAME")
 	}
 	if err := c.validateSharing(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := errors.Join(c.renderFlags.validate(), c.historyFlags.validate(), c.healthFlags.validate()); err != nil {
-		return nil, err
+		return err
 	}
 	if c.StoreTimeout < span(time.Millisecond) || c.StoreTimeout > span(24*time.Hour) {
-		return nil, usagef("--store-timeout must be between 1ms and 24h (got %s)", time.Duration(c.StoreTimeout))
+		return usagef("--store-timeout must be between 1ms and 24h (got %s)", time.Duration(c.StoreTimeout))
 	}
-	if err := c.route().Validate(); err != nil {
-		return nil, flagErrors(err)
+	if c.Config != "" {
+		return nil // the rest is in the file
+	}
+	rt, err := routeOf(f.Routes[0], c.Demo)
+	if err != nil {
+		return err
+	}
+	if err := rt.Validate(); err != nil {
+		return flagErrors(err)
 	}
 	if err := c.edgeFlags.validate(c.Listen); err != nil {
-		return nil, err
+		return err
 	}
-	if c.Demo && c.Origin != "" {
-		return nil, usagef("--demo and --origin %s exclude each other; give one of them, and check whether ISR_ORIGIN or ISR_DEMO is set", c.Origin)
+	return c.validateOrigin()
+}
+
+// validateOrigin checks that the command line names one site.
+func (c *serveCommand) validateOrigin() error {
+	switch {
+	case c.Demo && c.Origin != "":
+		return usagef("--demo and --origin %s exclude each other; give one of them, and check whether ISR_ORIGIN or ISR_DEMO is set", c.Origin)
+	case c.Demo:
+		return nil
+	case c.Origin == "":
+		return usagef("no site given; use --origin http://127.0.0.1:3000, --config FILE, or --demo for the demonstration site")
 	}
-	if c.Demo {
-		return nil, nil
+	if _, err := gateway.ParseOrigin(c.Origin); err != nil {
+		return usagef("--origin: %v", err)
 	}
-	if c.Origin == "" {
-		return nil, usagef("no site given; use --origin http://127.0.0.1:3000, or --demo for the demonstration site")
-	}
-	origin, err := gateway.ParseOrigin(c.Origin)
-	if err != nil {
-		return nil, usagef("--origin: %v", err)
-	}
-	return origin, nil
+	return nil
 }
 
 func (c *serveCommand) validateSharing() error {
@@ -248,41 +328,22 @@ func (c *serveCommand) validateSharing() error {
 	return c.dynamodbKeys.validate("--dynamodb-listen", c.DynamodbListen)
 }
 
-func (c *serveCommand) route() isr.Route {
-	rt := c.renderFlags.route(isr.Route{
-		Name:          gateway.RouteName,
-		Revalidate:    time.Duration(c.Revalidate),
-		Stale:         time.Duration(c.Stale),
-		Query:         c.Query,
-		Vary:          c.Vary,
-		IgnoreCookies: c.IgnoreCookie,
-		TenantHeader:  c.TenantHeader,
-		History:       c.History,
-		StoreNegative: c.StoreNegative,
-	})
-	if rt.Stale == 0 {
-		rt.Stale = -1 // 0 disables it on the command line, and means the default in the library
-	}
-	if c.Preset == "next" {
-		rt = gateway.Next(rt)
-	}
-	if c.Demo {
-		rt.Query = append(rt.Query, site.QueryParameters()...)
-	}
-	return rt
-}
-
-func (c *serveCommand) config(st *stores, log *slog.Logger) isr.Config {
+func (c *serveCommand) config(st *stores, deliveries *downstream.Worker, log *slog.Logger) isr.Config {
 	cfg := c.renderFlags.config(isr.Config{
 		Memory:    int64(c.Memory),
 		Lease:     time.Duration(c.Lease),
 		Retention: time.Duration(c.Retention),
 
 		MinUses:      c.MinUses,
+		Downstream:   deliveries,
 		StoreTimeout: time.Duration(c.StoreTimeout),
 		Logger:       log,
 	})
 	cfg = c.historyFlags.config(cfg, c.Table == "", c.DynamodbListen != "")
+	if cfg.Poll > 0 {
+		cfg.Node = nodeName() // other processes may use the table
+	}
+	cfg.Build = c.Build
 	if cfg.Memory == 0 {
 		cfg.Memory = -1
 	}
@@ -292,20 +353,48 @@ func (c *serveCommand) config(st *stores, log *slog.Logger) isr.Config {
 	return cfg
 }
 
-func (c *serveCommand) handler(cache *isr.Cache, origin *url.URL, log *slog.Logger) http.Handler {
-	rt := c.route()
-	rt.Budget = c.budget(c.originText(), log)
-	if c.Demo {
-		return cache.Handler(rt, site.Handler(site.Config{}))
+// nodeName names this process to operators, as it names the holder of a lease.
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
 	}
-	return gateway.New(cache, rt, c.gateway(origin, log))
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-func (c *serveCommand) originText() string {
-	if c.Demo {
-		return "the demonstration site"
+// originText names the origins of a file, for the log.
+func originText(f *config.File) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(f.Origins)) {
+		if o := f.Origins[name]; o.Demo {
+			texts = append(texts, "the demonstration site")
+		} else {
+			texts = append(texts, o.URL...)
+		}
 	}
-	return c.Origin
+	return strings.Join(texts, ", ")
+}
+
+// tenantHeader returns the header that names the tenant of a page to purge: that of the
+// routes, if they have one.
+func tenantHeader(f *config.File) string {
+	for _, r := range f.Routes {
+		if r.TenantHeader != "" {
+			return r.TenantHeader
+		}
+	}
+	return ""
+}
+
+// longestRender returns the longest render timeout of a file.
+func longestRender(f *config.File, otherwise time.Duration) time.Duration {
+	longest := otherwise
+	for _, r := range f.Routes {
+		if r.RenderTimeout != nil {
+			longest = max(longest, *r.RenderTimeout)
+		}
+	}
+	return longest
 }
 
 // share serves the embedded store to other programs as DynamoDB. Without --dynamodb-listen
@@ -319,10 +408,13 @@ func (c *serveCommand) share(engine *localdynamo.DB, log *slog.Logger) (*running
 
 // attended are the parts of a running server.
 type attended struct {
-	gateway, shared, probed *running
-	cache                   *isr.Cache
-	health                  *health
-	drain                   time.Duration
+	public         *public
+	shared, probed *running
+	triggers       *triggers
+	cache          *isr.Cache
+	health         *health
+	drain          time.Duration
+	render         time.Duration // the longest render timeout
 }
 
 // attend serves until ctx is done, then shuts down in this order: /readyz fails while the
@@ -332,8 +424,8 @@ type attended struct {
 // need it to render.
 func (c *serveCommand) attend(ctx context.Context, a attended, log *slog.Logger) error {
 	select {
-	case err := <-a.gateway.failed:
-		return fmt.Errorf("serving %s: %w", c.Listen, err)
+	case err := <-a.public.failed:
+		return fmt.Errorf("serving %s: %w", a.public.urls(), err)
 	case err := <-a.shared.failed:
 		return fmt.Errorf("serving %s: %w", c.DynamodbListen, err)
 	case err := <-a.probed.failed:
@@ -345,11 +437,12 @@ func (c *serveCommand) attend(ctx context.Context, a attended, log *slog.Logger)
 		log.Info("draining: not ready, still serving", "for", a.drain)
 		_ = backoff.Wait(context.WithoutCancel(ctx), a.drain)
 	}
-	graceful := c.graceTime(time.Duration(c.RenderTimeout))
+	graceful := c.graceTime(a.render)
 	log.Info("stopping", "grace", graceful)
 	grace, cancel := withGrace(ctx, graceful)
 	defer cancel()
-	a.gateway.stop(grace, log)
+	a.public.stop(grace)
+	a.triggers.stop(grace, log)
 	if err := a.cache.Close(grace); err != nil {
 		log.Warn("regenerations canceled at shutdown", "error", err)
 	}

@@ -33,12 +33,25 @@ type running struct {
 
 func start(server *http.Server, listener net.Listener) *running {
 	r := &running{server: server, failed: make(chan error, 1)}
+	r.serve(listener)
+	return r
+}
+
+func (r *running) serve(listener net.Listener) {
 	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := r.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			r.failed <- err
 		}
 	}()
-	return r
+}
+
+// serveTLS is serve with the certificates of the server's TLSConfig.
+func (r *running) serveTLS(listener net.Listener) {
+	go func() {
+		if err := r.server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			r.failed <- err
+		}
+	}()
 }
 
 // stop accepts no more requests and lets those in flight finish. When ctx is done it closes

@@ -25,12 +25,13 @@ import (
 
 // storeFlags configure the stores: embedded in a folder, or DynamoDB and S3.
 type storeFlags struct {
-	Data             string  `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the embedded store, and of the socket that commands use to reach a running server (${default})."`
-	Table            string  `placeholder:"NAME" help:"DynamoDB table for the metadata, instead of the embedded store; needs --bucket."`
-	Region           string  `placeholder:"NAME" help:"AWS region of table and bucket (from the AWS configuration)."`
-	DynamodbEndpoint string  `name:"dynamodb-endpoint" placeholder:"URL" help:"URL of a DynamoDB endpoint other than that of AWS."`
-	Bucket           string  `placeholder:"NAME" help:"S3 bucket for the stored bodies; needs --table."`
-	S3Endpoint       string  `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"URL of an S3 endpoint other than that of AWS."`
+	Data             string `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the embedded store, and of the socket that commands use to reach a running server (${default})."`
+	Table            string `placeholder:"NAME" help:"DynamoDB table for the metadata, instead of the embedded store; needs --bucket."`
+	Region           string `placeholder:"NAME" help:"AWS region of table and bucket (from the AWS configuration)."`
+	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"URL of a DynamoDB endpoint other than that of AWS."`
+	Bucket           string `placeholder:"NAME" help:"S3 bucket for the stored bodies; needs --table."`
+	S3Endpoint       string `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"URL of an S3 endpoint other than that of AWS."`
+	downstreamFlags  `embed:""`
 	Guard            []guard `sep:"," placeholder:"NAME" help:"Additional condition of writes, for tables that other services write to: monotonic (generated_at grows) or version (the attribute version counts writes); repeatable."`
 }
 
@@ -54,7 +55,8 @@ func (f *storeFlags) validate() error {
 	case f.Data == "":
 		return usagef("--data is empty; expected a folder, as in --data ./isr-data")
 	}
-	return nil
+	_, err := f.specs()
+	return err
 }
 
 // stores are the open stores of a command. The command must call close.

@@ -76,7 +76,7 @@ export async function serveSite(t, folder) {
 export async function serveISR(t, program, ...flags) {
   const folder = await mkdtemp(join(tmpdir(), 'isr-browser-'));
   t.after(() => rm(folder, { recursive: true, force: true }));
-  const server = start(program, 'serve', '--listen', '127.0.0.1:0', '--data', join(folder, 'data'), ...flags);
+  const server = start(program, 'serve', '--listen', '127.0.0.1:0', '--data', join(folder, 'data'), '--store-timeout', '10s', ...flags);
   t.after(server.stop);
   return until(server, 'isr serve', () => /serving (http:\/\/127\.0\.0\.1:\d+)/.exec(server.output)?.[1]);
 }

@@ -13,6 +13,8 @@
 //     same value as the fence. This holds while others break leases.
 //   - A generation published by one is read by all, and served by isr serve. A rollback,
 //     pin or unpin by one is visible to all.
+//   - A purge by one takes effect for all, for isr serve, and for the cacheHandler of Next.js,
+//     whose revalidations take effect for all.
 //   - A lease is visible to all, and any may break it; all respect a back-off. A holder
 //     that loses its lease gets LeaseLost, also from a heartbeat after a freeze.
 //   - A request started by one is in progress for all, completed for all, and refused by

@@ -105,10 +105,47 @@ func (w *goWorker) do(ctx context.Context, c command) (any, error) {
 		return s.Seq, err
 	case "changes":
 		return w.changes(ctx, c.After)
+	case "purge", "marks", "covering":
+		return w.doPurge(ctx, c)
 	case "race":
 		return w.race(ctx, pk, c)
 	}
 	return w.doHeld(ctx, c)
+}
+
+// doPurge executes the commands about purges.
+func (w *goWorker) doPurge(ctx context.Context, c command) (any, error) {
+	switch c.Do {
+	case "purge":
+		p := store.Purge{Hard: c.Hard}
+		for _, t := range c.Targets {
+			of := store.PurgeTarget{Kind: store.PurgeKind(t.Kind), Tenant: t.Tenant, Value: t.Value}
+			if of.Kind == store.PurgeKey {
+				of.PK = store.HashedPartition(store.Key{Text: t.Value})
+			}
+			p.Targets = append(p.Targets, of)
+		}
+		receipt, err := w.store.Purge(ctx, p)
+		return receipt.Seq, err
+	case "marks":
+		marks := []mark{}
+		for m, err := range w.store.Marks(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			marks = append(marks, markOf(m))
+		}
+		return marks, nil
+	}
+	s, err := w.store.Covering(ctx, store.Key{Text: c.Key}, c.Tags)
+	return cover{Seq: s.Seq, HardSeq: s.HardSeq, At: vocabulary.SecondOf(s.At), MarkLifetime: int64(s.MarkLifetime / time.Second)}, err
+}
+
+func markOf(m store.Mark) mark {
+	return mark{
+		Target: target{Kind: string(m.Target.Kind), Tenant: m.Target.Tenant, Value: m.Target.Value},
+		Seq:    m.Seq, HardSeq: m.HardSeq, At: vocabulary.SecondOf(m.At),
+	}
 }
 
 // doHeld executes the commands that need a lease.
@@ -239,7 +276,7 @@ func (w *goWorker) declare(ctx context.Context, pk string, c command) (any, erro
 }
 
 func (w *goWorker) changes(ctx context.Context, after int64) (any, error) {
-	found, err := w.store.Changes(ctx, after)
+	_, found, err := w.store.Changes(ctx, after)
 	changes := make([]change, 0, len(found))
 	for _, f := range found {
 		if f.Malformed != nil {
@@ -248,6 +285,9 @@ func (w *goWorker) changes(ctx context.Context, after int64) (any, error) {
 		c := change{Seq: f.Seq, Reload: []string{}}
 		for _, k := range f.Reload {
 			c.Reload = append(c.Reload, k.Text)
+		}
+		for _, m := range f.Marks {
+			c.Marks = append(c.Marks, markOf(m))
 		}
 		changes = append(changes, c)
 	}

@@ -27,6 +27,12 @@ type command struct {
 	Failure     string            `json:"failure,omitempty"` // end_request
 	Request     string            `json:"request,omitempty"` // request: its key
 	After       int64             `json:"after,omitempty"`   // changes: a sequence
+	Targets     []target          `json:"targets,omitempty"` // purge
+	Hard        bool              `json:"hard,omitempty"`    // purge
+	Tags        []string          `json:"tags,omitempty"`    // covering, next_set, revalidate
+
+	S3     string `json:"s3,omitempty"`     // next_open: the address of the S3 server
+	Bucket string `json:"bucket,omitempty"` // next_open
 
 	Race *race `json:"race,omitempty"`
 }
@@ -96,10 +102,12 @@ type page struct {
 	Malformed *malformed        `json:"malformed"`
 }
 
+// A cover is a purge state: of a page in the answer to read, and the answer to covering.
 type cover struct {
-	Seq     int64 `json:"seq"`
-	HardSeq int64 `json:"hard_seq"`
-	At      int64 `json:"at"`
+	Seq          int64 `json:"seq"`
+	HardSeq      int64 `json:"hard_seq"`
+	At           int64 `json:"at"`
+	MarkLifetime int64 `json:"mark_lifetime,omitempty"` // covering
 }
 
 type lock struct {
@@ -122,6 +130,22 @@ type request struct {
 type change struct {
 	Seq    int64    `json:"seq"`
 	Reload []string `json:"reload"` // keys
+	Marks  []mark   `json:"marks"`
+}
+
+// A target is a target of a purge.
+type target struct {
+	Kind   string `json:"kind"`
+	Tenant string `json:"tenant,omitempty"`
+	Value  string `json:"value,omitempty"`
+}
+
+// A mark is an element of the answer to marks, and of a change.
+type mark struct {
+	Target  target `json:"target"`
+	Seq     int64  `json:"seq"`
+	HardSeq int64  `json:"hard_seq"`
+	At      int64  `json:"at"`
 }
 
 // A run is the answer to race.

@@ -34,7 +34,7 @@ type site struct {
 }
 
 // serve starts isr serve and stops it at the end of the test.
-func (c *crew) serve(t *testing.T) *site {
+func (c *crew) serve(t *testing.T, flags ...string) *site {
 	t.Helper()
 	endpoint := isrtest.Engine(t, "ISR_TEST_S3", "S3 server")
 	binary := process.Binary(t, "../..")
@@ -51,9 +51,12 @@ func (c *crew) serve(t *testing.T) *site {
 	}))
 	t.Cleanup(origin.Close)
 	dir := t.TempDir()
-	cmd := exec.CommandContext(context.Background(), binary, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--host", host, "--host", "127.0.0.1",
+	flags = append([]string{
+		"serve", "--data", dir, "--listen", "127.0.0.1:0", "--host", host, "--host", "127.0.0.1",
 		"--origin", origin.URL, "--table", c.table, "--bucket", s.bucket, "--region", region,
-		"--dynamodb-endpoint", c.url, "--s3-endpoint", endpoint)
+		"--dynamodb-endpoint", c.url, "--s3-endpoint", endpoint,
+	}, flags...)
+	cmd := exec.CommandContext(context.Background(), binary, flags...)
 	cmd.Dir = dir
 	cmd.Env = c.environment()
 	var served *process.Process

@@ -4,13 +4,17 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { DynamoDBClient, GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { S3Client } from '@aws-sdk/client-s3';
 import { createFaceTheoryIsrMetaStore, hashedPartition, LeaseHeldError, TheorydbError } from '@facetheory/tabletheory';
+import { createCacheHandler } from '@facetheory/tabletheory/next';
 
 const ddb = new DynamoDBClient({});
 const leases = new Map(); // by cache key
 const kept = new Map(); // by cache key
 let tableName;
 let store;
+let nextRequest; // returns the cacheHandler of a new request
+let handler; // of the latest request
 
 const commands = {
   open(c) {
@@ -50,8 +54,46 @@ const commands = {
     const changes = await store.changes(after);
     const bad = changes.find((change) => change.malformed);
     if (bad) throw bad.malformed;
-    return changes.map(({ seq, reload }) => ({ seq, reload: reload.map((page) => page.key) }));
+    return changes.map(({ seq, reload, marks }) => ({
+      seq,
+      reload: reload.map((page) => page.key),
+      marks: marks.map(marked),
+    }));
   },
+
+  // --- Purges -----------------------------------------------------------------
+
+  purge: async ({ targets, hard = false }) => (await store.purge(targets, { hard })).seq,
+  marks: async () => (await store.marks()).map(marked),
+  async covering({ key: cacheKey, tags }) {
+    const { seq, hardSeq, atMs, markLifetimeSeconds } = await store.covering({ cacheKey, tags });
+    return { seq, hard_seq: hardSeq, at: atMs / 1000, mark_lifetime: markLifetimeSeconds };
+  },
+
+  // --- Next.js ----------------------------------------------------------------
+
+  next_open({ bucket, s3 }) {
+    const Handler = createCacheHandler({
+      tableName,
+      bucket,
+      buildId: 'b',
+      ddb,
+      s3: new S3Client({ endpoint: s3, forcePathStyle: true }),
+    });
+    nextRequest = () => new Handler({ _requestHeaders: {}, maxMemoryCacheSize: 1 << 20 });
+  },
+  /** Returns what Next.js is told about a page: it renders the page if it is missing or stale, and calls next_set. */
+  async next_get({ key }) {
+    handler = nextRequest();
+    const answer = await handler.get(key, { kind: 'APP_PAGE' });
+    if (!answer) return 'missing';
+    return answer.lastModified + 1000 * answer.cacheControl.revalidate < Date.now() ? 'stale' : 'fresh';
+  },
+  async next_set({ key, tags }) {
+    const value = { kind: 'APP_PAGE', html: key, status: 200, headers: { 'x-next-cache-tags': tags.join(',') } };
+    await handler.set(key, value, { cacheControl: { revalidate: 600, expire: 3600 } });
+  },
+  revalidate: ({ tags }) => nextRequest().revalidateTag(tags),
 
   // --- Leases -----------------------------------------------------------------
 
@@ -181,6 +223,10 @@ const names = {
   renderMs: 'render_ms',
 };
 const moments = { generatedAtMs: 'generated_at', pinnedUntilMs: 'pinned_until', assertedAtMs: 'asserted_at' };
+
+function marked({ kind, tenant, value, seq, hardSeq, atMs }) {
+  return { target: { kind, tenant, value }, seq, hard_seq: hardSeq, at: atMs / 1000 };
+}
 
 function said(entry) {
   const result = {};

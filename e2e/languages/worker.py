@@ -13,7 +13,7 @@ from typing import Any
 
 import boto3
 from theorydb_py import FaceTheoryIsrMetaStore, LeaseHeldError, TheorydbError
-from theorydb_py.isr import Assertion, Entry, IsrLease, hashed_partition
+from theorydb_py.isr import Assertion, Entry, IsrLease, Mark, PurgeTarget, hashed_partition
 
 Json = dict[str, Any]
 PATIENCE = 60.0
@@ -71,7 +71,26 @@ class Worker:
         for change in found:
             if change.malformed:
                 raise change.malformed
-        return [{"seq": change.seq, "reload": [page.key for page in change.reload]} for change in found]
+        return [
+            {
+                "seq": change.seq,
+                "reload": [page.key for page in change.reload],
+                "marks": [marked(mark) for mark in change.marks],
+            }
+            for change in found
+        ]
+
+    # --- Purges -------------------------------------------------------------
+
+    def purge(self, c: Json) -> int:
+        targets = [PurgeTarget(**target) for target in c["targets"]]
+        return self.store.purge(targets, hard=c.get("hard", False)).seq
+
+    def marks(self, _: Json) -> list[Json]:
+        return [marked(mark) for mark in self.store.marks()]
+
+    def covering(self, c: Json) -> Json:
+        return named(self.store.covering(c["key"], c.get("tags", ())), "seq", "hard_seq", "at", "mark_lifetime")
 
     # --- Leases -------------------------------------------------------------
 
@@ -203,6 +222,10 @@ def entry_from(said: Json) -> Entry:
     members["tags"] = tuple(said.get("tags", ()))
     members["headers"] = {name: tuple(values) for name, values in said.get("headers", {}).items()}
     return Entry(**members)
+
+
+def marked(mark: Mark) -> Json:
+    return {"target": named(mark, "kind", "tenant", "value"), **named(mark, "seq", "hard_seq", "at")}
 
 
 def said_of(entry: Entry | None) -> Json | None:

@@ -30,6 +30,9 @@ type Config struct {
 	// error messages.
 	Serve func(host string) bool
 	Hosts string
+	// OnlyHost is the only host of the site, in all forms that cache keys have (with a
+	// port): prefixes of purges need none then. Nil: there may be several.
+	OnlyHost []string
 	// Partition derives partition keys; it must be that of the cache. Nil means
 	// store.HashedPartition.
 	Partition store.Partition
@@ -39,6 +42,11 @@ type Config struct {
 	Version, Place string
 	// Meter has the consumed capacity of the store. Nil: GET /-/usage is an error.
 	Meter *Meter
+	// Reload reads the configuration file again. Nil: POST /-/reload is an error.
+	Reload func(context.Context) (Reloaded, error)
+	// Downstream names the downstream caches that changes are delivered to, if Cache is nil
+	// (otherwise it is that of the cache), and is woken by a retry. Nil: none.
+	Downstream isr.Downstream
 	// Logger receives one line for each change. Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -106,7 +114,7 @@ func New(store Store, bodies store.BodyStore, cfg Config) (*API, error) {
 // changesOnly returns a cache without routes, memory or background work, which need not be
 // closed.
 func changesOnly(store Store, bodies store.BodyStore, cfg Config) (*isr.Cache, error) {
-	return isr.New(store, bodies, isr.Config{Memory: -1, Poll: -1, Partition: cfg.Partition, Now: cfg.Now, Logger: cfg.Logger})
+	return isr.New(store, bodies, isr.Config{Memory: -1, Poll: -1, Partition: cfg.Partition, Downstream: cfg.Downstream, Now: cfg.Now, Logger: cfg.Logger})
 }
 
 // operations returns all operations, in the order of the OpenAPI document.
@@ -118,10 +126,20 @@ func (a *API) operations() []operation {
 		a.listVersions(),
 		a.compareVersions(),
 		a.rollBackPage(),
+		a.listQuarantine(),
+		a.compareQuarantined(),
+		a.acceptQuarantined(),
+		a.dropQuarantined(),
 		a.pinPage(),
 		a.unpinPage(),
+		a.purgePages(),
+		a.refreshPages(),
 		a.collectGarbage(),
 		a.showUsage(),
+		a.reload(),
+		a.listOutbox(),
+		a.retryDelivery(),
+		a.dropDelivery(),
 		a.showLease(),
 		a.releaseLease(),
 		a.showHealth(),

@@ -50,12 +50,16 @@ func (a *API) compareVersions() operation {
 		if err != nil {
 			return Diff{}, err
 		}
-		answer := Diff{Key: k.String(), From: a.version(d.From), To: a.version(d.To), Fields: make([]FieldDiff, 0, len(d.Fields)), Body: d.Body, Note: d.Note}
-		for _, f := range d.Fields {
-			answer.Fields = append(answer.Fields, FieldDiff(f))
-		}
-		return answer, nil
+		return a.diff(k, d), nil
 	})
+}
+
+func (a *API) diff(k store.Key, d isr.Diff) Diff {
+	answer := Diff{Key: k.String(), From: a.version(d.From), To: a.version(d.To), Fields: make([]FieldDiff, 0, len(d.Fields)), Body: d.Body, Note: d.Note}
+	for _, f := range d.Fields {
+		answer.Fields = append(answer.Fields, FieldDiff(f))
+	}
+	return answer
 }
 
 // String returns the comparison as text for a terminal, as isr.Diff does.

@@ -34,6 +34,8 @@ type Collected struct {
 	Kept   int   `json:"kept" doc:"Bodies past the grace period that rows refer to."`
 	Young  int   `json:"young" doc:"Bodies within the grace period, which were not checked."`
 	Busy   int   `json:"busy" doc:"Pages with garbage that were skipped because they are being regenerated."`
+	Marks  int   `json:"marks" doc:"Purge marks that were deleted, or would be, because a newer purge of the tenant or the site includes them."`
+	Pins   int   `json:"pins" doc:"Permanent pins that were renewed, or would be, so that they outlive the lifetime of purge marks."`
 }
 
 // collectTime bounds a collection, which lists all bodies and reads the whole table.
@@ -42,7 +44,7 @@ const collectTime = time.Hour
 func (a *API) collectGarbage() operation {
 	return streaming(operation{
 		method: http.MethodPost, path: "/-/gc", name: "collectGarbage", limit: collectTime,
-		summary: "Delete stored bodies that no row refers to.",
+		summary: "Delete stored bodies that no row refers to, compact purge marks and renew permanent pins.",
 		details: "Lists all bodies and reads the whole table, which costs as much on DynamoDB. Bodies that are being published are not deleted: " +
 			"the lease of the page is acquired first. It ends if the client disconnects. A response without a sum is incomplete.",
 		problems: []int{http.StatusConflict},
@@ -78,7 +80,23 @@ func (a *API) collect(ctx context.Context, in Collect, report func(Garbage) bool
 			}
 		},
 	})
-	return Collected{Bodies: done.Bodies, Bytes: done.Bytes, Kept: done.Kept, Young: done.Young, Busy: done.Busy}, left, err
+	sum = Collected{Bodies: done.Bodies, Bytes: done.Bytes, Kept: done.Kept, Young: done.Young, Busy: done.Busy}
+	if err == nil {
+		err = a.keepPurges(ctx, in.DryRun, &sum)
+	}
+	return sum, left, err
+}
+
+// keepPurges compacts the purge marks and renews permanent pins.
+func (a *API) keepPurges(ctx context.Context, dry bool, sum *Collected) error {
+	marks, err := gc.CompactMarks(ctx, a.store, dry)
+	sum.Marks = marks.Marks
+	if err != nil {
+		return err
+	}
+	pins, err := gc.RenewPins(ctx, a.store, gc.RenewOptions{Partition: a.cfg.Partition, DryRun: dry, Now: a.cfg.Now})
+	sum.Pins = pins.Pins
+	return err
 }
 
 func collectError(err error) error {

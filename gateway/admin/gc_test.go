@@ -77,3 +77,42 @@ func TestCollectRefusesForeignBodies(t *testing.T) {
 		}
 	}
 }
+
+// TestCollectPurges: a collection compacts purge marks and renews permanent pins.
+func TestCollectPurges(t *testing.T) {
+	f := newFixture(t)
+	f.generations("example.com/", 1)
+	if _, err := f.cache.Pin(t.Context(), store.Key{Text: "example.com/"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []store.PurgeTarget{{Kind: store.PurgeTag, Value: "old"}, {Kind: store.PurgeTenant, Tenant: "t1"}} {
+		if _, err := f.store.Purge(t.Context(), store.Purge{Targets: []store.PurgeTarget{target}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.serve(admin.Config{Cache: f.cache, Now: func() time.Time { return time.Now().Add(60 * 24 * time.Hour) }})
+	if _, sum := f.collect(admin.Collect{DryRun: true}); sum.Marks != 0 || sum.Pins != 1 {
+		t.Errorf("a dry run: %+v", sum)
+	}
+	if _, sum := f.collect(admin.Collect{}); sum.Marks != 0 || sum.Pins != 1 {
+		t.Errorf("with a pin that is due: %+v", sum)
+	}
+	if _, err := f.store.Purge(t.Context(), store.Purge{Targets: []store.PurgeTarget{{Kind: store.PurgeSite}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, sum := f.collect(admin.Collect{DryRun: true}); sum.Marks != 2 {
+		t.Errorf("a dry run after a purge of the site: %+v", sum)
+	}
+	if _, sum := f.collect(admin.Collect{}); sum.Marks != 2 || sum.Pins != 0 {
+		t.Errorf("after a purge of the site: %+v", sum)
+	}
+	marks := 0
+	for _, err := range f.store.Marks(t.Context()) {
+		if marks++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if marks != 1 {
+		t.Errorf("%d marks are left, want that of the site", marks)
+	}
+}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type operation struct {
 	limit time.Duration
 	// problems are the error statuses specific to this operation.
 	problems []int
+	// maxInput bounds the body of a request, in bytes. Zero means maxInput.
+	maxInput int64
 	// headers are the request headers that it reads, with their descriptions.
 	headers map[string]string
 	// public operations need no token, but may return less without one.
@@ -52,7 +55,7 @@ type exchange struct {
 func replying[In, Out any](op operation, do func(*http.Request, In) (Out, error)) operation {
 	op.input, op.output = reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	op.serve = func(x *exchange) error {
-		in, err := decode[In](x)
+		in, err := decode[In](x, op)
 		if err != nil {
 			return err
 		}
@@ -70,7 +73,7 @@ func replying[In, Out any](op operation, do func(*http.Request, In) (Out, error)
 func streaming[In, Out any](op operation, do func(*http.Request, In) iter.Seq2[Out, error]) operation {
 	op.input, op.output, op.lines = reflect.TypeFor[In](), reflect.TypeFor[Out](), true
 	op.serve = func(x *exchange) error {
-		in, err := decode[In](x)
+		in, err := decode[In](x, op)
 		if err != nil {
 			return err
 		}
@@ -79,9 +82,12 @@ func streaming[In, Out any](op operation, do func(*http.Request, In) iter.Seq2[O
 	return op
 }
 
+// flushEvery is how long lines of a list may wait for others to be sent with.
+const flushEvery = 200 * time.Millisecond
+
 func stream[Out any](w http.ResponseWriter, things iter.Seq2[Out, error]) error {
 	c, lines := http.NewResponseController(w), json.NewEncoder(w)
-	began := false
+	began, flushed := false, time.Now()
 	for thing, err := range things {
 		switch {
 		case err != nil && !began:
@@ -97,6 +103,10 @@ func stream[Out any](w http.ResponseWriter, things iter.Seq2[Out, error]) error 
 		if err := errors.Join(c.SetWriteDeadline(time.Now().Add(writeTime)), lines.Encode(thing)); err != nil {
 			return nil //nolint:nilerr // the client has disconnected
 		}
+		if now := time.Now(); now.Sub(flushed) > flushEvery { // a slow list shows its progress
+			flushed = now
+			_ = c.Flush() // fails if the client is gone, which the next write finds
+		}
 	}
 	if !began {
 		writeHeader(w, "application/x-ndjson", http.StatusOK)
@@ -104,13 +114,39 @@ func stream[Out any](w http.ResponseWriter, things iter.Seq2[Out, error]) error 
 	return nil
 }
 
-// maxInput bounds the body of a request, in bytes.
+// maxInput bounds the body of most requests, in bytes.
 const maxInput = 64 << 10
 
-// decode reads the input of a request. It refuses unknown fields, so that a misspelled
+// decode reads the input of a request, which headers may describe instead of the body.
+func decode[In any](x *exchange, op operation) (in In, err error) {
+	found := false
+	if named, ok := any(in).(interface {
+		fromHeader(http.Header) (In, bool, error)
+	}); ok {
+		in, found, err = named.fromHeader(x.r.Header)
+	}
+	switch {
+	case err != nil:
+	case !found:
+		in, err = decodeInput[In](x, op)
+	case x.r.ContentLength != 0:
+		err = invalid("the request has a body and headers that stand for one; send one of them")
+	}
+	if err != nil {
+		return in, err
+	}
+	if named, ok := any(in).(interface{ target() string }); ok {
+		x.target = named.target()
+	}
+	// The request has been read: remove the deadline. The server keeps reading only to
+	// notice a disconnect.
+	return in, http.NewResponseController(x.w).SetReadDeadline(time.Time{})
+}
+
+// decodeInput reads the input of a request. It refuses unknown fields, so that a misspelled
 // parameter is not ignored.
-func decode[In any](x *exchange) (in In, err error) {
-	text, err := x.input()
+func decodeInput[In any](x *exchange, op operation) (in In, err error) {
+	text, err := x.input(cmp.Or(op.maxInput, maxInput))
 	if err != nil {
 		return in, err
 	}
@@ -122,16 +158,11 @@ func decode[In any](x *exchange) (in In, err error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return in, invalid("invalid input: data after the JSON value")
 	}
-	if named, ok := any(in).(interface{ target() string }); ok {
-		x.target = named.target()
-	}
-	// The request has been read: remove the deadline. The server keeps reading only to
-	// notice a disconnect.
-	return in, http.NewResponseController(x.w).SetReadDeadline(time.Time{})
+	return in, nil
 }
 
-// input returns the input of a request as JSON.
-func (x *exchange) input() ([]byte, error) {
+// input returns the input of a request as JSON of at most longest bytes.
+func (x *exchange) input(longest int64) ([]byte, error) {
 	if x.r.Method == http.MethodGet || x.r.Method == http.MethodHead {
 		return parameters(x.r.URL.RawQuery)
 	}
@@ -142,11 +173,11 @@ func (x *exchange) input() ([]byte, error) {
 			Hint: "send the header Content-Type: application/json",
 		}
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, maxInput))
+	text, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, longest))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return nil, &Error{
 			Status: http.StatusRequestEntityTooLarge, Code: "too_large",
-			Message: fmt.Sprintf("the request body is larger than %d bytes", maxInput),
+			Message: fmt.Sprintf("the request body is larger than %d bytes", longest),
 		}
 	}
 	if err != nil {

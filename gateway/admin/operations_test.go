@@ -104,6 +104,16 @@ func TestPage(t *testing.T) {
 	if got, err = c.Page(t.Context(), target("example.com/a")); err != nil || got.BodyProblem == "" {
 		t.Errorf("without its body: %+v, %v", got, err)
 	}
+	purge := store.Purge{Targets: []store.PurgeTarget{{Kind: store.PurgePrefix, Value: "example.com/"}}}
+	for _, state := range []string{"stale", "purged"} {
+		if _, err := f.store.Purge(t.Context(), purge); err != nil {
+			t.Fatal(err)
+		}
+		if got, err = c.Page(t.Context(), target("example.com/a")); err != nil || got.State != state {
+			t.Errorf("after a purge of its prefix it is %s, want %s; %v", got.State, state, err)
+		}
+		purge.Hard = true
+	}
 }
 
 func TestInvalidInputs(t *testing.T) {

@@ -31,6 +31,9 @@ type Page struct {
 	Foreign     bool        `json:"written_by_another_service,omitempty" doc:"Another service wrote the page."`
 	Route       string      `json:"route,omitempty" doc:"Name of the route that rendered it."`
 	Tags        []string    `json:"tags,omitempty" doc:"Purge tags."`
+	PurgeSeq    int64       `json:"purge_seq" doc:"Sequence of the log when its rendering began."`
+	PurgedAt    int64       `json:"covering_seq,omitempty" doc:"Sequence of the newest purge of the page, its tags, a prefix, its tenant or everything. Greater than purge_seq: the page was rendered before."`
+	HardAt      int64       `json:"covering_hard_seq,omitempty" doc:"Sequence of the newest hard one of these purges."`
 	Header      http.Header `json:"header,omitempty" doc:"Header fields that are replayed. Not in lists."`
 
 	LeaseOwner    string    `json:"lease_owner,omitempty" doc:"Name of the lease holder."`
@@ -63,11 +66,18 @@ func (a *API) page(ctx context.Context, k store.Key) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	p := a.describe(pk, rec)
-	p.Key = k.String()
 	if rec.Entry == nil {
+		p := a.describe(pk, rec)
+		p.Key = k.String()
 		return p, nil
 	}
+	covering, err := a.store.Covering(ctx, k, rec.Entry.Tags)
+	if err != nil {
+		return Page{}, err
+	}
+	rec.Purges = rec.Purges.Merge(covering)
+	p := a.describe(pk, rec)
+	p.Key = k.String()
 	p.Header = rec.Entry.Header
 	info, err := a.bodies.Stat(ctx, rec.Entry.BodyKey)
 	switch {
@@ -107,6 +117,7 @@ func (a *API) describe(pk string, rec store.Record) Page {
 	p.FreshFor = int64(e.FreshUntil().Sub(now) / time.Second)
 	p.StaleFor = int64(e.StaleUntil().Sub(now) / time.Second)
 	p.Body, p.BodyBytes, p.Foreign, p.Route, p.Tags = e.BodyKey, e.Length, e.Foreign, e.Route, e.Tags
+	p.PurgeSeq, p.PurgedAt, p.HardAt = e.PurgeSeq, rec.Purges.Seq, rec.Purges.HardSeq
 	return p
 }
 

@@ -62,6 +62,12 @@ func (s slow) Read(ctx context.Context, _ string) (store.Record, error) {
 	}
 }
 
+func (s slow) Sequence(context.Context) (store.Sequence, error) { return store.Sequence{}, nil }
+
+func (s slow) Marks(context.Context) iter.Seq2[store.Mark, error] {
+	return func(func(store.Mark, error) bool) {}
+}
+
 func (s slow) List(ctx context.Context) iter.Seq2[store.ListedPage, error] {
 	return func(yield func(store.ListedPage, error) bool) {
 		if s.ended != nil {

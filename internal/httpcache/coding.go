@@ -103,23 +103,24 @@ func AcceptsGzip(lines []string) bool {
 			coding = strings.TrimSpace(coding)
 			switch {
 			case strings.EqualFold(coding, "gzip") || strings.EqualFold(coding, "x-gzip"):
-				return weight(params) > 0
+				return Weight(params) > 0
 			case coding == "*":
-				star = weight(params) > 0
+				star = Weight(params) > 0
 			}
 		}
 	}
 	return star
 }
 
-// weight returns the q parameter of a member, 1 if it has none, 0 if it is invalid.
-func weight(params string) float64 {
+// Weight returns the weight (RFC 9110, section 12.4.2) in the parameters of a member: 1 if there
+// is none, 0 if it is invalid. It does not allocate.
+func Weight(params string) float64 {
 	params = strings.TrimSpace(params)
 	if len(params) < 2 || (params[0] != 'q' && params[0] != 'Q') || params[1] != '=' {
 		return 1
 	}
 	q, err := strconv.ParseFloat(params[2:], 64)
-	if err != nil {
+	if err != nil || !(q >= 0 && q <= 1) { // as NaN is neither
 		return 0
 	}
 	return q

@@ -3,10 +3,11 @@ package httpcache
 import (
 	"net/http"
 	"net/textproto"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dunglas/httpsfv"
 )
 
 // Directives maps the lower-case names of the directives of a Cache-Control field to their
@@ -17,9 +18,8 @@ type Directives map[string]string
 // directives. It is not a valid name of a directive.
 const malformed = `"`
 
-// ParseDirectives parses Cache-Control (RFC 9111, section 5.2) or a targeted field such as
-// CDN-Cache-Control (RFC 9213), which has the same syntax. The first of repeated directives
-// counts.
+// ParseDirectives parses Cache-Control (RFC 9111, section 5.2). The first of repeated
+// directives counts.
 func ParseDirectives(lines []string) Directives {
 	d := make(Directives)
 	for _, line := range lines {
@@ -107,14 +107,48 @@ func (d Directives) Seconds(name string) (time.Duration, bool) {
 
 // ForSharedCache returns the directives for a shared cache: CDN-Cache-Control if there is
 // one, in which case Cache-Control is ignored (RFC 9213, section 2.2), and otherwise
-// Cache-Control.
+// Cache-Control. A CDN-Cache-Control that is empty or cannot be parsed is ignored, except
+// that a response with one and without Cache-Control is malformed: the route's own window
+// must not apply to a response that may have forbidden it.
 func ForSharedCache(h http.Header) (d Directives, targeted bool) {
-	if lines := h["Cdn-Cache-Control"]; len(lines) > 0 {
-		if d := ParseDirectives(lines); len(d) > 0 {
-			return d, true
+	d, err := parseTargeted(h["Cdn-Cache-Control"])
+	if len(d) > 0 {
+		return d, true
+	}
+	d = ParseDirectives(h["Cache-Control"])
+	if err != nil && len(d) == 0 {
+		d[malformed] = ""
+	}
+	return d, false
+}
+
+// parseTargeted parses a targeted field (RFC 9213, section 2.1), which is a dictionary of
+// structured values (RFC 9651, section 3.2). Unlike in Cache-Control, the last of repeated
+// directives counts, and one that is false is absent.
+func parseTargeted(lines []string) (Directives, error) {
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	dictionary, err := httpsfv.UnmarshalDictionary(lines)
+	if err != nil {
+		return nil, err
+	}
+	d := make(Directives)
+	for _, name := range dictionary.Names() {
+		member, _ := dictionary.Get(name)
+		item, _ := member.(httpsfv.Item)
+		switch value := item.Value.(type) {
+		case bool:
+			if value {
+				d[name] = ""
+			}
+		case int64:
+			d[name] = strconv.FormatInt(value, 10)
+		default: // of no directive that has an interval, where it is invalid
+			d[name] = ""
 		}
 	}
-	return ParseDirectives(h["Cache-Control"]), false
+	return d, nil
 }
 
 // HasMember reports whether a list field has a member, given in the canonical form of header
@@ -128,18 +162,4 @@ func HasMember(lines []string, token string) bool {
 		}
 	}
 	return false
-}
-
-// Tags returns the purge tags of a response, from Surrogate-Key and Cache-Tag, sorted and
-// without duplicates.
-func Tags(h http.Header) []string {
-	var tags []string
-	for _, line := range h["Surrogate-Key"] {
-		tags = append(tags, strings.Fields(line)...)
-	}
-	for _, line := range h["Cache-Tag"] {
-		tags = slices.AppendSeq(tags, Members(line))
-	}
-	slices.Sort(tags)
-	return slices.Compact(tags)
 }

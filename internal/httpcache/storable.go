@@ -23,6 +23,7 @@ const (
 	RefusedNoFreshness = "no-freshness"
 	RefusedEmpty       = "empty"
 	RefusedMalformed   = "malformed"
+	RefusedTags        = "tags"
 )
 
 const (
@@ -38,6 +39,10 @@ type Rules struct {
 	// Revalidate is the freshness window of responses that do not state one. Zero means
 	// that they are not stored; otherwise max-age without public, and Expires, count too.
 	Revalidate time.Duration
+	// Negative is the same for responses with a status that [HasOwnWindow]; the statuses
+	// that it does not name have defaults. Zero means that they are not stored, whatever
+	// they state.
+	Negative map[int]time.Duration
 	// Stale is the longest stale window, and the default of responses that do not state one.
 	Stale time.Duration
 	// MaxBody is the longest body that is stored, in bytes.
@@ -51,10 +56,14 @@ type Rules struct {
 // A Verdict is the result of judging a response by its status and header.
 type Verdict struct {
 	Refused    string        // why it must not be stored; empty if it may be
+	Cause      error         // what the log says of the refusal in addition; may be nil
 	Failed     bool          // the renderer failed: the stored page stays valid
 	Withdraws  bool          // the stored copy must no longer be served
 	Revalidate time.Duration // the freshness window
-	Stale      time.Duration // the stale window
+	// RouteWindow: the freshness window is that of the route, since the response states none.
+	RouteWindow bool
+	Stale       time.Duration // the stale window
+	Tags        []string      // the purge tags; set by the caller of Judge
 }
 
 // Judge decides by status and header whether a response may be stored and shared (RFC
@@ -69,16 +78,16 @@ func (r Rules) Judge(status int, h http.Header) Verdict {
 	if reason := r.refuse(status, h, d); reason != "" {
 		return Verdict{Refused: reason, Withdraws: ends}
 	}
-	revalidate := r.lifetime(status, h, d, targeted)
+	revalidate, inherited := r.lifetime(status, h, d, targeted)
 	if revalidate <= 0 {
 		return Verdict{Refused: RefusedNoFreshness, Withdraws: ends}
 	}
-	return Verdict{Revalidate: revalidate, Stale: r.staleWindow(d), Withdraws: ends}
+	return Verdict{Revalidate: revalidate, RouteWindow: inherited, Stale: r.staleWindow(d), Withdraws: ends}
 }
 
 func (r Rules) refuse(status int, h http.Header, d Directives) string {
 	switch {
-	case !storableStatus(status):
+	case !r.storableStatus(status):
 		return RefusedStatus
 	case SetsCookie(h):
 		return RefusedSetCookie
@@ -117,9 +126,23 @@ func failedStatus(status int) bool {
 // made obsolete).
 func SetsCookie(h http.Header) bool { return len(h["Set-Cookie"]) > 0 || len(h["Set-Cookie2"]) > 0 }
 
+// HasOwnWindow reports whether a status is a storable answer other than a page, whose
+// freshness window [Rules].Negative can set.
+func HasOwnWindow(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusNotFound, http.StatusGone:
+		return true
+	}
+	return false
+}
+
 // storableStatus reports whether a status is a final answer about the page. Partial content
 // and answers about the request (401, 416, …) apply to one visitor only.
-func storableStatus(status int) bool {
+func (r Rules) storableStatus(status int) bool {
+	if window, set := r.Negative[status]; set && window <= 0 {
+		return false
+	}
 	switch status {
 	case http.StatusOK, http.StatusNonAuthoritativeInfo, http.StatusNoContent,
 		http.StatusMultipleChoices, http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
@@ -144,33 +167,38 @@ func (r Rules) varyDeclared(lines []string) bool {
 }
 
 // lifetime returns the freshness window: what the response grants to shared caches, less
-// the age that it has already, or else what the route grants.
-func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) time.Duration {
+// the age that it has already, or else what the route grants. inherited reports that it is the
+// window of the route.
+func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) (window time.Duration, inherited bool) {
 	age := ageOf(h)
 	if v, ok := d.Seconds("s-maxage"); ok {
-		return v - age
+		return v - age, false
 	}
 	maxAge, ok := d.Seconds("max-age")
 	if ok && (targeted || d.Has("public")) {
-		return maxAge - age
+		return maxAge - age, false
 	}
-	if r.Revalidate == 0 {
-		return 0
+	own, set := r.Negative[status]
+	if r.Revalidate == 0 && !set {
+		return 0, false
 	}
 	// The operator opted in: ordinary max-age and Expires count too.
 	if ok {
-		return maxAge - age
+		return maxAge - age, false
 	}
 	if lines := h["Expires"]; len(lines) > 0 {
-		return untilExpires(h)
+		return untilExpires(h), false
+	}
+	if set {
+		return own, false
 	}
 	switch status {
 	case http.StatusOK, http.StatusNonAuthoritativeInfo, http.StatusMovedPermanently, http.StatusPermanentRedirect:
-		return r.Revalidate
+		return r.Revalidate, true
 	case http.StatusNotFound, http.StatusGone:
-		return min(r.Revalidate, MaxNegative)
+		return min(r.Revalidate, MaxNegative), false
 	}
-	return 0 // other statuses are stored only if the response states a lifetime
+	return 0, false // other statuses are stored only if the response states a lifetime
 }
 
 // untilExpires returns the time from Date to Expires, zero if either is missing or invalid.

@@ -30,6 +30,7 @@ type Entry struct {
 	Tags         []string                 `json:"tags,omitempty"`
 	Stale        int64                    `json:"stale_seconds,omitempty"`
 	PurgeSeq     int64                    `json:"purge_seq,omitempty"`
+	Build        int64                    `json:"build,omitempty"`
 	PinnedUntil  int64                    `json:"pinned_until,omitempty"`
 	AssertedAt   int64                    `json:"asserted_at,omitempty"`
 	RenderTime   int64                    `json:"render_ms,omitempty"`
@@ -45,7 +46,7 @@ func EntryOf(e *store.Entry) *Entry {
 		BodyKey: e.BodyKey, GeneratedAt: SecondOf(e.GeneratedAt), Revalidate: int64(e.Revalidate / time.Second), ETag: e.ETag,
 		TTL: SecondOf(e.Expires), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: headerOf(e.Header), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
-		Stale: int64(e.Stale / time.Second), PurgeSeq: e.PurgeSeq, PinnedUntil: SecondOf(e.PinnedUntil),
+		Stale: int64(e.Stale / time.Second), PurgeSeq: e.PurgeSeq, Build: e.Build, PinnedUntil: SecondOf(e.PinnedUntil),
 		AssertedAt: SecondOf(e.AssertedAt), RenderTime: e.RenderTime.Milliseconds(), Withdrawn: e.Withdrawn,
 	}
 }
@@ -56,7 +57,7 @@ func (e Entry) ISR() store.Entry {
 		BodyKey: e.BodyKey, GeneratedAt: Moment(e.GeneratedAt), Revalidate: time.Duration(e.Revalidate) * time.Second, ETag: e.ETag,
 		Expires: Moment(e.TTL), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: e.header(), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
-		Stale: time.Duration(e.Stale) * time.Second, PurgeSeq: e.PurgeSeq, PinnedUntil: Moment(e.PinnedUntil),
+		Stale: time.Duration(e.Stale) * time.Second, PurgeSeq: e.PurgeSeq, Build: e.Build, PinnedUntil: Moment(e.PinnedUntil),
 		AssertedAt: Moment(e.AssertedAt), RenderTime: time.Duration(e.RenderTime) * time.Millisecond, Withdrawn: e.Withdrawn,
 	}
 }

@@ -16,13 +16,26 @@ const pollTime = 10 * time.Second
 
 // assert rolls a page back, pins it or unpins it, through one node.
 func (w *world) assert(l *life, p *page) {
+	what, do := w.assertion(l, p)
+	w.declare(l, p, what, do)
+}
+
+// revert rolls a page back soon after a hard purge by a mark, which the node may not have
+// read.
+func (w *world) revert(l *life) {
+	w.reverts--
+	p := pick(w.rng, w.pages)
+	w.declare(l, p, "roll back", func(ctx context.Context) (store.Entry, error) { return l.cache.Rollback(ctx, p.key) })
+}
+
+// declare makes a rollback, a pin or an unpin.
+func (w *world) declare(l *life, p *page, what string, do func(context.Context) (store.Entry, error)) {
 	if w.pace.ordered() && !l.mayAssert(p) {
 		return
 	}
 	p.declared = true
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: p}
-	what, do := w.assertion(l, p)
 	w.log("request to %s: %s %s", l.name, what, p.path)
 	l.asking++
 	l.pages[p].asserting++
@@ -40,8 +53,12 @@ func (w *world) assert(l *life, p *page) {
 // and does not wait for the others.
 func (w *world) hasten(l *life) {
 	w.rush--
-	if w.rng.IntN(4) == 0 {
+	switch w.rng.IntN(8) {
+	case 0, 1:
 		w.purge(pick(w.rng, w.pages))
+		return
+	case 2, 3:
+		w.purgeBy(l)
 		return
 	}
 	w.assert(l, pick(w.rng, w.pages))
@@ -74,7 +91,7 @@ func (w *world) checkAssertion(p *page, c *call, before partition, g, earlier *g
 	if g.bodyKey != earlier.bodyKey || g.sha256 != earlier.sha256 || g.generatedAt != earlier.generatedAt || g.etag != earlier.etag {
 		w.violate("a rollback restores a generation unchanged", "%s of %s is not what %s was", w.generationName(g), p.path, w.generationName(earlier))
 	}
-	if was, hard := earlier.purgeSeq, max(p.hardSeq, w.marks[earlier.tag]); was < hard && g.purgeSeq >= hard {
+	if was, hard := earlier.purgeSeq, max(p.hardSeq, w.covering(p, earlier.tag).hard); was < hard && g.purgeSeq >= hard {
 		w.violate("no rollback restores a purged generation", "%s of %s was purged at %d, and has sequence %d now", w.generationName(g), p.path, hard, g.purgeSeq)
 	}
 	if a, b := before.lock(), p.rows.lock(); (a == nil) != (b == nil) || a != nil && *a != *b {
@@ -142,7 +159,7 @@ func (w *world) checkPin(p *page, c *call, before partition, g *generation) {
 		w.counts["publish over a pin without its body"]++
 		return
 	}
-	if purge := numberOf(p.rows["PURGE"], "seq"); was.purgeSeq >= purge {
+	if purge := max(numberOf(p.rows["PURGE"], "seq"), w.covering(p, was.tag).seq); was.purgeSeq >= purge {
 		w.violate("a pinned page is not replaced", "%s of %s replaced a generation that is pinned for %d s more", w.generationName(g), p.path, was.pinned-w.clockOf(c))
 	}
 }

@@ -77,8 +77,8 @@ func (s loosePins) Read(ctx context.Context, pk string) (store.Record, error) {
 // A gaplessLog fills gaps in the log with empty changes.
 type gaplessLog struct{ store.MetaStore }
 
-func (s gaplessLog) Changes(ctx context.Context, after int64) ([]store.Change, error) {
-	found, err := s.MetaStore.Changes(ctx, after)
+func (s gaplessLog) Changes(ctx context.Context, after int64) (store.Sequence, []store.Change, error) {
+	seq, found, err := s.MetaStore.Changes(ctx, after)
 	var all []store.Change
 	for _, change := range found {
 		for next := after + 1; next < change.Seq; next++ {
@@ -86,7 +86,7 @@ func (s gaplessLog) Changes(ctx context.Context, after int64) ([]store.Change, e
 		}
 		all, after = append(all, change), change.Seq
 	}
-	return all, err
+	return seq, all, err
 }
 
 // An earlyReader pauses after reading SEQ again instead of before.
@@ -117,7 +117,9 @@ func (a *earlyReader) TransactWriteItems(ctx context.Context, in *dynamodb.Trans
 // A silentLog returns no changes and hides the sequence, so that the log never looks truncated.
 type silentLog struct{ store.MetaStore }
 
-func (silentLog) Changes(context.Context, int64) ([]store.Change, error) { return nil, nil }
+func (silentLog) Changes(context.Context, int64) (store.Sequence, []store.Change, error) {
+	return store.Sequence{}, nil, nil
+}
 
 func (s silentLog) Sequence(ctx context.Context) (store.Sequence, error) {
 	if _, err := s.MetaStore.Sequence(ctx); err != nil {

@@ -9,7 +9,7 @@ import (
 // bugs are the seeded bugs of TestBugs. Each breaks one thing that a promise depends on. A new
 // operation of the fleet comes with bugs of its own.
 func bugs() []simulator.Bug {
-	return concat(lockBugs(), publishBugs(), answerBugs(), sequenceBugs(), bodyBugs(), historyBugs(), requestBugs(), collectBugs(), withdrawalBugs())
+	return concat(lockBugs(), publishBugs(), answerBugs(), sequenceBugs(), bodyBugs(), historyBugs(), requestBugs(), collectBugs(), withdrawalBugs(), purgeBugs())
 }
 
 func concat(lists ...[]simulator.Bug) (all []simulator.Bug) {
@@ -20,7 +20,7 @@ func concat(lists ...[]simulator.Bug) (all []simulator.Bug) {
 }
 
 // maxBugSeeds is the number of seeds of its profile within which a bug must be caught.
-const maxBugSeeds = 400
+const maxBugSeeds = 800
 
 // TestBugs: an invariant catches every seeded bug. A simulation that no bug can fail would prove
 // nothing.

@@ -44,6 +44,28 @@
 //
 // A request whose caller is gone may still arrive, up to [Linger] later.
 //
+// # Purges
+//
+// Nodes purge by isr.Cache.Purge: pages by key, tag and prefix, a tenant, the site; other
+// writers purge pages and tags by the specification. These invariants hold:
+//
+//   - A purge with a receipt is never lost: SEQ is at least its receipt, and so are the
+//     sequences of its PURGE and MARK# rows, until the end of the world. All of its rows,
+//     and the row of the log that names them, are written in one step, with one sequence; a
+//     soft purge leaves hard_seq as it was.
+//   - A purge that was reported as failed, other than with an unknown outcome, was not made,
+//     and never will be.
+//   - A process that knows a purge, because it has read it in the log or among the marks at
+//     its start, or because its own call has returned, serves nothing that it covers as
+//     fresh to visitors who come then, and after a hard purge nothing at all. Others do so
+//     after the staleness bound, unless they say that they are cut off.
+//   - A visitor does not get, as new, a page whose render began before such a purge.
+//   - A generation whose render began before a purge is born covered by it.
+//   - After an unsafe request was answered, no visitor of the same process gets what was rendered
+//     before its origin answered it, unless its purge failed or the page was pinned.
+//   - A visitor with a receipt gets nothing, from any node, that a purge up to the receipt
+//     covers. A receipt is refused if and only if the log does not reach it.
+//
 // # Real time
 //
 // [RunInRealTime] drives the same world without a bubble, fifteen times as fast: with

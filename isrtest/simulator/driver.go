@@ -33,6 +33,10 @@ func (w *world) choices() []choice {
 	if p.quiet {
 		visits = 4
 	}
+	follows := 0
+	if w.mayFollow() {
+		follows = 300
+	}
 	if len(calls) > 0 {
 		deliver = 60
 		if p.prompt {
@@ -54,7 +58,11 @@ func (w *world) choices() []choice {
 		{"damage", p.damages, w.damage},
 		{"rush", p.rushes, func() { w.rush = 4 + w.rng.IntN(8) }},
 		{"hasten", some(min(w.rush, 1) * 300), func() { w.hasten(pick(w.rng, awake).life) }},
+		{"revert", some(min(w.reverts, 1) * 100), func() { w.revert(pick(w.rng, awake).life) }},
 		{"purge", p.purges, func() { w.purge(pick(w.rng, w.pages)) }},
+		{"purge through a node", some(p.nodePurges), func() { w.purgeBy(pick(w.rng, awake).life) }},
+		{"post", some(p.posts), func() { w.post(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
+		{"post again", follows, w.follow},
 		{"purge by tag", p.tagPurges, func() { w.purgeTag(pick(w.rng, tags())) }},
 	}
 }
@@ -101,7 +109,24 @@ func (w *world) align() {
 	since := time.Since(w.began)
 	d := since.Truncate(tick) + tick - since
 	w.delays.meant(d)
-	time.Sleep(d)
+	w.await(d, nil)
+}
+
+// await lets time pass, at most d, until a call arrives, if arrived is not nil. Contexts that
+// end meanwhile are reported at once.
+func (w *world) await(d time.Duration, arrived <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.gate.ended:
+			w.reportEnded()
+		case <-arrived:
+			return
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // pass lets time pass until something happens, at most for the drawn duration.
@@ -126,12 +151,7 @@ func (w *world) idle(longest time.Duration) {
 			sooner(n.life.until)
 		}
 	}
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case <-w.gate.arrived:
-	case <-timer.C:
-	}
+	w.await(time.Until(until), w.gate.arrived)
 	w.delays.meant(min(time.Since(began), until.Sub(began)))
 }
 

@@ -19,6 +19,7 @@ const (
 	publishing  errand = "publish"
 	asserting   errand = "rollback"
 	settling    errand = "settlement of the log"
+	purging     errand = "purge"
 	readingPage errand = "read of a page"
 	readingLog  errand = "read of the log"
 	storing     errand = "body"
@@ -37,10 +38,21 @@ func errandOfTransaction(actions map[string]bool) errand {
 		return publishing
 	case actions["update META"] && actions["update SEQ"]:
 		return asserting
+	case actions["update SEQ"] && isPurge(actions):
+		return purging
 	case actions["update SEQ"]:
 		return settling
 	}
 	return other
+}
+
+func isPurge(actions map[string]bool) bool {
+	for action := range actions {
+		if action == "update PURGE" || strings.HasPrefix(action, "update MARK#") {
+			return true
+		}
+	}
+	return false
 }
 
 // errandOfUpdate classifies an update of one row.

@@ -28,6 +28,8 @@ type event struct {
 	seq      int64       // logAsked, logAnswered: of the last known change
 	known    int64       // logAnswered: the log's sequence when the read began
 	changes  []store.Change
+	purge    *nodePurge // purged
+	post     *post      // posted
 }
 
 type eventKind int
@@ -45,6 +47,8 @@ const (
 	demanded
 	asserted
 	collected
+	purged
+	posted
 	bodyWanted
 	bodyOpened
 	answered
@@ -106,6 +110,10 @@ func (w *world) digestEvents() {
 			w.checkAsserted(e)
 		case collected:
 			w.noteCollected(e)
+		case purged:
+			w.checkPurged(e)
+		case posted:
+			w.checkPosted(e)
 		case bodyWanted:
 			w.checkWanted(e)
 		case bodyOpened:

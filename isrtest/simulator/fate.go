@@ -54,7 +54,7 @@ func (k kind) fates() []fate {
 func (w *world) deliver(c *call) {
 	switch {
 	case c.expired.Load():
-		w.log("%s: %s: deadline exceeded", c.life.name, c.op)
+		w.log("%s: %s: %s", c.life.name, c.op, summary(c.ended))
 		w.gate.expire(c)
 	case c.gone.Load():
 		w.arriveLate(c)

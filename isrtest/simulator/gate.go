@@ -13,14 +13,16 @@ import (
 // A gate holds every call of every node until the driver answers it.
 type gate struct {
 	arrived chan struct{} // holds one element if a call has arrived since the last read
+	ended   chan struct{} // holds one element if the context of a call has ended since the last read
+	ordered bool          // the driver reports the ends of contexts; see pace.ordered
 	linger  time.Duration // how long after its caller is gone a request may arrive
 
 	mu      sync.Mutex
 	waiting []*call // guarded by mu
 }
 
-func newGate(linger time.Duration) *gate {
-	return &gate{arrived: make(chan struct{}, 1), linger: linger}
+func newGate(p pace) *gate {
+	return &gate{arrived: make(chan struct{}, 1), ended: make(chan struct{}, 1), ordered: p.ordered(), linger: p.of(Linger)}
 }
 
 // A call is one request to the table or to the bodies.
@@ -31,6 +33,8 @@ type call struct {
 	kind kind
 	errand
 	rows []string // of a transaction: the sort keys of its operations
+	// purges are the keys of the PURGE and MARK# rows of a transaction.
+	purges [][2]string
 	// logged: it may append to the log.
 	logged bool
 	// values are the values of a deletion's condition.
@@ -50,6 +54,7 @@ type call struct {
 
 	gone    atomic.Bool // the caller is gone; set once, under gate.mu
 	lingers time.Time   // if gone: the request does not arrive after this; guarded by gate.mu
+	ended   error       // of its context, which the driver has not reported yet; guarded by gate.mu
 	expired atomic.Bool // its context ended while the process was frozen
 }
 
@@ -127,11 +132,11 @@ func (g *gate) await(ctx context.Context, c *call) outcome {
 		return c.life.unheard(ctx)
 	case <-ctx.Done():
 	}
-	if g.leave(c) {
+	if g.leave(c, ctx.Err()) {
 		return outcome{err: ctx.Err()}
 	}
-	// Answered at this instant, or frozen: a frozen process does not notice its deadline.
-	// The driver reports it when the process thaws, one call at a time.
+	// Answered at this instant, or the driver reports the end of the context, one call at a
+	// time: at this instant, or when the process thaws. A frozen one does not notice it.
 	select {
 	case o := <-c.reply:
 		return o
@@ -140,19 +145,47 @@ func (g *gate) await(ctx context.Context, c *call) outcome {
 	}
 }
 
-// leave abandons a call. Its request may arrive nevertheless: it lingers.
-func (g *gate) leave(c *call) bool {
+// leave abandons a call whose context has ended with an error. Its request may arrive
+// nevertheless: it lingers. It returns false if the driver answers the caller.
+func (g *gate) leave(c *call, err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(c.reply) > 0 {
 		return false
 	}
-	if c.life.frozen {
+	switch {
+	case c.life.frozen:
+		c.ended = err
 		c.expired.Store(true)
+		return false
+	case g.ordered:
+		// Several contexts may end at one instant. What their callers do then, such as count
+		// failures, must not depend on the order in which goroutines notice it.
+		c.ended = err
+		select {
+		case g.ended <- struct{}{}:
+		default: // the driver already knows of one
+		}
 		return false
 	}
 	g.abandonLocked(c)
 	return true
+}
+
+// nextEnded returns a call whose context has ended at this instant; nil if there is none.
+func (g *gate) nextEnded() *call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var ended []*call
+	for _, c := range g.waiting {
+		if c.ended != nil && !c.expired.Load() && !c.gone.Load() {
+			ended = append(ended, c)
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	return slices.MinFunc(ended, inOrder)
 }
 
 func (g *gate) abandonLocked(c *call) {
@@ -194,11 +227,14 @@ func (g *gate) choosable(now time.Time) []*call {
 			calls = append(calls, c)
 		}
 	}
-	slices.SortStableFunc(calls, func(a, b *call) int {
-		return cmp.Or(a.at.Truncate(tick).Compare(b.at.Truncate(tick)), cmp.Compare(a.life.name, b.life.name), cmp.Compare(a.op, b.op),
-			falseFirst(a.aside, b.aside), falseFirst(a.gone.Load(), b.gone.Load()))
-	})
+	slices.SortStableFunc(calls, inOrder)
 	return calls
+}
+
+// inOrder compares calls in an order that does not depend on that of goroutines.
+func inOrder(a, b *call) int {
+	return cmp.Or(a.at.Truncate(tick).Compare(b.at.Truncate(tick)), cmp.Compare(a.life.name, b.life.name), cmp.Compare(a.op, b.op),
+		falseFirst(a.aside, b.aside), falseFirst(a.gone.Load(), b.gone.Load()))
 }
 
 // readyLocked returns when a call can proceed at the earliest. Callers must hold gate.mu.
@@ -233,6 +269,9 @@ func (g *gate) answer(c *call, o outcome) {
 		if outcomeIsFault(o.err) {
 			c.life.failed = time.Now()
 		}
+		if c.op == "body open" && o.err != nil {
+			c.life.unread = time.Now()
+		}
 		if c.op == "get PURGE SEQ" {
 			c.life.seqRead = time.Now()
 		}
@@ -251,6 +290,13 @@ func (l *life) lastFailure() time.Time {
 	return l.failed
 }
 
+// lastUnread returns when reading a body last failed in the process.
+func (l *life) lastUnread() time.Time {
+	l.w.gate.mu.Lock()
+	defer l.w.gate.mu.Unlock()
+	return l.unread
+}
+
 // sequenceRead returns when a read of SEQ was last answered.
 func (l *life) sequenceRead() time.Time {
 	l.w.gate.mu.Lock()
@@ -258,13 +304,13 @@ func (l *life) sequenceRead() time.Time {
 	return l.seqRead
 }
 
-// expire reports to a caller that thawed that its context has ended.
+// expire reports to a caller that its context has ended.
 func (g *gate) expire(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.expired.Store(false)
 	g.abandonLocked(c)
-	c.reply <- outcome{err: context.DeadlineExceeded}
+	c.reply <- outcome{err: c.ended}
 }
 
 // forget drops a request whose caller is gone.
@@ -283,7 +329,7 @@ func (g *gate) copyOf(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	second := &call{
-		life: c.life, op: c.op, pks: c.pks, kind: c.kind, errand: c.errand, rows: c.rows, logged: c.logged, at: c.at, do: c.do,
+		life: c.life, op: c.op, pks: c.pks, kind: c.kind, errand: c.errand, rows: c.rows, logged: c.logged, purges: c.purges, at: c.at, do: c.do,
 	}
 	g.abandonLocked(second)
 	g.waiting = append(g.waiting, second)

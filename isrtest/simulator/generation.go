@@ -27,7 +27,6 @@ func (p *page) current() *generation {
 func (w *world) inspect(c *call) {
 	w.noteSequence(c)
 	if c.kind == reading && c.note != nil && !c.gone.Load() {
-		c.note.seq.Store(w.seq)
 		if len(c.pks) == 1 {
 			c.note.index.Store(int64(len(w.pageOf(c.pks[0]).history) - 1))
 		}
@@ -215,7 +214,7 @@ func (w *world) checkReplaced(p *page, c *call, g *generation) {
 		w.counts["publish of a render without the lease"]++
 	}
 	if in := w.intentOf(p); in != nil && g.purgeSeq < in.seq && !unstored {
-		w.violate("the sequence is read after META", "%s of %s has sequence %d, and META was read at %d", w.generationName(g), p.path, g.purgeSeq, in.seq)
+		w.violate("the sequence is not older than META", "%s of %s has sequence %d, and its process knew %d when it had read META", w.generationName(g), p.path, g.purgeSeq, in.seq)
 	}
 }
 

@@ -44,6 +44,27 @@ func Interleavings() []string {
 		"pinned page in place of a failure",
 		"purge during a render",
 		"purge by tag",
+		// Purges that the nodes make.
+		"purge by a node during a render",
+		"purge refused by SEQ",
+		"lost reply to purge",
+		"purge of unknown outcome",
+		"purge reported as failed",
+		"purges share a transaction",
+		"purge shares a transaction with a rollback",
+		"purging node crashed",
+		"purging node froze",
+		"hard purge by mark of a page in memory",
+		"judged after an own purge",
+		// Unsafe requests.
+		"unsafe request during a render",
+		"unsafe request soon after another one",
+		"judged after an unsafe request",
+		// Visitors with the receipt of a purge.
+		"receipt ahead of the node",
+		"receipt refused as too high",
+		"no page for a receipt",
+		"judged by a receipt",
 		// Memory, requests, and the collection of garbage.
 		"served from memory",
 		"served cut off",

@@ -16,17 +16,24 @@ func logKey(seq int64) string { return fmt.Sprintf("LOG#%020d", seq) }
 func (w *world) readLog() (seq int64, keys []string) {
 	row := w.readRow("PURGE", "SEQ")
 	seq = numberOf(row, "seq")
-	log := w.readRow("PURGE", logKey(seq))
-	targets, ok := log["targets"].(*types.AttributeValueMemberL)
+	for _, target := range w.readTargets(seq) {
+		keys = append(keys, textOf(target, "key"))
+	}
+	return seq, keys
+}
+
+// readTargets reads the targets of a log row.
+func (w *world) readTargets(seq int64) (all []item) {
+	targets, ok := w.readRow("PURGE", logKey(seq))["targets"].(*types.AttributeValueMemberL)
 	if !ok {
-		return seq, nil
+		return nil
 	}
 	for _, target := range targets.Value {
 		if m, ok := target.(*types.AttributeValueMemberM); ok {
-			keys = append(keys, textOf(m.Value, "key"))
+			all = append(all, m.Value)
 		}
 	}
-	return seq, keys
+	return all
 }
 
 // readRow reads one row from the engine.
@@ -56,10 +63,12 @@ func (w *world) noteSequence(c *call) {
 	if seq < w.seq || seq > w.seq+1 {
 		w.violate("the sequence grows by one", "%s moved it from %d to %d", c.life.name, w.seq, seq)
 	}
-	if seq != w.seq {
-		w.log("  the log: %d", seq)
-	}
+	moved := seq != w.seq
 	w.mu.Lock()
 	w.seq = seq
 	w.mu.Unlock()
+	if moved {
+		w.log("  the log: %d", seq)
+		w.notePurges(c, seq)
+	}
 }

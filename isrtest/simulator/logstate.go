@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/facetheory/isr/store"
@@ -10,8 +11,9 @@ import (
 // A logEffect is the effect of one row of the log on a page.
 type logEffect struct {
 	seq   int64
-	index int  // of the generation that became current; -1 for a purge
-	hard  bool // a hard purge
+	index int    // of the generation that became current; -1 for a purge
+	hard  bool   // a hard purge
+	tag   string // of the generations that a purge covers; empty: all
 	at    time.Time
 }
 
@@ -26,16 +28,17 @@ type logState struct {
 }
 
 // Changes implements [store.MetaStore].
-func (m *witness) Changes(ctx context.Context, after int64) ([]store.Change, error) {
+func (m *witness) Changes(ctx context.Context, after int64) (store.Sequence, []store.Change, error) {
 	w := m.life.w
 	w.mu.Lock()
 	known := w.seq
 	w.mu.Unlock()
+	m.life.applied.Store(max(m.life.applied.Load(), after))
 	w.happened(event{kind: logAsked, life: m.life, page: w.pages[0], seq: after})
-	changes, err := m.MetaStore.Changes(ctx, after)
+	seq, changes, err := m.MetaStore.Changes(ctx, after)
 	w.noteHeard(m.life)
 	w.happened(event{kind: logAnswered, life: m.life, page: w.pages[0], seq: after, known: known, changes: changes, err: err})
-	return changes, err
+	return seq, changes, err
 }
 
 // Sequence implements [store.MetaStore]. A process calls it first.
@@ -45,8 +48,28 @@ func (m *witness) Sequence(ctx context.Context) (store.Sequence, error) {
 	seq, err := m.MetaStore.Sequence(ctx)
 	w.noteHeard(m.life)
 	w.happened(event{kind: sequenceAnswered, life: m.life, page: w.pages[0], err: err})
-	m.life.polled.Store(true)
+	if err != nil {
+		m.life.begun.Store(true)
+	}
 	return seq, err
+}
+
+// Marks implements [store.MetaStore]. A process reads them after Sequence, before any changes.
+func (m *witness) Marks(ctx context.Context) iter.Seq2[store.Mark, error] {
+	w := m.life.w
+	return func(yield func(store.Mark, error) bool) {
+		w.happened(event{kind: sequenceAsked, life: m.life, page: w.pages[0]})
+		var last error
+		for mark, err := range m.MetaStore.Marks(ctx) {
+			last = err
+			if !yield(mark, err) {
+				break
+			}
+		}
+		w.noteHeard(m.life)
+		w.happened(event{kind: sequenceAnswered, life: m.life, page: w.pages[0], err: last})
+		m.life.begun.Store(true)
+	}
 }
 
 // noteHeard records that a process may receive changes. It is safe for concurrent use.
@@ -111,21 +134,46 @@ func (w *world) checkPolls() {
 	}
 }
 
-// told returns what a process knows of a page from the log: the oldest generation that it
-// may serve, and the sequences of the latest purges.
-func (l *life) told(p *page) (floor int, seq, hardSeq int64) {
-	floor = -1
+// floor returns the oldest generation of a page that a process may serve, by what it knows
+// from the log.
+func (l *life) floor(p *page) int { return l.floorAt(p, l.log.cursor) }
+
+// floorAt is floor for a process that has applied the log up to a sequence.
+func (l *life) floorAt(p *page, seq int64) int {
+	floor := -1
 	for _, t := range p.told {
-		if t.seq > l.log.cursor {
+		if t.seq > seq {
 			break
 		}
 		floor = max(floor, t.index)
-		if t.index < 0 {
-			seq = t.seq
-		}
-		if t.hard {
-			hardSeq = t.seq
+	}
+	return floor
+}
+
+// covers reports whether a purge in the log covers the generations with a tag.
+func (t logEffect) covers(tag string) bool { return t.index < 0 && (t.tag == "" || t.tag == tag) }
+
+// knownPurges returns the latest purge, and the latest hard one, of the generations with a tag
+// that a visitor's process knew when the visitor came: from the log, which it has read up to
+// the cursor, from the marks, which it reads when it starts, and by its own purges.
+func (v *visitor) knownPurges(tag string) (seq, hardSeq int64) {
+	note := func(purge int64, hard bool) {
+		seq = max(seq, purge)
+		if hard {
+			hardSeq = max(hardSeq, purge)
 		}
 	}
-	return floor, seq, hardSeq
+	for _, t := range v.page.told {
+		if t.seq <= v.cursor && t.covers(tag) {
+			note(t.seq, t.hard)
+		}
+	}
+	for _, own := range v.life.own[:v.own] {
+		for _, t := range own.targets {
+			if covers(t, v.page, tag) {
+				note(own.seq, own.hard)
+			}
+		}
+	}
+	return seq, hardSeq
 }

@@ -40,11 +40,41 @@ func mutants() []mutant {
 			{"memory.go", "return p, otter.CancelOp\n\t})\n}\n\n// A reading", "return p, mutantDrop()\n\t})\n}\n\n// A reading"},
 		}},
 		{"a process that was frozen serves what it had", "freezes", []edited{
-			{"staleness.go", "\tif s.bound == 0 {", "\tif s.bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
+			{"staleness.go", "\tif bound == 0 {", "\tif bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
 		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
-			{"regenerate.go", "s.c.cfg.RenderTimeout+storeTime", "mutantTime(s.c.cfg.RenderTimeout+storeTime)"},
+			{"regenerate.go", "s.route.renderTimeout+storeTime", "mutantTime(s.route.renderTimeout+storeTime)"},
 			{"storebreaker.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
+		}},
+		{"a page keeps the purge state of the first version of the table", "purges", []edited{
+			{"marks.go", "known.version != version ||", "known.version != version && !mutated(\"a page keeps the purge state of the first version of the table\") ||"},
+		}},
+		{"a visitor takes a page that was rendered before a purge", "purges", []edited{
+			{"outcome.go", "&& (leader || h.c.acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.acceptable(p, known))"},
+		}},
+		{"the purge sequence is that of the end of the render", "purges", []edited{
+			{"regenerate.go", "next := s.entry(got, at, seq, rec)", "next := s.entry(got, at, s.mutantSequence(seq), rec)"},
+		}},
+		{"an unsafe request purges softly", "purges", []edited{
+			{"unsafe.go", "Hard: true})", "Hard: !mutated(\"an unsafe request purges softly\")})"},
+		}},
+		{"an unsafe request only drops the page from memory", "purges", []edited{
+			{"unsafe.go", "if err != nil || len(targets) == 0 {", "if err != nil || len(targets) == 0 || mutated(\"an unsafe request only drops the page from memory\") {"},
+		}},
+		{"an unsafe request ignores a page that is being rendered", "purges", []edited{
+			{"unsafe.go", "if rec.Lock != nil &&", "if rec.Lock != nil && !mutated(\"an unsafe request ignores a page that is being rendered\") &&"},
+		}},
+		{"the second unsafe request within a second is forgotten", "posts", []edited{
+			{"unsafe.go", "if len(v.variants) < maxSenderVariants &&", "if !mutated(\"the second unsafe request within a second is forgotten\") && len(v.variants) < maxSenderVariants &&"},
+		}},
+		{"a receipt is not waited for", "purges", []edited{
+			{"minseq.go", "err = h.c.follower.reach(ctx, seq)", "err = h.c.mutantReach(ctx, seq)"},
+		}},
+		{"a visitor with a receipt gets a stale page", "purges", []edited{
+			{"minseq.go", "&& h.c.acceptable(p, seq)", "&& (mutated(\"a visitor with a receipt gets a stale page\") || h.c.acceptable(p, seq))"},
+		}},
+		{"a purge does not take effect before the next poll", "purges", []edited{
+			{"purge.go", "\tif err == nil {\n\t\tc.applyPurge(", "\tif err == nil && !mutated(\"a purge does not take effect before the next poll\") {\n\t\tc.applyPurge("},
 		}},
 	}
 }
@@ -92,6 +122,20 @@ func mutantDrop() otter.ComputeOp {
 		return otter.InvalidateOp
 	}
 	return otter.CancelOp
+}
+
+func (s *search) mutantSequence(seq int64) int64 {
+	if mutated("the purge sequence is that of the end of the render") {
+		return s.c.follower.committed.Load()
+	}
+	return seq
+}
+
+func (c *Cache) mutantReach(ctx context.Context, seq int64) error {
+	if mutated("a receipt is not waited for") {
+		return nil
+	}
+	return c.follower.reach(ctx, seq)
 }
 
 func mutantTime(d time.Duration) time.Duration {

@@ -38,7 +38,8 @@ type life struct {
 	bodies  store.BodyStore // as the cache sees it
 	dead    chan struct{}   // closed by a crash
 
-	polled atomic.Bool // the log was read, or the read failed
+	begun   atomic.Bool  // SEQ and the marks were read, or that failed: searches wait for it
+	applied atomic.Int64 // the sequence up to which it has applied the log, as it reported
 
 	frozen bool      // guarded by gate.mu; written by the driver
 	until  time.Time // owned by the driver: when it thaws
@@ -51,13 +52,18 @@ type life struct {
 
 	opening map[string]int // open calls by body key; owned by the driver
 
-	seqRead time.Time // when a read of SEQ was last answered; guarded by gate.mu
-	refused []string  // the partitions of a rollback that SEQ has refused, until a caller is answered; guarded by gate.mu
+	unpurged time.Time // when a purge last failed; guarded by gate.mu
+	unread   time.Time // when reading a body last failed; guarded by gate.mu
+	seqRead  time.Time // when a read of SEQ was last answered; guarded by gate.mu
+	refused  []string  // the partitions of a rollback that SEQ has refused, until a caller is answered; guarded by gate.mu
 
 	collecting int // garbage collections in progress; owned by the driver
 
-	asking  int        // regenerations and assertions in progress; owned by the driver
-	closing chan error // receives the result of Close
+	asking  int          // regenerations, assertions and purges in progress; owned by the driver
+	purging int          // purges in progress; owned by the driver
+	own     []*nodePurge // its acknowledged purges; owned by the driver
+	born    int64        // the purge sequence when it started
+	closing chan error   // receives the result of Close
 
 	pages map[*page]*view // made by start; the views are guarded by world.mu
 }
@@ -77,6 +83,8 @@ type view struct {
 	asked     bool         // the page was requested
 	unpin     bool         // a regeneration that unpins was requested
 	waiting   int          // visitors without a response yet
+	demanding bool         // one of them has a receipt
+	posts     []*post      // the unsafe requests; owned by the driver
 	asserting int          // rollbacks and pins in progress
 	forcing   bool         // a forced regeneration is in progress
 	forced    int          // number of renderings when that began
@@ -87,7 +95,7 @@ func (w *world) start(n *node) error {
 	n.runs++
 	l := &life{
 		w: w, node: n, name: fmt.Sprintf("%s.%d", n.name, n.runs),
-		dead: make(chan struct{}), pages: make(map[*page]*view), opening: make(map[string]int),
+		born: w.seq, dead: make(chan struct{}), pages: make(map[*page]*view), opening: make(map[string]int),
 	}
 	for _, p := range w.pages {
 		l.pages[p] = &view{born: len(p.history) - 1, served: -1, purges: []warning{{seq: p.hardSeq}}}
@@ -152,10 +160,10 @@ func (l *life) isDead() bool {
 }
 
 // mayVisit reports whether a visitor may request a page: not together with a rollback of the
-// page before the process has read the log (see mayAssert), or with a forced regeneration.
+// page before the process has read SEQ and the marks (see mayAssert), or with a forced regeneration.
 func (l *life) mayVisit(p *page) bool {
 	v := l.pages[p]
-	return v.mayVisit() && (l.polled.Load() || v.asserting == 0)
+	return v.mayVisit() && (l.begun.Load() || v.asserting == 0)
 }
 
 // mayVisit and mayForce separate visitors from forced regenerations of the same page at the
@@ -170,11 +178,11 @@ func (w *world) mayForce(l *life, p *page) bool {
 }
 
 // mayAssert: a rollback makes the next visitor start another flight, and all flights wait until
-// the process has read the log for the first time. The seed does not decide which of two
-// goes first then.
+// the process has read SEQ and the marks for the first time. The seed does not decide which of
+// two goes first then.
 func (l *life) mayAssert(p *page) bool {
 	v := l.pages[p]
-	return l.polled.Load() || !v.asked
+	return l.begun.Load() || !v.asked
 }
 
 // force records that a forced regeneration is in progress.
@@ -192,6 +200,9 @@ func (l *life) unheard(ctx context.Context) outcome {
 // crash ends a node's process, whose requests may still arrive, and starts the next one.
 func (w *world) crash(n *node) {
 	w.log("%s crashes", n.life.name)
+	if n.life.purging > 0 {
+		w.counts["purging node crashed"]++
+	}
 	w.end(n.life)
 	if err := w.start(n); err != nil {
 		w.violate("a node starts", "%s: %v", n.name, err)
@@ -235,6 +246,9 @@ func (w *world) storing() *life {
 // stop freezes a process.
 func (w *world) stop(l *life, d time.Duration) {
 	w.log("%s freezes for %.3fs", l.name, d.Seconds())
+	if l.purging > 0 {
+		w.counts["purging node froze"]++
+	}
 	l.until = time.Now().Add(d)
 	l.froze, l.leased = time.Now(), w.leaseEnd(l)
 	w.gate.freeze(l, true)

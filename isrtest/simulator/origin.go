@@ -21,6 +21,7 @@ type rendering struct {
 	number  int
 	step    int   // at which it began
 	seq     int64 // the purge sequence then
+	knew    int64 // the sequence up to which its process had applied the log then
 	content string
 	began   time.Time // true time
 	lease   *grant    // the lease it runs under, if known; owned by the driver
@@ -32,6 +33,10 @@ type rendering struct {
 const visitorHeader = "X-Visitor"
 
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if changes, isPost := r.Context().Value(postKey{}).(*post); isPost {
+		o.answerPost(w, changes)
+		return
+	}
 	if visitor := r.Header.Get(visitorHeader); visitor != "" {
 		if world := o.life.w; world.profile.failures && world.pace.grudges && !world.recovering() {
 			w.Header().Set("Cache-Control", "no-store") // stays uncacheable
@@ -122,7 +127,7 @@ func (w *world) beginRender(l *life, path string) (*rendering, *rand.Rand) {
 		p.contents++
 	}
 	rd := &rendering{
-		page: p, life: l, number: p.renders, step: w.step, seq: w.seq,
+		page: p, life: l, number: p.renders, step: w.step, seq: w.seq, knew: l.applied.Load(),
 		content: contentName(p.path, p.contents), began: time.Now(),
 	}
 	w.events = append(w.events, event{kind: renderBegan, life: l, page: p, render: rd})

@@ -22,28 +22,30 @@ type profile struct {
 
 	// Weights of steps. Others: letting calls proceed (60), letting time pass (20), sending
 	// visitors (15).
-	crashes, freezes, forces, externals, purges, tagPurges, assertions, demands, collections, cuts, damages, rushes int
+	crashes, freezes, forces, externals, purges, tagPurges, assertions, demands, collections, cuts, damages, rushes, nodePurges, posts int
 }
 
 // profiles are in the order of seeds.
 func profiles() []profile {
 	return []profile{
 		{name: "calm", prompt: true},
-		{name: "network", faults: 20, assertions: 1, demands: 1},
-		{name: "skew", skew: true, failures: true, forces: 2, assertions: 1, demands: 1},
-		{name: "crashes", crashes: 3, faults: 5, demands: 2, collections: 1},
-		{name: "freezes", freezes: 4, faults: 5, failures: true, forces: 1, purges: 1, assertions: 2, demands: 1},
-		{name: "writers", externals: 4, purges: 4, tagPurges: 1, forces: 3, faults: 5, assertions: 2, collections: 1},
-		{name: "rollbacks", prompt: true, failures: true, forces: 3, tagPurges: 1, assertions: 4, collections: 2},
-		{name: "requests", faults: 15, failures: true, crashes: 1, freezes: 1, demands: 8},
-		{name: "chaos", faults: 12, skew: true, failures: true, crashes: 1, freezes: 1, forces: 2, externals: 2, purges: 2, assertions: 2, demands: 2, collections: 1},
-		{name: "storm", faults: 40, skew: true, failures: true, crashes: 2, freezes: 2, forces: 2, externals: 2, purges: 2, assertions: 2, demands: 2, collections: 1},
-		{name: "hanging", quiet: true, cuts: 1, failures: true, forces: 1, assertions: 1, demands: 1},
-		{name: "replies", lost: map[errand]float64{acquiring: 30, refreshing: 15, publishing: 20, asserting: 20, backingOff: 20, releasing: 20}, forces: 2, assertions: 2, demands: 2},
-		{name: "log", lasting: true, slowSEQ: true, damages: 3, freezes: 1, faults: 3, failures: true, forces: 2, assertions: 4, purges: 1},
-		{name: "lagging", lags: true, forces: 3, assertions: 2, purges: 2, demands: 2, collections: 2},
-		{name: "contention", rushes: 3, forces: 2, assertions: 2, purges: 3, faults: 2},
-		{name: "garbage", demands: 6, forces: 5, collections: 5, externals: 1},
+		{name: "network", faults: 20, assertions: 1, demands: 1, nodePurges: 1},
+		{name: "skew", skew: true, failures: true, forces: 2, assertions: 1, demands: 1, nodePurges: 1, posts: 2},
+		{name: "crashes", crashes: 3, faults: 5, demands: 2, collections: 1, nodePurges: 3},
+		{name: "freezes", freezes: 4, faults: 5, failures: true, forces: 1, purges: 1, assertions: 2, demands: 1, nodePurges: 2, posts: 1},
+		{name: "writers", externals: 4, purges: 4, tagPurges: 1, forces: 3, faults: 5, assertions: 2, collections: 1, nodePurges: 2},
+		{name: "rollbacks", prompt: true, failures: true, forces: 3, tagPurges: 1, assertions: 4, collections: 2, nodePurges: 2, posts: 1},
+		{name: "requests", faults: 15, failures: true, crashes: 1, freezes: 1, demands: 8, nodePurges: 1},
+		{name: "chaos", faults: 12, skew: true, failures: true, crashes: 1, freezes: 1, forces: 2, externals: 2, purges: 2, assertions: 2, demands: 2, collections: 1, nodePurges: 2, posts: 1},
+		{name: "storm", faults: 40, skew: true, failures: true, crashes: 2, freezes: 2, forces: 2, externals: 2, purges: 2, assertions: 2, demands: 2, collections: 1, nodePurges: 2},
+		{name: "hanging", quiet: true, cuts: 1, failures: true, forces: 1, assertions: 1, demands: 1, nodePurges: 1},
+		{name: "replies", lost: map[errand]float64{purging: 20, acquiring: 30, refreshing: 15, publishing: 20, asserting: 20, backingOff: 20, releasing: 20}, forces: 2, assertions: 2, demands: 2, nodePurges: 3},
+		{name: "log", lasting: true, slowSEQ: true, damages: 3, freezes: 1, faults: 3, failures: true, forces: 2, assertions: 4, purges: 1, nodePurges: 1},
+		{name: "lagging", lags: true, forces: 3, assertions: 2, purges: 2, demands: 2, collections: 2, nodePurges: 2, posts: 2},
+		{name: "contention", rushes: 3, forces: 2, assertions: 2, purges: 3, faults: 2, nodePurges: 2, posts: 1},
+		{name: "purges", faults: 8, skew: true, crashes: 1, freezes: 1, forces: 2, assertions: 2, collections: 1, rushes: 1, nodePurges: 8, posts: 2},
+		{name: "garbage", demands: 6, forces: 5, collections: 5, externals: 1, nodePurges: 2},
+		{name: "posts", prompt: true, forces: 1, posts: 6, nodePurges: 1},
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // purge purges one page as the specification says: one transaction increments SEQ, writes the
@@ -27,35 +30,33 @@ func (w *world) purgeTag(tag string) {
 			covered = append(covered, p)
 		}
 	}
-	seq := w.seq + 1
-	w.log("the tag %s is purged, hard %t: sequence %d", tag, hard, seq)
-	if hard {
-		w.marks[tag] = seq
-	}
-	w.purgePages(covered, hard, types.TransactWriteItem{Put: &types.Put{TableName: &w.table, Item: item{
-		"pk": text("PURGE"), "sk": text("MARK##tag#" + digest([]byte(tag))), "value": text(tag),
-		"seq": number(seq), "hard_seq": number(w.marks[tag]), "at": number(trueNow()), "ttl": number(trueNow() + markLifetime),
-	}}})
+	w.log("the tag %s is purged, hard %t: sequence %d", tag, hard, w.seq+1)
+	w.purgePages(covered, hard, isr.PurgeTag("", tag))
 }
 
 // markLifetime is the lifetime of purge marks, in seconds.
 const markLifetime = 60 * 24 * 60 * 60
 
-// purgePages appends one row to the log for all these pages, in one transaction with the other
-// rows of the purge.
-func (w *world) purgePages(pages []*page, hard bool, more ...types.TransactWriteItem) {
-	seq := w.seq + 1
-	actions := append(more,
+// purgePages purges pages and tags, and appends one row to the log for all, in one transaction.
+func (w *world) purgePages(pages []*page, hard bool, tags ...store.PurgeTarget) {
+	seq, at := w.seq+1, trueNow()
+	var actions []types.TransactWriteItem
+	for _, t := range tags {
+		w.tell(t, hard, seq, at)
+		actions = append(actions, types.TransactWriteItem{Put: &types.Put{TableName: &w.table, Item: item{
+			"pk": text("PURGE"), "sk": text("MARK##tag#" + digest([]byte(t.Value))), "value": text(t.Value),
+			"seq": number(seq), "hard_seq": number(w.marks[t].hard), "at": number(at), "ttl": number(at + markLifetime),
+		}}})
+	}
+	actions = append(actions,
 		types.TransactWriteItem{Update: &types.Update{
 			TableName: &w.table, Key: item{"pk": text("PURGE"), "sk": text("SEQ")}, UpdateExpression: aws.String("SET seq = :n, mark_lifetime = :l"),
 			ExpressionAttributeValues: item{":n": number(seq), ":l": number(markLifetime)},
 		}},
-		types.TransactWriteItem{Put: &types.Put{TableName: &w.table, Item: w.reloadRow(seq, pages)}},
+		types.TransactWriteItem{Put: &types.Put{TableName: &w.table, Item: w.logRow(seq, pages, tags)}},
 	)
 	for _, p := range pages {
-		if hard {
-			p.hardSeq = seq
-		}
+		w.tell(isr.PurgeKey(p.key), hard, seq, at)
 		actions = append(actions, types.TransactWriteItem{Put: &types.Put{TableName: &w.table, Item: item{
 			"pk": text(p.pk), "sk": text("PURGE"), "seq": number(seq), "hard_seq": number(p.hardSeq), "at": number(trueNow()), "ttl": number(trueNow() + 86400),
 		}}})
@@ -68,19 +69,20 @@ func (w *world) purgePages(pages []*page, hard bool, more ...types.TransactWrite
 	w.seq = seq
 	w.mu.Unlock()
 	for _, p := range pages {
-		p.told = append(p.told, logEffect{seq: seq, index: -1, hard: hard, at: time.Now()})
-		if w.isRendering(p) {
-			w.counts["purge during a render"]++
-		}
 		w.look(p, nil)
 	}
 }
 
-// reloadRow returns the log row that makes nodes reload pages.
-func (w *world) reloadRow(seq int64, pages []*page) item {
+// logRow returns the log row that makes nodes reload pages, and that has the marks of tags.
+func (w *world) logRow(seq int64, pages []*page, tags []store.PurgeTarget) item {
 	targets := []types.AttributeValue{}
 	for _, p := range pages {
 		targets = append(targets, &types.AttributeValueMemberM{Value: item{"kind": text("reload"), "key": text(p.key.Text)}})
+	}
+	for _, t := range tags {
+		targets = append(targets, &types.AttributeValueMemberM{Value: item{
+			"kind": text("tag"), "tenant": text(""), "value": text(t.Value), "at": number(w.marks[t].at), "hard_seq": number(w.marks[t].hard),
+		}})
 	}
 	return item{
 		"pk": text("PURGE"), "sk": text(logKey(seq)), "id": text(rand.Text()),
@@ -101,6 +103,13 @@ func (w *world) lastRead(l *life, p *page) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return l.pages[p].read
+}
+
+// lastReadAt returns when a process last read a page.
+func (w *world) lastReadAt(l *life, p *page) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return l.pages[p].readAt
 }
 
 // A warning is a hard purge that a process has read.

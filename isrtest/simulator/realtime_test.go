@@ -131,4 +131,4 @@ func caughtInRealTime(cfg simulator.Config, start uint64) (caught *simulator.Vio
 }
 
 // profiles is the number of profiles: seeds this far apart have the same profile.
-const profiles = 16
+const profiles = 18

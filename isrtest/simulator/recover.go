@@ -22,6 +22,7 @@ func (w *world) recover() {
 	if w.violation == nil {
 		w.closeCaches()
 	}
+	w.checkPurges()
 }
 
 // deadline returns when the recovery must be complete.

@@ -8,6 +8,8 @@ func (w *world) checkRender(rd *rendering) {
 	seen := rd.life.pages[rd.page]
 	seen.rendered = append(seen.rendered, rd)
 	w.counts["render"]++
+	rd.page.rendered[rd.content] = rd.seq
+	rd.page.renderedAt[rd.content] = rd.began
 	w.log("%s renders %s, render %d: %s", rd.life.name, rd.page.path, rd.number, rd.content)
 	rd.lease = w.leaseOf(rd)
 	if w.profile.calm() && rd.lease == nil {
@@ -26,6 +28,9 @@ func (w *world) checkRender(rd *rendering) {
 	}
 }
 
+// unreadTail is how long before it takes the lease a process may have failed to read the body.
+const unreadTail = 10 * time.Second
+
 // outageTail is how long after its last failure a process may still render without the store:
 // until a probe succeeds, which begins at most 15 s later and takes at most 5 s.
 const outageTail = 30 * time.Second
@@ -38,7 +43,7 @@ func (w *world) checkUnstored(rd *rendering, seen *view) {
 	if rd.life.thawed.After(failed) {
 		failed = rd.life.thawed // its calls may have timed out before
 	}
-	if !rd.life.frozen && rd.began.Sub(failed) > outageTail {
+	if !rd.life.frozen && rd.began.Sub(failed) > outageTail && !w.replacesPurged(rd, seen) {
 		w.violate("a render needs the lease", "%s renders %s without it, and no store has failed since %s", rd.life.name, rd.page.path, failed.Sub(w.began))
 	}
 	for _, before := range seen.rendered {
@@ -46,6 +51,18 @@ func (w *world) checkUnstored(rd *rendering, seen *view) {
 			w.violate("visitors that cannot wait for a store share a render", "%s renders %s twice at once without it", rd.life.name, rd.page.path)
 		}
 	}
+}
+
+// replacesPurged reports whether a render without the lease is for visitors who do not take the
+// one before, because its process did not know yet of a purge that covers it.
+func (w *world) replacesPurged(rd *rendering, seen *view) bool {
+	for _, before := range seen.rendered {
+		purged := max(numberOf(rd.page.rows["PURGE"], "seq"), w.covering(rd.page, tagOf(before.content)).seq)
+		if before != rd && before.lease == nil && before.knew < purged {
+			return true
+		}
+	}
+	return false
 }
 
 // noteReload records that a process may read a page again, because it changed or read it. It is
@@ -84,6 +101,9 @@ func (w *world) checkDue(rd *rendering, seen *view) {
 	if w.isWithdrawn(rd) {
 		return
 	}
+	if rd.lease.at.Sub(rd.life.lastUnread()) < unreadTail {
+		return // a body that exists and repeatedly cannot be read counts as missing
+	}
 	if left := w.freshFor(rd.page, g, rd.began.Add(rd.life.node.skew)); left > 0 {
 		w.violate("there is one render per expiry", "%s renders %s, of which %s is fresh for %d s, and was published before the lease was taken",
 			rd.life.name, rd.page.path, w.generationName(g), left)
@@ -107,14 +127,14 @@ func (w *world) checkAlone(rd *rendering) {
 }
 
 // leaseOf returns the lease under which a page is rendered, nil if there is none. A search renders at
-// the instant at which it has read SEQ, and no other render of its process begins in that
-// step. In real time, which has no such instant, it is the process's lease, unless a store
+// the instant at which it has read the page, or then SEQ, and no other render of its process begins
+// in that step. In real time, which has no such instant, it is the process's lease, unless a store
 // has failed.
 func (w *world) leaseOf(rd *rendering) *grant {
 	g := rd.life.pages[rd.page].lease
 	switch {
 	case g == nil:
-	case w.pace.ordered() && !rd.life.sequenceRead().Equal(rd.began):
+	case w.pace.ordered() && !rd.life.sequenceRead().Equal(rd.began) && !w.lastReadAt(rd.life, rd.page).Equal(rd.began):
 		return nil
 	case !w.pace.ordered() && (!w.holds(g) || rd.life.lastFailure().After(g.at.Add(-outageTail))):
 		return nil
@@ -136,6 +156,10 @@ func (w *world) freshFor(p *page, g *generation, now time.Time) int64 {
 	}
 	purge := p.rows["PURGE"]
 	if seq := numberOf(purge, "seq"); g.ours && seq > g.purgeSeq || !g.ours && seq > 0 && g.generatedAt <= numberOf(purge, "at")+60 {
+		return 0
+	}
+	marked := w.covering(p, g.tag)
+	if g.ours && marked.seq > g.purgeSeq || !g.ours && marked.seq > 0 && g.generatedAt <= marked.at+60 {
 		return 0
 	}
 	left := g.pinned - now.Unix()

@@ -119,6 +119,9 @@ func (g *gatedTable) TransactWriteItems(ctx context.Context, in *dynamodb.Transa
 		}
 		c.logged = c.logged || pk == "PURGE"
 		c.rows = append(c.rows, textOf(key, "sk"))
+		if sk := textOf(key, "sk"); action.Update != nil && (sk == "PURGE" || strings.HasPrefix(sk, "MARK#")) {
+			c.purges = append(c.purges, [2]string{pk, sk})
+		}
 		actions[verb+" "+textOf(key, "sk")] = true
 		parts = append(parts, verb+" "+g.life.w.rowName(pk, textOf(key, "sk")))
 	}

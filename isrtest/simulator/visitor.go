@@ -11,15 +11,20 @@ import (
 
 // A visitor is one request for a page.
 type visitor struct {
-	number  int
-	name    string
-	life    *life
-	page    *page
-	began   time.Time     // true time
-	floor   int           // the oldest generation that may be served; -1: any
-	purged  int64         // the latest hard purge that the process must know of
-	silent  time.Duration // the time since the process had last read the log
-	covered int64         // the latest purge, hard or soft, that it knows from the log
+	number int
+	name   string
+	life   *life
+	page   *page
+	began  time.Time     // true time
+	floor  int           // the oldest generation that may be served; -1: any
+	purged int64         // the latest hard purge of the page that the process has read
+	silent time.Duration // the time since the process had last read the log
+	cursor int64         // the process has applied the log up to this sequence, or read the marks after it
+	own    int           // how many of its own purges were acknowledged
+
+	posts  []*post // the unsafe requests whose effect it must see
+	minSeq int64   // the receipt that it demands; 0 without
+	known  int64   // the sequence of the log when it demanded that
 
 	inputs string // of a request with an idempotency key
 
@@ -42,8 +47,8 @@ func (w *world) visit(l *life, p *page) *visitor {
 		number: w.visitors, name: fmt.Sprintf("visitor%d", w.visitors), life: l, page: p, began: time.Now(), silent: time.Since(l.log.since),
 		floor: max(seen.born, seen.served), purged: w.knownPurge(l, p), header: make(http.Header),
 	}
-	floor, covered, hard := l.told(p)
-	v.floor, v.covered, v.purged = max(v.floor, floor), covered, max(v.purged, hard)
+	v.floor, v.cursor, v.own = max(v.floor, l.floor(p)), max(l.log.cursor, l.born), len(l.own)
+	v.posts = v.postsThatHold()
 	ctx, cancel := context.WithCancel(context.Background())
 	if w.rng.IntN(20) == 0 {
 		// Never at the instant at which a call times out.
@@ -52,6 +57,7 @@ func (w *world) visit(l *life, p *page) *visitor {
 	r := p.request(ctx)
 	r.Header.Set(visitorHeader, v.name)
 	w.log("%s asks %s for %s", v.name, l.name, p.path)
+	w.drawReceipt(v, r)
 	w.ended.Go(func() {
 		defer cancel()
 		l.handler.ServeHTTP(v, r)
@@ -90,6 +96,9 @@ func (w *world) checkAnswer(v *visitor, at time.Time) {
 	how := strings.ReplaceAll(v.header.Get("Cache-Status"), "; collapsed", "")
 	v.ended = true
 	v.life.pages[v.page].waiting--
+	if v.minSeq > 0 {
+		w.checkReceived(v)
+	}
 	if v.left {
 		w.log("%s left", v.name)
 		return
@@ -111,12 +120,30 @@ func (w *world) checkAnswer(v *visitor, at time.Time) {
 	case !strings.HasPrefix(content, v.page.path+"@"):
 		w.violate("a reader gets the requested page", "%s asked for %s and got %s", v.name, v.page.path, content)
 	}
+	w.checkJoined(v, content, how)
+	w.checkSince(v, content)
+	w.checkChanged(v, content)
 	if strings.Contains(how, "detail=unpublished") || strings.Contains(how, "fwd=") && strings.Contains(how, "detail=store-error") {
 		return // rendered for the waiters, and not stored
 	}
 	w.checkServed(v, content, how)
 	if at.Equal(v.began) && w.pace.ordered() && !v.life.pages[v.page].forcing && strings.Contains(how, "; hit") && isFresh(how) {
 		w.noteKept(v, content)
+	}
+}
+
+// checkJoined: a visitor does not get a page whose render began before a purge that its
+// process knew when it came.
+func (w *world) checkJoined(v *visitor, content, how string) {
+	seq, known := v.page.rendered[content]
+	if !known || !strings.Contains(how, "; stored") && !strings.Contains(how, "detail=unpublished") && !strings.Contains(how, "detail=store-error") {
+		return
+	}
+	if g := v.page.find(content); g != nil {
+		seq = max(seq, g.purgeSeq) // a rollback makes a generation newer than soft purges
+	}
+	if covered, _ := v.knownPurges(tagOf(content)); seq < covered {
+		w.violate("a visitor does not join a render from before a purge", "%s got %s, rendered at sequence %d, and %s knew of its purge at %d", v.name, content, seq, v.life.name, covered)
 	}
 }
 
@@ -154,11 +181,15 @@ func (w *world) checkServed(v *visitor, content, how string) {
 	if until := w.servableUntil(v.page, content); now > until && !w.replacesFailure(v.page, content, how) {
 		w.violate("no page is served after its stale window", "%s got %s %d s late", v.name, w.generationName(g), now-until)
 	}
-	if g.ours && g.purgeSeq < v.purged {
-		w.violate("no purged page is served", "%s got %s of sequence %d, and %s knew of its purge at %d", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.purged)
+	covered, purged := v.knownPurges(g.tag)
+	if purged = max(purged, v.purged); g.ours && g.purgeSeq < purged {
+		w.violate("no purged page is served", "%s got %s of sequence %d, and %s knew of its purge at %d", v.name, w.generationName(g), g.purgeSeq, v.life.name, purged)
 	}
-	if g.ours && g.purgeSeq < v.covered && strings.Contains(how, "; hit") && isFresh(how) {
-		w.violate("a purged page is not served as fresh", "%s got %s of sequence %d, and %s had read of its purge at %d in the log", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.covered)
+	if g.ours && g.purgeSeq < covered && strings.Contains(how, "; hit") && isFresh(how) {
+		w.violate("a purged page is not served as fresh", "%s got %s of sequence %d, and %s knew of its purge at %d", v.name, w.generationName(g), g.purgeSeq, v.life.name, covered)
+	}
+	if v.own > 0 && covered > 0 {
+		w.counts["judged after an own purge"]++
 	}
 	w.noteServed(v, g)
 }

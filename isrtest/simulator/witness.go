@@ -22,7 +22,6 @@ type witness struct {
 // A note travels in a call's context from the store to the gate, and returns what only the table
 // knows.
 type note struct {
-	seq   atomic.Int64 // the purge sequence when the rows were read; set by the driver
 	index atomic.Int64 // the generation that was current then; set by the driver
 	token string       // the token of the requested lease
 }
@@ -44,10 +43,11 @@ func noteOf(ctx context.Context) *note {
 type intent struct {
 	life  *life
 	token string // of its lease
-	seq   int64  // the purge sequence when it read META
+	seq   int64  // the purge sequence that it knew when it had read META
 }
 
-// A witnessed fence records the purge sequence at the time of the read.
+// A witnessed fence records the purge sequence that the process knew after the read: that of the
+// page, and the one up to which it had applied the log.
 type witnessed struct {
 	fence any
 	seq   int64
@@ -61,7 +61,7 @@ func (m *witness) Read(ctx context.Context, pk string) (store.Record, error) {
 	if err == nil && !isAside(ctx) {
 		m.life.w.noteRead(m.life, m.life.w.pageOf(pk), int(n.index.Load()))
 	}
-	rec.Fence = witnessed{rec.Fence, n.seq.Load()}
+	rec.Fence = witnessed{rec.Fence, max(rec.Purges.Seq, m.life.applied.Load())}
 	return rec, err
 }
 

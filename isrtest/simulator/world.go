@@ -41,9 +41,12 @@ type world struct {
 	failing   int // if renderers fail, one of this many renders does
 	nodes     []*node
 	pages     []*page
-	grants    map[string]*grant // by token
-	marks     map[string]int64  // the newest hard purge of each tag
-	ended     sync.WaitGroup    // all goroutines that the driver started
+	grants    map[string]*grant               // by token
+	marks     map[store.PurgeTarget]markState // as committed
+	receipts  []*nodePurge                    // the acknowledged purges
+	witnesses int                             // so far; see nodePurge.witness
+	unmade    map[string]bool                 // the witnesses of purges that were reported as failed
+	ended     sync.WaitGroup                  // all goroutines that the driver started
 
 	trace     *trace
 	counts    map[string]int
@@ -51,7 +54,9 @@ type world struct {
 	visitors  int   // so far
 	seqBefore int64 // the purge sequence before the latest call
 	damaged   bool  // rows of the log were deleted or made unreadable
+	reverts   int   // rollbacks still to be made at once, by nodes that may not know of a hard purge
 	rush      int   // changes of the log still to be made at once
+	first     *post // an unsafe request that another one may follow soon
 	delays    delays
 
 	mu        sync.Mutex
@@ -79,7 +84,10 @@ type page struct {
 	demands  map[string]*demand // by sort key of the request record
 
 	versions map[int64]string // of generations that nodes published
+	rendered map[string]int64 // the purge sequence at the latest render of a content
 	never    map[string]bool  // generations whose publish was reported as failed
+
+	renderedAt map[string]time.Time // when the latest render of a content began
 
 	renders  int // guarded by world.mu
 	contents int // guarded by world.mu
@@ -92,7 +100,7 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 	w := &world{
 		seed: cfg.Seed, pace: pace, profile: profileOf(cfg.Seed), outside: outside,
 		rng:   mathrand.New(mathrand.NewPCG(cfg.Seed, 0)),
-		shelf: newShelf(), gate: newGate(pace.of(Linger)), grants: make(map[string]*grant), marks: make(map[string]int64), intents: make(map[string]*intent),
+		shelf: newShelf(), gate: newGate(pace), grants: make(map[string]*grant), marks: make(map[store.PurgeTarget]markState), unmade: make(map[string]bool), intents: make(map[string]*intent),
 		trace: newTrace(), counts: make(map[string]int),
 	}
 	if cfg.Bug != nil {
@@ -126,7 +134,7 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 		w.pages = append(w.pages, &page{
 			path: path, key: key, pk: store.HashedPartition(key), rows: make(partition),
 			versions: make(map[int64]string), never: make(map[string]bool),
-			demands: make(map[string]*demand),
+			rendered: make(map[string]int64), renderedAt: make(map[string]time.Time), demands: make(map[string]*demand),
 		})
 	}
 	for i := range 2 + w.rng.IntN(3) {
@@ -195,11 +203,23 @@ const quietLife = 3 * time.Minute
 // settle waits until all goroutines are blocked, if the pace has such a moment, and
 // processes the events.
 func (w *world) settle() {
-	if w.pace.ordered() {
-		w.pace.settle()
-	}
+	w.reportEnded()
 	w.digestEvents()
 	w.checkShelf()
+}
+
+// reportEnded waits until all goroutines are blocked, if the pace has such a moment. Whenever
+// they are, it reports the end of one call's context to its caller.
+func (w *world) reportEnded() {
+	for w.pace.ordered() {
+		w.pace.settle()
+		c := w.gate.nextEnded()
+		if c == nil {
+			return
+		}
+		w.log("%s: %s: %s", c.life.name, c.op, summary(c.ended))
+		w.gate.expire(c)
+	}
 }
 
 // close ends all goroutines, in a bubble or without one.

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/facetheory/isr/config"
+)
+
+type configCommand struct {
+	Check   configCheckCommand   `cmd:"" help:"Check a configuration file: all errors, with their places."`
+	Explain configExplainCommand `cmd:"" help:"Show which rules of a configuration file apply to a request, and where they come from."`
+	Schema  configSchemaCommand  `cmd:"" help:"Print the JSON Schema of configuration files, for editors."`
+	Preset  configPresetCommand  `cmd:"" help:"Print a preset, or the names of all."`
+	Init    configInitCommand    `cmd:"" help:"Write a configuration file to begin with, and its schema."`
+}
+
+// maxConfig is one byte more than the largest configuration file, whose size [config.Parse]
+// checks.
+const maxConfig = 1<<20 + 1
+
+// readConfig reads and parses a configuration file.
+func readConfig(path string) (*config.File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration file: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxConfig))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration file: %w", err)
+	}
+	return config.Parse(path, text, os.LookupEnv)
+}
+
+type configCheckCommand struct {
+	File string `arg:"" default:"isr.yaml" placeholder:"FILE" help:"Configuration file (${default})."`
+}
+
+func (c *configCheckCommand) Help() string {
+	return `Variables of the environment must be set as for the server. Files with secrets and certificates are not read.`
+}
+
+func (c *configCheckCommand) Run(s *streams) error {
+	f, err := readConfig(c.File)
+	var wrong *config.Errors
+	if errors.As(err, &wrong) {
+		n := len(wrong.List) + wrong.More
+		return fmt.Errorf("%s has %s:\n\n%w", c.File, counted(n, "error"), err)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.out, "%s is valid: %s, %s, %s.\n", c.File,
+		counted(len(f.Listen), "listener"), counted(len(f.Origins), "origin"), counted(len(f.Routes), "route"))
+	return err
+}
+
+// counted returns a number with its noun: "1 route", "2 routes".
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+type configSchemaCommand struct{}
+
+func (c *configSchemaCommand) Help() string {
+	return `Editors with a YAML language server use it if the first line of a configuration file names it:
+
+  isr config schema >isr.schema.json
+
+  # yaml-language-server: $schema=isr.schema.json`
+}
+
+func (c *configSchemaCommand) Run(s *streams) error {
+	_, err := s.out.Write(config.Schema())
+	return err
+}
+
+type configPresetCommand struct {
+	Name string `arg:"" optional:"" help:"Name of the preset."`
+}
+
+func (c *configPresetCommand) Run(s *streams) error {
+	text := strings.Join(config.Presets(), "\n") + "\n"
+	if c.Name != "" {
+		var ok bool
+		if text, ok = config.PresetText(c.Name); !ok {
+			return usagef("unknown preset %q; expected one of %s", c.Name, strings.Join(config.Presets(), ", "))
+		}
+	}
+	_, err := io.WriteString(s.out, text)
+	return err
+}
+
+type configInitCommand struct {
+	File   string `arg:"" default:"isr.yaml" placeholder:"FILE" help:"File to write (${default})."`
+	Origin string `env:"-" default:"http://127.0.0.1:3000" placeholder:"URL" help:"URL of the site (${default})."`
+	Preset string `env:"-" placeholder:"NAME" help:"Framework of the site."`
+}
+
+const (
+	schemaFile = "isr.schema.json"
+	firstFile  = `# yaml-language-server: $schema=` + schemaFile + `
+# Check it with: isr config check
+# All fields: docs/configuration.md
+%s
+listen:
+  - address: 127.0.0.1:8080
+
+origins:
+  site:
+    url: %q
+
+# Settings of all routes that do not set them themselves.
+defaults:
+  stale: 1d # how long an expired page may be served while it is regenerated
+
+routes:
+  - match: /
+    revalidate: 60s # for pages whose responses say nothing about caching
+`
+)
+
+func (c *configInitCommand) Run(s *streams) error {
+	preset := ""
+	if c.Preset != "" {
+		preset = "preset: " + c.Preset + "\n"
+	}
+	text := fmt.Sprintf(firstFile, preset, c.Origin)
+	if _, err := config.Parse(c.File, []byte(text), os.LookupEnv); err != nil {
+		return usagef("%v", err)
+	}
+	schema := filepath.Join(filepath.Dir(c.File), schemaFile)
+	for _, out := range []struct {
+		path, text string
+		flags      int
+	}{
+		{c.File, text, os.O_CREATE | os.O_EXCL | os.O_WRONLY},
+		{schema, string(config.Schema()), os.O_CREATE | os.O_TRUNC | os.O_WRONLY},
+	} {
+		if err := writeText(out.path, out.text, out.flags); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(s.out, "Wrote %s and %s.\n", c.File, schema)
+	return err
+}
+
+func writeText(path, text string, flags int) error {
+	file, err := os.OpenFile(path, flags, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s exists; give another file", path)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(file, text)
+	return errors.Join(err, file.Close())
+}

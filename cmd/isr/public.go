@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+
+	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/httpconn"
+)
+
+// A public is the public side of a server: its listeners, and the hosts that they serve.
+type public struct {
+	listeners []*publicListener
+	hosts     atomic.Pointer[gateway.Hosts] // with the ports of all listeners
+	failed    chan error                    // receives the error of a listener that fails
+	log       *slog.Logger
+}
+
+// A publicListener is one address of the site.
+type publicListener struct {
+	cfg     config.Listener
+	inner   net.Listener
+	certs   *httpconn.Certificates // nil without TLS
+	handler atomic.Pointer[http.Handler]
+	server  *running // once it serves
+}
+
+// listen listens on all addresses of a file.
+func listen(f *config.File, log *slog.Logger) (p *public, err error) {
+	p = &public{failed: make(chan error, len(f.Listen)), log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	for _, cfg := range f.Listen {
+		l := &publicListener{cfg: cfg}
+		var files []httpconn.CertificateFile
+		for _, c := range cfg.TLS {
+			files = append(files, httpconn.CertificateFile{Cert: c.Cert, Key: c.Key})
+		}
+		if len(files) > 0 {
+			if l.certs, err = httpconn.LoadCertificates(files, log); err != nil {
+				return p, fmt.Errorf("listener %s: %w", cfg.Address, err)
+			}
+		}
+		if l.inner, err = net.Listen("tcp", cfg.Address); err != nil {
+			return p, fmt.Errorf("cannot listen on %s: %w; give another address with --listen", cfg.Address, err)
+		}
+		p.listeners = append(p.listeners, l)
+	}
+	p.setHosts(f)
+	return p, nil
+}
+
+// close closes listeners that do not serve yet.
+func (p *public) close() error {
+	var errs []error
+	for _, l := range p.listeners {
+		errs = append(errs, l.inner.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// setHosts sets the hosts that the server serves.
+func (p *public) setHosts(f *config.File) {
+	hosts := hostsOf(f)
+	for _, l := range p.listeners {
+		hosts = hosts.WithListener(l.inner.Addr())
+	}
+	p.hosts.Store(&hosts)
+}
+
+// hostsOf returns the hosts of a file.
+func hostsOf(f *config.File) gateway.Hosts {
+	if len(f.Hosts) == 0 {
+		return gateway.LoopbackHosts()
+	}
+	hosts, _ := gateway.ParseHosts(f.Hosts) // validated
+	return hosts
+}
+
+// serves reports whether one of the listeners serves a host.
+func (p *public) serves(host string) bool { return p.hosts.Load().Serve(host) }
+
+// edge replaces what the listeners do with requests: edges for the hosts of a file, before
+// next.
+func (p *public) edge(f *config.File, next http.Handler, healthPath string, h *health) {
+	p.setHosts(f)
+	for _, l := range p.listeners {
+		trust, _ := gateway.ParseTrust(l.cfg.TrustedProxies) // validated
+		edge := gateway.Edge(gateway.EdgeConfig{
+			Hosts: hostsOf(f).WithListener(l.inner.Addr()), Trust: trust, Unnamed: unnamed,
+			HealthPath: healthPath, Health: http.HandlerFunc(h.public), Logger: p.log,
+		}, next)
+		l.handler.Store(&edge)
+	}
+}
+
+// start serves on all listeners, which have an edge.
+func (p *public) start(f *config.File, clientTimeout time.Duration) {
+	for _, l := range p.listeners {
+		l.server = l.start(publicScheme(f, l.cfg), clientTimeout, p.failed, p.log)
+	}
+}
+
+// publicScheme returns the scheme of the site's URL as visitors of a listener have it.
+func publicScheme(f *config.File, l config.Listener) string {
+	switch {
+	case f.PublicScheme != "":
+		return f.PublicScheme
+	case len(l.TLS) > 0:
+		return "https"
+	}
+	return "http"
+}
+
+// maxStreams is how many requests a client may have open on an HTTP/2 connection.
+const maxStreams = 100
+
+func (l *publicListener) start(scheme string, clientTimeout time.Duration, failed chan error, log *slog.Logger) *running {
+	common := gateway.Listener{PublicScheme: scheme, ClientTimeout: clientTimeout}
+	s := newServer(httpconn.LimitStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		(*l.handler.Load()).ServeHTTP(w, r)
+	}), clientTimeout), log)
+	s.BaseContext = func(net.Listener) context.Context { return common.Context(context.Background()) }
+	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: clientTimeout, WriteByteTimeout: clientTimeout}
+	s.Protocols = new(http.Protocols)
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetHTTP2(l.certs != nil)
+	s.Protocols.SetUnencryptedHTTP2(l.cfg.H2C)
+	inner := acceptProxy(l.cfg, s, httpconn.CoalesceWrites(s, l.inner, clientTimeout))
+	r := &running{server: s, failed: failed}
+	if l.certs == nil {
+		r.serve(inner)
+		return r
+	}
+	s.TLSConfig = &tls.Config{GetCertificate: l.certs.Get, MinVersion: tls.VersionTLS12}
+	r.serveTLS(inner)
+	return r
+}
+
+// stop accepts no more requests, and lets those in flight finish until ctx is done.
+func (p *public) stop(ctx context.Context) {
+	done := make(chan struct{}, len(p.listeners))
+	for _, l := range p.listeners {
+		go func() {
+			l.server.stop(ctx, p.log)
+			done <- struct{}{}
+		}()
+	}
+	for range p.listeners {
+		<-done
+	}
+}
+
+// urls lists the addresses that a browser on this machine can open.
+func (p *public) urls() string {
+	var texts []string
+	for _, l := range p.listeners {
+		scheme := "http://"
+		if l.certs != nil {
+			scheme = "https://"
+		}
+		texts = append(texts, scheme+displayAddress(l.inner.Addr()))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// addresses returns the addresses of the listeners.
+func (p *public) addresses() (all []net.Addr) {
+	for _, l := range p.listeners {
+		all = append(all, l.inner.Addr())
+	}
+	return all
+}
+
+// headerTime bounds reading the header of a request, and that of the PROXY protocol.
+const headerTime = 10 * time.Second
+
+// acceptProxy wraps a server's listener in the PROXY protocol if it is enabled. Trusted peers
+// must use it; connections of other peers are taken as they are.
+func acceptProxy(cfg config.Listener, s *http.Server, l net.Listener) net.Listener {
+	if !cfg.ProxyProtocol {
+		return l
+	}
+	outer := s.ConnContext
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if outer != nil {
+			ctx = outer(ctx, c)
+		}
+		if encrypted, ok := c.(*tls.Conn); ok {
+			c = encrypted.NetConn()
+		}
+		return context.WithValue(ctx, proxiedKey{}, c)
+	}
+	trust, _ := gateway.ParseTrust(cfg.TrustedProxies) // validated
+	return &proxyproto.Listener{
+		Listener:          l,
+		ReadHeaderTimeout: headerTime,
+		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
+			peer, err := netip.ParseAddrPort(o.Upstream.String())
+			if err == nil && trust.Trusts(peer.Addr()) {
+				return proxyproto.REQUIRE, nil
+			}
+			return proxyproto.SKIP, nil
+		},
+	}
+}
+
+// proxiedKey is the key of a request's connection in its context.
+type proxiedKey struct{}
+
+// unnamed reports whether the PROXY protocol header of a request's connection names no
+// client: a health check of the proxy (LOCAL), or an unknown client (UNKNOWN).
+func unnamed(r *http.Request) bool {
+	c, _ := r.Context().Value(proxiedKey{}).(*proxyproto.Conn)
+	if c == nil {
+		return false
+	}
+	header := c.ProxyHeader() // which was read before the request
+	return header != nil && (header.Command.IsLocal() || header.TransportProtocol.IsUnspec())
+}

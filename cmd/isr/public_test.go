@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr/config"
+)
+
+// certificate writes the certificate of a.test.
+func certificate(t *testing.T) config.Certificate {
+	t.Helper()
+	dir := t.TempDir()
+	c := config.Certificate{Cert: filepath.Join(dir, "crt"), Key: filepath.Join(dir, "key")}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"a.test"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{c.Cert: {Type: "CERTIFICATE", Bytes: der}, c.Key: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// Each listener has its protocols, its own trusted proxies, and serves the hosts with its
+// port only.
+func TestListeners(t *testing.T) {
+	f := &config.File{Hosts: []string{"a.test"}, Listen: []config.Listener{
+		{Address: "127.0.0.1:0"},
+		{Address: "127.0.0.1:0", H2C: true, TrustedProxies: []string{"loopback"}},
+		{Address: "127.0.0.1:0", TLS: []config.Certificate{certificate(t)}},
+	}}
+	p := serveFile(t, f, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %t %s", r.Proto, r.TLS != nil, r.Header.Get("X-Forwarded-Proto"))
+	}))
+	h1, h2, h2c := new(http.Protocols), new(http.Protocols), new(http.Protocols)
+	h1.SetHTTP1(true)
+	h2.SetHTTP2(true)
+	h2c.SetUnencryptedHTTP2(true)
+	for _, c := range []struct {
+		listener  int
+		scheme    string
+		protocols *http.Protocols
+		want      string
+	}{
+		{0, "http", h1, "HTTP/1.1 false "},
+		{0, "http", h2c, ""},
+		{1, "http", h1, "HTTP/1.1 false ftp"},
+		{1, "http", h2c, "HTTP/2.0 false ftp"},
+		{2, "https", h1, "HTTP/1.1 true "},
+		{2, "https", h2, "HTTP/2.0 true "},
+		{2, "http", h1, "Client sent an HTTP request to an HTTPS server.\n"},
+	} {
+		client := &http.Client{Transport: &http.Transport{Protocols: c.protocols, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // a certificate of the test
+		address := p.listeners[c.listener].inner.Addr()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.scheme+"://"+address.String(), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := strings.Cut(address.String(), ":")
+		r.Host = "a.test:" + port
+		r.Header.Set("X-Forwarded-Proto", "https")
+		res, err := client.Do(r)
+		if err != nil {
+			if c.want != "" {
+				t.Errorf("listener %d by %s: %v", c.listener, c.protocols, err)
+			}
+			continue
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if got, want := string(body), strings.Replace(c.want, "ftp", "https", 1); got != want || err != nil {
+			t.Errorf("listener %d by %s: got %q, %v; expected %q", c.listener, c.protocols, got, err, want)
+		}
+		client.CloseIdleConnections()
+	}
+	if !p.serves("a.test:"+port(p, 0)) || !p.serves("a.test:"+port(p, 2)) || p.serves("b.test") {
+		t.Error("the admin API knows other hosts than the listeners")
+	}
+	p.edge(&config.File{Hosts: []string{"b.test"}}, http.NotFoundHandler(), "", newHealth())
+	if p.serves("a.test") || !p.serves("b.test") {
+		t.Error("after a change of hosts, the old ones are served")
+	}
+}
+
+func port(p *public, i int) string {
+	_, port, _ := strings.Cut(p.listeners[i].inner.Addr().String(), ":")
+	return port
+}
+
+// A client that reads nothing of a response by HTTP/2 does not hold it for longer than the
+// client timeout.
+func TestStalledStreamEnds(t *testing.T) {
+	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0", H2C: true}}}
+	p, err := listen(f, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	p.edge(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, err := w.Write(make([]byte, 64<<20))
+		ended <- err
+	}), "", newHealth())
+	p.start(f, 100*time.Millisecond)
+	t.Cleanup(func() { p.stop(context.Background()) })
+	h2c := new(http.Protocols)
+	h2c.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: h2c}}
+	res, err := client.Get("http://" + p.listeners[0].inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the whole response was written to a client that reads nothing")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the response is held")
+	}
+}
+
+// Listeners that cannot be opened name their address, and leave no other one open.
+func TestListenFails(t *testing.T) {
+	first, err := listen(&config.File{Listen: []config.Listener{{Address: "127.0.0.1:0"}}}, slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.close()
+	taken := first.listeners[0].inner.Addr().String()
+	if _, err := listen(&config.File{Listen: []config.Listener{{Address: "127.0.0.1:0"}, {Address: taken}}}, slog.Default()); err == nil || !strings.Contains(err.Error(), "cannot listen on "+taken) {
+		t.Errorf("got %v", err)
+	}
+	var log bytes.Buffer
+	bad := config.Listener{Address: "127.0.0.1:0", TLS: []config.Certificate{{Cert: "none.crt", Key: "none.key"}}}
+	if _, err := listen(&config.File{Listen: []config.Listener{bad}}, slog.New(slog.NewTextHandler(&log, nil))); err == nil || !strings.Contains(err.Error(), "certificate none.crt with key none.key") {
+		t.Errorf("got %v", err)
+	}
+}

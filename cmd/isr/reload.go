@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/facetheory/isr/gateway/admin"
+)
+
+type reloadCommand struct {
+	askFlags `embed:""`
+}
+
+func (c *reloadCommand) Help() string {
+	return `The server must run with --config. Requests in flight finish under the old configuration, later ones
+follow the new one, and pages stay in memory. A file that is not valid changes nothing, and so does one
+that changes what cannot change while the server runs: the error names it. SIGHUP does the same.`
+}
+
+func (c *reloadCommand) Run(ctx context.Context, s *streams) error {
+	return c.ask(ctx, func(client *admin.Client) error {
+		done, err := client.Reload(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(s.out, "reloaded %s: %s, %s\n", done.File, counted(done.Routes, "route"), counted(done.Origins, "origin"))
+		return err
+	})
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/gateway/admin"
+)
+
+// A reloader replaces the configuration of a running server.
+type reloader struct {
+	path   string
+	read   func() (*config.File, error)
+	site   *gateway.Site
+	public *public
+	// edge replaces what the listeners do with requests.
+	edge func(*config.File) error
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	current *config.File // guarded by mu
+}
+
+// reload reads the file again. Nothing changes after an error.
+func (r *reloader) reload() (admin.Reloaded, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next, err := r.read()
+	if err != nil {
+		return admin.Reloaded{}, r.refuse("invalid_configuration", http.StatusUnprocessableEntity, err.Error(), "nothing has changed; correct the file and reload again")
+	}
+	if names := config.NeedRestart(r.current, next); len(names) > 0 {
+		return admin.Reloaded{}, r.refuse("restart_needed", http.StatusConflict,
+			fmt.Sprintf("%s cannot change while the server runs: %s", r.path, strings.Join(names, ", ")),
+			"nothing has changed; restart the server, or undo that part and reload again")
+	}
+	cfg, err := siteConfig(next, r.log)
+	if err == nil {
+		err = r.site.Reload(cfg)
+	}
+	if err != nil {
+		return admin.Reloaded{}, r.refuse("invalid_configuration", http.StatusUnprocessableEntity, r.path+": "+err.Error(), "nothing has changed; correct the file and reload again")
+	}
+	// Hosts that are new get their routes before they are served; requests for hosts that
+	// are gone get 404 or another route for a moment.
+	if err := r.edge(next); err != nil {
+		return admin.Reloaded{}, err
+	}
+	r.current = next
+	done := admin.Reloaded{File: r.path, Routes: len(next.Routes), Origins: len(next.Origins)}
+	r.log.Info("reloaded configuration", "file", r.path, "routes", done.Routes, "origins", done.Origins)
+	return done, nil
+}
+
+// refuse logs and returns why a reload has changed nothing.
+func (r *reloader) refuse(code string, status int, problem, hint string) error {
+	err := &admin.Error{Status: status, Code: code, Message: problem, Hint: hint}
+	r.log.Error("failed to reload configuration", "file", r.path, "error", errors.New(err.Error()))
+	return err
+}
+
+// onSignal reloads at each SIGHUP until ctx is done. Without a configuration file, SIGHUP
+// keeps its default effect.
+func (r *reloader) onSignal(ctx context.Context) (stop func()) {
+	if r.path == "" {
+		return func() {}
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		for {
+			select {
+			case <-signals:
+				_, _ = r.reload() // logged
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		signal.Stop(signals)
+		cancel()
+		waiting.Wait()
+	}
+}
+
+// onRequest returns the operation of the admin API; nil without a configuration file.
+func (r *reloader) onRequest() func(context.Context) (admin.Reloaded, error) {
+	if r.path == "" {
+		return nil
+	}
+	return func(context.Context) (admin.Reloaded, error) { return r.reload() }
+}

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/gateway"
+)
+
+// Settings of isr serve come from flags, variables of the environment, and a configuration
+// file. All of them end in two places:
+//
+//	config.File   listeners, hosts, origins and routes, which a reload replaces
+//	serveCommand  the rest, which is set once, at start
+//
+// So a flag for the first is put into the file (siteFlags), and a field of the file for the
+// second into the flags (serverFields). Neither may be given twice.
+
+// given are the flags that were set, with the flag or variable that did.
+type given map[string]string
+
+// givenFlags returns the flags that the command line or the environment sets.
+func givenFlags(k *kong.Context) given {
+	g := make(given)
+	for _, f := range k.Selected().Flags {
+		for _, name := range f.Envs {
+			if _, set := os.LookupEnv(name); set {
+				g[f.Name] = name
+			}
+		}
+	}
+	for _, p := range k.Path {
+		if p.Flag != nil {
+			g[p.Flag.Name] = "--" + p.Flag.Name
+		}
+	}
+	return g
+}
+
+// A siteFlag is a flag that sets fields of the file: of the file itself, or of all its
+// listeners, origins or routes.
+type siteFlag struct {
+	name string
+	in   section
+	path string // of the field, within the section
+	set  func(*serveCommand, target)
+}
+
+// A section is a part of the file that may occur several times.
+type section int
+
+const (
+	top section = iota
+	listeners
+	origins
+	routes
+)
+
+// A target is what a siteFlag sets: one of the fields.
+type target struct {
+	file     *config.File
+	listener *config.Listener
+	origin   *config.Origin
+	route    *config.Settings
+}
+
+// siteFlags returns the flags that set fields of the file.
+func siteFlags() []siteFlag {
+	return []siteFlag{
+		{"host", top, "hosts", func(c *serveCommand, t target) { t.file.Hosts = c.Host }},
+		{"public-scheme", top, "public_scheme", func(c *serveCommand, t target) { t.file.PublicScheme = c.PublicScheme }},
+		{"listen", listeners, "address", func(c *serveCommand, t target) { t.listener.Address = c.Listen }},
+		{"trusted-proxy", listeners, "trusted_proxies", func(c *serveCommand, t target) { t.listener.TrustedProxies = c.TrustedProxy }},
+		{"proxy-protocol", listeners, "proxy_protocol", func(c *serveCommand, t target) { t.listener.ProxyProtocol = c.ProxyProtocol }},
+		{"origin", origins, "url", func(c *serveCommand, t target) { t.origin.URL = []string{c.Origin} }},
+		{"demo", origins, "demo", func(c *serveCommand, t target) { t.origin.Demo = c.Demo }},
+		{"max-renders", origins, "max_renders", func(c *serveCommand, t target) { t.origin.MaxRenders = c.MaxRenders }},
+		{"breaker-failures", origins, "breaker_failures", func(c *serveCommand, t target) { t.origin.BreakerFailures = c.BreakerFailures }},
+		{"max-origin-connections", origins, "max_connections", func(c *serveCommand, t target) { t.origin.MaxConnections = c.MaxOriginConnections }},
+		{"revalidate", routes, "revalidate", func(c *serveCommand, t target) { t.route.Revalidate = config.Fixed(time.Duration(c.Revalidate)) }},
+		{"stale", routes, "stale", func(c *serveCommand, t target) { t.route.Stale = time.Duration(c.Stale) }},
+		{"vary", routes, "headers", func(c *serveCommand, t target) { t.route.Headers = keysOf(c.Vary) }},
+		{"query", routes, "query", func(c *serveCommand, t target) { t.route.Query = c.Query }},
+		{"ignore-cookie", routes, "ignore_cookies", func(c *serveCommand, t target) { t.route.IgnoreCookies = c.IgnoreCookie }},
+		{"tenant-header", routes, "tenant_header", func(c *serveCommand, t target) { t.route.TenantHeader = c.TenantHeader }},
+		{"store-negative", routes, "store_negative", func(c *serveCommand, t target) { t.route.StoreNegative = c.StoreNegative }},
+		{"policy", routes, "policy", func(c *serveCommand, t target) { t.route.Policy = policyName(c.Policy) }},
+		{"early-refresh", routes, "early_refresh", func(c *serveCommand, t target) { t.route.EarlyRefresh = c.EarlyRefresh }},
+		{"jitter", routes, "jitter", func(c *serveCommand, t target) { t.route.Jitter = c.Jitter }},
+		{"history", routes, "history", func(c *serveCommand, t target) { t.route.History = c.History }},
+		{"render-timeout", routes, "render_timeout", func(c *serveCommand, t target) { t.route.RenderTimeout = (*time.Duration)(&c.RenderTimeout) }},
+	}
+}
+
+func keysOf(names []string) (keys config.Keys) {
+	for _, name := range names {
+		keys = append(keys, config.Key{Name: name})
+	}
+	return keys
+}
+
+func policyName(p isr.Policy) string {
+	text, _ := p.MarshalText() // kong has parsed it
+	return string(text)
+}
+
+// targets returns all targets of a flag, with their paths in the file.
+func (s siteFlag) targets(f *config.File) map[string]target {
+	all := make(map[string]target)
+	switch s.in {
+	case top:
+		all[s.path] = target{file: f}
+	case listeners:
+		for i := range f.Listen {
+			all[fmt.Sprintf("listen[%d].%s", i, s.path)] = target{listener: &f.Listen[i]}
+		}
+	case origins:
+		for name, o := range f.Origins {
+			// A map has no addresses: set puts the copy back.
+			all["origins."+name+"."+s.path] = target{origin: &o}
+		}
+	case routes:
+		all["defaults."+s.path] = target{route: &f.Defaults}
+		for i := range f.Routes {
+			all[fmt.Sprintf("routes[%d].%s", i, s.path)] = target{route: &f.Routes[i].Settings}
+		}
+	}
+	return all
+}
+
+// apply sets the fields of a flag.
+func (s siteFlag) apply(c *serveCommand, f *config.File) {
+	for path, t := range s.targets(f) {
+		s.set(c, t)
+		if s.in == origins {
+			f.Origins[strings.TrimSuffix(strings.TrimPrefix(path, "origins."), "."+s.path)] = *t.origin
+		}
+	}
+}
+
+// read returns the configuration file, with the flags that belong into it; without
+// --config, one that is made of flags.
+func (c *serveCommand) read(g given) (*config.File, error) {
+	if c.Config == "" {
+		return c.fileOfFlags(), nil
+	}
+	f, err := readConfig(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.refuseTwice(f, g); err != nil {
+		return nil, err
+	}
+	for _, s := range siteFlags() {
+		if _, set := g[s.name]; set {
+			s.apply(c, f)
+		}
+	}
+	return f, checkEdge(f)
+}
+
+// checkEdge checks what flags may have set of hosts and listeners.
+func checkEdge(f *config.File) error {
+	if _, err := gateway.ParseHosts(f.Hosts); err != nil {
+		return usagef("--host %v", err)
+	}
+	for _, l := range f.Listen {
+		at, err := resolveListen(l.Address)
+		switch {
+		case err != nil:
+			return err
+		case len(f.Hosts) == 0 && !at.IP.IsLoopback():
+			return usagef("%s is reachable from other machines and needs hosts, in the file or by --host", l.Address)
+		case l.ProxyProtocol && len(l.TrustedProxies) == 0:
+			return usagef("--proxy-protocol needs --trusted-proxy CIDR: otherwise any client could claim any address")
+		}
+		if _, err := gateway.ParseTrust(l.TrustedProxies); err != nil {
+			return usagef("--trusted-proxy %v", err)
+		}
+	}
+	return nil
+}
+
+// fileOfFlags returns the file that says the same as the flags.
+func (c *serveCommand) fileOfFlags() *config.File {
+	f := &config.File{
+		Listen:  make([]config.Listener, 1),
+		Origins: map[string]config.Origin{"site": {}},
+		Routes:  []config.Route{{Match: "/", Settings: config.Settings{Origin: "site", Compression: true}}},
+	}
+	for _, s := range siteFlags() {
+		if s.name != "origin" || c.Origin != "" {
+			s.apply(c, f)
+		}
+	}
+	if c.Preset == "next" {
+		next, rt := gateway.Next(isr.Route{}), &f.Routes[0]
+		rt.Headers = append(rt.Headers, keysOf(next.Vary)...)
+		rt.Query = append(slices.Clone(rt.Query), next.Query...)
+	}
+	return f
+}
+
+// refuseTwice returns an error for each setting that is given by a flag or variable and by
+// the file.
+func (c *serveCommand) refuseTwice(f *config.File, g given) error {
+	var problems []string
+	twice := func(flag, path string) {
+		if how, set := g[flag]; set && fileSets(f, path) {
+			problems = append(problems, fmt.Sprintf("%s and %s in %s set the same; remove one of them", how, path, f.Source(path)))
+		}
+	}
+	for _, s := range siteFlags() {
+		for path := range s.targets(f) {
+			twice(s.name, path)
+		}
+	}
+	for _, s := range serverFields() {
+		twice(s.flag, s.path)
+	}
+	if how, set := g["preset"]; set {
+		problems = append(problems, fmt.Sprintf("%s has no effect with --config; write preset: %s into %s", how, c.Preset, c.Config))
+	}
+	if os.Getenv(tokenVariable) != "" && fileSets(f, "admin.token") {
+		problems = append(problems, fmt.Sprintf("%s and admin.token in %s set the same; remove one of them", tokenVariable, f.Source("admin.token")))
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	slices.Sort(problems)
+	return usagef("%s", strings.Join(slices.Compact(problems), "\n"))
+}
+
+// fileSets reports whether a file, and not its preset, sets a field. A route that has it from
+// defaults does not set it itself.
+func fileSets(f *config.File, path string) bool {
+	s := f.Source(path)
+	return s.Line > 0 && (!s.Defaults || strings.HasPrefix(path, "defaults."))
+}
+
+// A serverField is a field of the file that sets a flag.
+type serverField struct {
+	flag, path string
+	set        func(*serveCommand, *config.File) error
+}
+
+// serverFields returns the fields of the file that set flags.
+func serverFields() []serverField {
+	return slices.Concat(cacheFields(), storeFields(), operationFields())
+}
+
+// to returns the set of a serverField without errors.
+func to(set func(*serveCommand, *config.File)) func(*serveCommand, *config.File) error {
+	return func(c *serveCommand, f *config.File) error {
+		set(c, f)
+		return nil
+	}
+}
+
+func cacheFields() []serverField {
+	return []serverField{
+		{"memory", "memory", to(func(c *serveCommand, f *config.File) { c.Memory = size(f.Memory) })},
+		{"min-uses", "min_uses", to(func(c *serveCommand, f *config.File) { c.MinUses = f.MinUses })},
+		{"max-body", "max_body", to(func(c *serveCommand, f *config.File) { c.MaxBody = size(f.MaxBody) })},
+		{"client-timeout", "client_timeout", to(func(c *serveCommand, f *config.File) { c.ClientTimeout = span(f.ClientTimeout) })},
+		{"lease", "lease", to(func(c *serveCommand, f *config.File) { c.Lease = span(f.Lease) })},
+		{"retention", "retention", to(func(c *serveCommand, f *config.File) { c.Retention = span(f.Retention) })},
+		{"request-life", "request_life", to(func(c *serveCommand, f *config.File) { c.RequestLife = span(f.RequestLife) })},
+		{"poll", "poll", to(func(c *serveCommand, f *config.File) { c.Poll = span(f.Poll) })},
+		{"max-blind", "max_blind", to(func(c *serveCommand, f *config.File) { c.MaxBlind = span(f.MaxBlind) })},
+		{"blind", "blind", func(c *serveCommand, f *config.File) error { return c.Blind.UnmarshalText([]byte(f.Blind)) }},
+		{"build", "build", to(func(c *serveCommand, f *config.File) { c.Build = f.Build })},
+	}
+}
+
+func storeFields() []serverField {
+	return []serverField{
+		{"data", "store.data", to(func(c *serveCommand, f *config.File) { c.Data = f.Store.Data })},
+		{"disk", "store.disk", to(func(c *serveCommand, f *config.File) { c.Disk = (*size)(f.Store.Disk) })},
+		{"table", "store.table", to(func(c *serveCommand, f *config.File) { c.Table = f.Store.Table })},
+		{"bucket", "store.bucket", to(func(c *serveCommand, f *config.File) { c.Bucket = f.Store.Bucket })},
+		{"region", "store.region", to(func(c *serveCommand, f *config.File) { c.Region = f.Store.Region })},
+		{"dynamodb-endpoint", "store.dynamodb_endpoint", to(func(c *serveCommand, f *config.File) { c.DynamodbEndpoint = f.Store.DynamoDBEndpoint })},
+		{"s3-endpoint", "store.s3_endpoint", to(func(c *serveCommand, f *config.File) { c.S3Endpoint = f.Store.S3Endpoint })},
+		{"create-table", "store.create_table", to(func(c *serveCommand, f *config.File) { c.CreateTable = f.Store.CreateTable })},
+		{"require-store", "store.require", to(func(c *serveCommand, f *config.File) { c.RequireStore = f.Store.Require })},
+		{"store-timeout", "store.timeout", to(func(c *serveCommand, f *config.File) { c.StoreTimeout = span(f.Store.Timeout) })},
+		{"guard", "store.guards", to(func(c *serveCommand, f *config.File) {
+			for _, name := range f.Store.Guards {
+				c.Guard = append(c.Guard, guard(name))
+			}
+		})},
+		{"dynamodb-listen", "dynamodb.address", to(func(c *serveCommand, f *config.File) { c.DynamodbListen = f.DynamoDB.Address })},
+		{"dynamodb-access-key", "dynamodb.access_key", secretTo(func(f *config.File) config.Secret { return f.DynamoDB.AccessKey }, func(c *serveCommand) *string { return &c.AccessKey })},
+		{"dynamodb-secret-key", "dynamodb.secret_key", secretTo(func(f *config.File) config.Secret { return f.DynamoDB.SecretKey }, func(c *serveCommand) *string { return &c.SecretKey })},
+	}
+}
+
+func operationFields() []serverField {
+	return []serverField{
+		{"admin", "admin.address", to(func(c *serveCommand, f *config.File) { c.Admin = &f.Admin.Address })},
+		{"", "admin.token", secretTo(func(f *config.File) config.Secret { return f.Admin.Token }, func(c *serveCommand) *string { return &c.adminToken })},
+		{"health", "health.address", to(func(c *serveCommand, f *config.File) { c.Health = f.Health.Address })},
+		{"health-path", "health.path", to(func(c *serveCommand, f *config.File) { c.HealthPath = f.Health.Path })},
+		{"drain", "health.drain", to(func(c *serveCommand, f *config.File) { c.Drain = (*span)(f.Health.Drain) })},
+		{"grace", "health.grace", to(func(c *serveCommand, f *config.File) { c.Grace = (*span)(f.Health.Grace) })},
+		{"purge-method", "purge.method", to(func(c *serveCommand, f *config.File) { c.PurgeMethod = f.Purge.Method })},
+		{"purge-from", "purge.from", to(func(c *serveCommand, f *config.File) { c.PurgeFrom = f.Purge.From })},
+		{"downstream", "downstream", func(c *serveCommand, f *config.File) error { return c.addDownstream(f.Downstream) }},
+		{"hook", "triggers.hooks", func(c *serveCommand, f *config.File) error { return c.addHooks(f.Triggers.Hooks) }},
+		{"hook-public", "triggers.public", to(func(c *serveCommand, f *config.File) { c.HookPublic = f.Triggers.Public })},
+		{"purge-queue", "triggers.queue.url", to(func(c *serveCommand, f *config.File) { c.PurgeQueue = f.Triggers.Queue.URL })},
+		{"purge-queue-target", "triggers.queue.targets", to(func(c *serveCommand, f *config.File) { c.PurgeQueueTarget = f.Triggers.Queue.Targets })},
+		{"purge-queue-hard", "triggers.queue.hard", to(func(c *serveCommand, f *config.File) { c.PurgeQueueHard = f.Triggers.Queue.Hard })},
+		{"log", "log.format", to(func(c *serveCommand, f *config.File) { c.Log = f.Log.Format })},
+		{"log-level", "log.level", func(c *serveCommand, f *config.File) error { return c.LogLevel.UnmarshalText([]byte(f.Log.Level)) }},
+	}
+}
+
+// secretTo returns the set of a serverField for a secret.
+func secretTo(from func(*config.File) config.Secret, field func(*serveCommand) *string) func(*serveCommand, *config.File) error {
+	return func(c *serveCommand, f *config.File) (err error) {
+		*field(c), err = from(f).Read()
+		return err
+	}
+}
+
+// adopt sets the flags that the file sets.
+func (c *serveCommand) adopt(f *config.File) error {
+	var errs []error
+	for _, s := range serverFields() {
+		if !fileSets(f, s.path) {
+			continue
+		}
+		if err := s.set(c, f); err != nil {
+			errs = append(errs, fmt.Errorf("%s (%s): %w", s.path, f.Source(s.path), err))
+		}
+	}
+	return errors.Join(errs...)
+}

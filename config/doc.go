@@ -1,0 +1,24 @@
+// Package config reads the configuration file of isr serve (isr.yaml).
+//
+// [Parse] turns the text of a file into a [File], which is plain data: every route has its
+// effective settings, and [File.Source] tells where each value comes from. It reads nothing
+// but the text and the environment.
+//
+//	isr.yaml ─► YAML ─► unknown fields, types, bounds ─► ${ENV} ─► preset, defaults ─► File
+//
+// A file is either valid as a whole or not used: Parse reports all errors at once, each with
+// its place, an excerpt and what to do.
+//
+// The struct tags of the types are the table of fields. The decoder, the JSON Schema
+// ([Schema]) and docs/configuration.md ([Markdown]) are made from it:
+//
+//	yaml     name in the file
+//	help     what it does
+//	default  value if the file has none
+//	unset    what applies without a value, if that is not a constant
+//	min, max bounds, inclusive; max of a list or map is the number of its elements
+//	enum     allowed texts
+//	format   how a text is checked: address, url, header, …
+//	example  value for the documentation
+//	preset   "add": what a preset lists is added to what the file lists
+package config

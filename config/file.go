@@ -1,0 +1,153 @@
+package config
+
+import "time"
+
+// A File is a valid configuration file. Durations of zero mean none, and numbers of zero no
+// limit, where the field's help says so; the library's types may differ.
+type File struct {
+	Preset string `yaml:"preset" enum:"next,nuxt,astro,sveltekit,django,rails,wordpress" help:"Framework of the site: settings for all routes, and routes for paths that must not be cached (isr config preset NAME shows them)." unset:"none" example:"next"`
+
+	Listen []Listener `yaml:"listen" other:"listeners,address,port,addr" max:"16" help:"Addresses of the site." unset:"one listener on 127.0.0.1:8080" restart:"yes"`
+	Hosts  []string   `yaml:"hosts" max:"1000" format:"host" help:"Hosts to serve: example.com, *.example.com, or * for any. Requests for other hosts get 421. Required if a listener is reachable from other machines." unset:"localhost" example:"[example.com, www.example.com]"`
+
+	PublicScheme string `yaml:"public_scheme" enum:"http,https" help:"Scheme of the public URL of the site, sent to origins as X-Forwarded-Proto." unset:"https if a listener has tls, else http" example:"https"`
+
+	Origins  map[string]Origin `yaml:"origins" other:"origin,upstreams,backends,services,sites" max:"100" format:"name" help:"Sites behind the cache, by name."`
+	Defaults Settings          `yaml:"defaults" help:"Settings of routes that do not set them themselves. Requests that no route matches have these settings."`
+	Routes   []Route           `yaml:"routes" other:"rules,locations,paths" max:"1000" help:"Rules for the pages of the site. The most specific match decides, whatever the order."`
+
+	Store  Store  `yaml:"store" help:"Where pages are stored." restart:"yes"`
+	Admin  Admin  `yaml:"admin" help:"Admin API." restart:"yes"`
+	Health Health `yaml:"health" help:"Health checks of orchestrators and load balancers, and the shutdown." restart:"yes"`
+	Purge  Purge  `yaml:"purge" help:"Purging by the HTTP method PURGE at the public addresses." restart:"yes"`
+
+	Downstream map[string]Downstream `yaml:"downstream" max:"16" format:"name" help:"Caches in front of the servers that purges, rollbacks and pins are delivered to, by name." restart:"yes"`
+	Triggers   Triggers              `yaml:"triggers" help:"Purges that other systems ask for." restart:"yes"`
+	DynamoDB   DynamoDB              `yaml:"dynamodb" help:"The embedded store, served to other programs as DynamoDB." restart:"yes"`
+	Log        Log                   `yaml:"log" help:"Log of the server, on standard error." restart:"yes"`
+
+	Memory        Size          `yaml:"memory" default:"256MiB" max:"1PiB" help:"Size of the page cache in memory; 0 disables it." restart:"yes"`
+	ClientTimeout time.Duration `yaml:"client_timeout" default:"60s" min:"1s" max:"24h" help:"How long a client may neither read nor send a byte of a body before its connection is closed." restart:"yes"`
+	MinUses       int           `yaml:"min_uses" default:"1" min:"1" max:"100" help:"Store a page only from this request on, counted within half an hour." restart:"yes"`
+	MaxBody       Size          `yaml:"max_body" default:"16MiB" min:"1B" max:"1GiB" help:"Largest page that is stored." restart:"yes"`
+	Lease         time.Duration `yaml:"lease" default:"30s" min:"1s" max:"24h" help:"Duration of a lease: how long a crashed server can delay the regeneration of a page." restart:"yes"`
+	Retention     time.Duration `yaml:"retention" default:"30d" min:"1s" max:"3650d" help:"How long a page without requests is kept." restart:"yes"`
+	RequestLife   time.Duration `yaml:"request_life" default:"24h" min:"1h" max:"3650d" help:"How long the record of a request with an idempotency key is kept." restart:"yes"`
+	Poll          time.Duration `yaml:"poll" default:"250ms" min:"10ms" max:"5m" help:"Interval at which the log is read for changes by other servers; each read costs one read unit." restart:"yes"`
+	MaxBlind      time.Duration `yaml:"max_blind" default:"10s" min:"1s" max:"24h" help:"How long a server that cannot read the log serves pages before blind applies." restart:"yes"`
+	Blind         string        `yaml:"blind" default:"serve" enum:"serve,revalidate,refuse" help:"Response of a server that could not read the log for max_blind: serve (what it has), revalidate (render, without storing), or refuse (503)." restart:"yes"`
+	Build         string        `yaml:"build" format:"build" help:"Id of the build of the site, such as a commit or a date: pages of older builds are stale, and regenerated at their next request." example:"${GIT_COMMIT}" restart:"yes"`
+
+	sources map[string]Source
+}
+
+// A Listener is an address of the site.
+type Listener struct {
+	Address        string        `yaml:"address" default:"127.0.0.1:8080" format:"address" help:"Address to listen on: host:port, or :port for all interfaces."`
+	TLS            []Certificate `yaml:"tls" max:"100" help:"Certificates for HTTPS, with HTTP/2; the requested host selects one. Changed files are read again." unset:"plain HTTP"`
+	H2C            bool          `yaml:"h2c" help:"Accept HTTP/2 without TLS, from clients that begin with it (prior knowledge)."`
+	TrustedProxies []string      `yaml:"trusted_proxies" max:"1000" format:"network" help:"Networks whose X-Forwarded-* and Forwarded headers are trusted: a CIDR, loopback or private." example:"[10.0.0.0/8]"`
+	ProxyProtocol  bool          `yaml:"proxy_protocol" help:"Require the PROXY protocol, v1 or v2, on connections from trusted_proxies."`
+}
+
+// A Certificate is a pair of PEM files.
+type Certificate struct {
+	Cert string `yaml:"cert" required:"yes" format:"path" help:"File with the certificate and its chain, in PEM." example:"/etc/isr/example.com.crt"`
+	Key  string `yaml:"key" required:"yes" format:"path" help:"File with the private key, in PEM." example:"/etc/isr/example.com.key"`
+}
+
+// An Origin is a site behind the cache, at one or more addresses.
+type Origin struct {
+	URL             []string      `yaml:"url" other:"address,urls,upstream,target,servers" max:"32" format:"origin" help:"URL of the site, or a list of URLs of servers that render the same pages: requests go to the first that is up." example:"http://127.0.0.1:3000"`
+	Demo            bool          `yaml:"demo" help:"The built-in demonstration site, instead of url."`
+	MaxRenders      int           `yaml:"max_renders" default:"16" min:"0" max:"1048576" help:"Concurrent renders; others queue; 0 means no limit."`
+	BreakerFailures int           `yaml:"breaker_failures" default:"10" min:"0" max:"1048576" help:"Consecutive failures of different pages that open the circuit breaker for five seconds; 0 disables it."`
+	MaxConnections  int           `yaml:"max_connections" default:"256" min:"4" max:"1048576" help:"Concurrent pass-through requests; a client may use a quarter of them."`
+	ConnectTimeout  time.Duration `yaml:"connect_timeout" default:"5s" min:"1ms" max:"10m" help:"Time limit for connecting."`
+	ResponseTimeout time.Duration `yaml:"response_timeout" default:"2m" min:"1ms" max:"24h" help:"Time limit for the header of a response to a pass-through request; renders have the render_timeout of their route."`
+	Health          HealthCheck   `yaml:"health" help:"Requests that find out which addresses are up."`
+}
+
+// A HealthCheck finds out which addresses of an origin are up.
+type HealthCheck struct {
+	Path     string        `yaml:"path" format:"urlpath" help:"Path that answers with a status from 200 to 399 if the address is up." unset:"addresses are not checked; one that fails is avoided for a while" example:"/healthz"`
+	Interval time.Duration `yaml:"interval" default:"5s" min:"100ms" max:"1h" help:"Time between two checks of an address."`
+	Timeout  time.Duration `yaml:"timeout" default:"2s" min:"10ms" max:"10m" help:"Time limit of a check."`
+	Failures int           `yaml:"failures" default:"2" min:"1" max:"100" help:"Consecutive failed checks after which an address is down; one that succeeds ends it."`
+}
+
+// A Store is where pages are stored: embedded in a folder, or DynamoDB and S3.
+type Store struct {
+	Data             string        `yaml:"data" default:"./isr-data" format:"path" help:"Folder of the embedded store, and of the socket that commands use to reach a running server; relative to the working directory."`
+	Disk             *Size         `yaml:"disk" min:"1MiB" max:"1PiB" help:"Size of the embedded store; beyond it the least recently used pages are evicted." unset:"a tenth of the free space, at least 1GiB" example:"10GiB"`
+	Table            string        `yaml:"table" format:"word" help:"DynamoDB table for the metadata, instead of the embedded store; needs bucket." example:"pages"`
+	Bucket           string        `yaml:"bucket" format:"word" help:"S3 bucket for the stored bodies; needs table." example:"my-pages"`
+	Region           string        `yaml:"region" format:"word" help:"AWS region of table and bucket." unset:"that of the AWS configuration" example:"eu-west-1"`
+	DynamoDBEndpoint string        `yaml:"dynamodb_endpoint" format:"url" help:"URL of a DynamoDB endpoint other than that of AWS." example:"http://127.0.0.1:8000"`
+	S3Endpoint       string        `yaml:"s3_endpoint" format:"url" help:"URL of an S3 endpoint other than that of AWS." example:"http://127.0.0.1:9000"`
+	CreateTable      bool          `yaml:"create_table" help:"Create the DynamoDB table if it does not exist."`
+	Require          bool          `yaml:"require" help:"Fail at start if the stores do not answer, instead of serving without them until they do."`
+	Timeout          time.Duration `yaml:"timeout" default:"300ms" min:"1ms" max:"24h" help:"Total time that a request waits for the stores; then the page is rendered without being stored."`
+	Guards           []string      `yaml:"guards" max:"2" enum:"monotonic,version" help:"Additional conditions of writes, for tables that other services write to: monotonic (generated_at grows) or version (the attribute version counts writes)." example:"[monotonic]"`
+}
+
+// Admin is the admin API.
+type Admin struct {
+	Address string `yaml:"address" format:"addressOrNone" help:"Address of the admin API, or none." unset:"127.0.0.1:9180; with store.table only if there is a token" example:"127.0.0.1:9180"`
+	Token   Secret `yaml:"token" help:"Token of the admin API." unset:"that of the file admin.token in the data folder" example:"{file: /run/secrets/isr-admin}"`
+}
+
+// Health are the health checks of this server, and its shutdown.
+type Health struct {
+	Address string         `yaml:"address" format:"address" help:"Address of /livez and /readyz, without a token." unset:"none" example:"127.0.0.1:9181"`
+	Path    string         `yaml:"path" format:"urlpath" help:"Path at the public addresses that answers like /readyz, without the reasons." unset:"none" example:"/-/ready"`
+	Drain   *time.Duration `yaml:"drain" min:"0s" max:"24h" help:"How long to keep serving after SIGTERM while /readyz fails, so that load balancers notice." unset:"5s if a listener is reachable from other machines, else 0s" example:"10s"`
+	Grace   *time.Duration `yaml:"grace" min:"0s" max:"24h" help:"How long requests and renders may take to finish after that." unset:"the longest render_timeout plus 5s" example:"60s"`
+}
+
+// Purge is purging by the HTTP method PURGE.
+type Purge struct {
+	Method bool     `yaml:"method" help:"Accept the method PURGE, with the token of the admin API or from the networks of from."`
+	From   []string `yaml:"from" max:"1000" format:"network" help:"Networks whose clients may purge without a token: a CIDR, loopback or private." example:"[10.0.0.0/8]"`
+}
+
+// A Downstream is a cache in front of the servers.
+type Downstream struct {
+	To    string `yaml:"to" required:"yes" format:"downstream" help:"Kind and address: cloudfront:DISTRIBUTION, fastly:SERVICE, cloudflare:ZONE, isr:URL or varnish:URL; options as in docs/cdn.md." example:"fastly:SU1Z0isxPaozGVKXdv0eY"`
+	Token Secret `yaml:"token" help:"Token of its API." example:"{file: /run/secrets/fastly}"`
+}
+
+// Triggers are purges that other systems ask for.
+type Triggers struct {
+	Hooks  map[string]Hook `yaml:"hooks" max:"100" format:"hookName" help:"Webhooks, accepted at POST /-/hooks/NAME of the admin API's address, by name. See docs/webhooks.md."`
+	Public bool            `yaml:"public" help:"Accept webhooks on the public addresses too, on all hosts."`
+	Queue  Queue           `yaml:"queue" help:"SQS queue with purge requests or events."`
+}
+
+// A Hook is a webhook.
+type Hook struct {
+	Provider string   `yaml:"provider" required:"yes" enum:"github,contentful,sanity,shopify,generic" help:"Who sends it, and so how it is signed." example:"shopify"`
+	Secrets  []Secret `yaml:"secrets" required:"yes" max:"2" help:"Secret of the provider; two while it is replaced." example:"[\"${SHOP_HOOK_SECRET}\"]"`
+	Targets  []string `yaml:"targets" required:"yes" max:"32" format:"target" help:"What it purges: tag, url, prefix, host or tenant with a value, or all." example:"[\"tag:product-{payload.id}\"]"`
+	Hard     bool     `yaml:"hard" help:"Never serve the pages again, instead of making them stale."`
+}
+
+// A Queue is an SQS queue.
+type Queue struct {
+	URL     string   `yaml:"url" format:"queue" help:"URL of the queue." unset:"none" example:"https://sqs.eu-west-1.amazonaws.com/123456789012/purges"`
+	Targets []string `yaml:"targets" max:"32" format:"target" help:"What events in the queue purge. The queue then has events instead of purge requests." example:"[\"url:https://example.com/{payload.s3.object.key}\"]"`
+	Hard    bool     `yaml:"hard" help:"Purge hard what events select."`
+}
+
+// DynamoDB serves the embedded store to other programs.
+type DynamoDB struct {
+	Address   string `yaml:"address" format:"address" help:"Address to listen on; one that other machines reach needs the keys." unset:"none" example:"127.0.0.1:8000"`
+	AccessKey Secret `yaml:"access_key" help:"Accept only this access key, and verify signatures." example:"${ISR_KEY_ID}"`
+	SecretKey Secret `yaml:"secret_key" help:"Secret of the access key." example:"{file: /run/secrets/isr-dynamodb}"`
+}
+
+// Log is the log of the server.
+type Log struct {
+	Format string `yaml:"format" default:"text" enum:"text,json" help:"Format of the log."`
+	Level  string `yaml:"level" default:"info" enum:"debug,info,warn,error" help:"Minimum level of the log."`
+}

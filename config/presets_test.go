@@ -1,0 +1,87 @@
+package config_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/facetheory/isr/config"
+)
+
+func TestPresets(t *testing.T) {
+	files, err := os.ReadDir("presets")
+	if err != nil || len(files) != len(config.Presets()) {
+		t.Fatalf("%d files for %d presets, %v", len(files), len(config.Presets()), err)
+	}
+	for _, name := range config.Presets() {
+		text, ok := config.PresetText(name)
+		if !ok || !strings.HasPrefix(text, "# ") {
+			t.Errorf("%s: %t %q", name, ok, text)
+		}
+		// A preset is itself part of a valid file, and has the same effect when it is copied.
+		origins := "origins: {site: {url: \"http://a\"}}\n"
+		copied, err := config.Parse("isr.yaml", []byte(origins+text), environment)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		applied, err := config.Parse("isr.yaml", []byte(origins+"preset: "+name+"\n"), environment)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(copied.Routes) != len(applied.Routes) {
+			t.Fatalf("%s: %d routes copied, %d applied", name, len(copied.Routes), len(applied.Routes))
+		}
+		for i, r := range applied.Routes {
+			if c := copied.Routes[i]; r.Match != c.Match || r.Cache != c.Cache || !slices.Equal(r.Query, c.Query) || !slices.Equal(r.IgnoreCookies, c.IgnoreCookies) || len(r.Headers) != len(c.Headers) {
+				t.Errorf("%s: route %d is %+v, copied %+v", name, i, r, c)
+			}
+		}
+	}
+}
+
+func TestPresetWithOwnRoutes(t *testing.T) {
+	f, err := config.Parse("isr.yaml", []byte(`
+preset: next
+hosts: [example.com, shop.example.com]
+origins: {site: {url: "http://a"}}
+defaults: {query: [page]}
+routes:
+  - match: /api/
+    headers: {Accept-Language: [en, de]}
+  - match: shop.example.com/
+    query: [color]
+`), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := make(map[string]config.Route)
+	index := make(map[string]int)
+	for i, r := range f.Routes {
+		routes[r.Match], index[r.Match] = r, i
+	}
+	if r := routes["/api/"]; r.Cache != "on" || len(r.Headers) != 6 || !slices.Equal(r.Query, []string{"page", "_rsc"}) {
+		t.Errorf("own route is %+v", r)
+	}
+	if r := routes["shop.example.com/"]; !slices.Equal(r.Query, []string{"color", "_rsc"}) || len(r.Headers) != 5 {
+		t.Errorf("route of a host is %+v", r)
+	}
+	for _, match := range []string{"/_next/image", "shop.example.com/_next/image", "shop.example.com/api/"} {
+		if routes[match].Cache != "off" {
+			t.Errorf("%s is cached: %+v", match, routes[match])
+		}
+	}
+	for path, want := range map[string]string{
+		"routes[0].headers": "isr.yaml:8 and preset next",
+		"routes[0].query":   "isr.yaml:5 (defaults) and preset next",
+		"routes[1].query":   "isr.yaml:10 and preset next",
+		"routes[1].headers": "preset next",
+		"routes[0].stale":   "built-in",
+	} {
+		if got := f.Source(path).String(); got != want {
+			t.Errorf("%s comes from %s, want %s", path, got, want)
+		}
+	}
+}

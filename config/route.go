@@ -1,0 +1,76 @@
+package config
+
+import "time"
+
+// A Route is a rule for requests that match a pattern. After [Parse] it has its effective
+// settings.
+type Route struct {
+	Match    string `yaml:"match" other:"path,pattern,url,location,rule" default:"/" format:"match" help:"Requests of the route: [METHOD ][HOST]/PATH, as in Go's net/http.ServeMux. A path that ends in / matches all below it, {name} one segment, {name...} the rest, {$} the end; GET matches HEAD too." example:"GET /blog/{slug}"`
+	Settings `yaml:",inline"`
+}
+
+// Settings are the settings of a route, each of which may come from the route, from
+// defaults, from the preset, or be built in.
+type Settings struct {
+	Origin string `yaml:"origin" format:"originName" help:"Name of the origin. Required if there are several." unset:"the only origin" example:"site"`
+	Cache  string `yaml:"cache" default:"on" enum:"on,off" help:"off: all requests go to the origin, and responses are not stored."`
+
+	Revalidate   Window        `yaml:"revalidate" other:"ttl,max_age,fresh,expires" default:"0s" min:"0s" max:"3650d" help:"Freshness window of pages for which the origin sends none; 0s: they are not cached. auto MIN to MAX follows how often the content of each page changes." example:"auto 30s to 1h"`
+	Stale        time.Duration `yaml:"stale" other:"swr,grace,stale_while_revalidate" default:"1d" min:"0s" max:"3650d" help:"Stale window: how long after that a page may be served while it is regenerated, at most."`
+	Policy       string        `yaml:"policy" default:"serve-stale" enum:"serve-stale,wait,fail" help:"Response while a page is not fresh: serve-stale, wait (for the new page), or fail (503 while another request renders the page)."`
+	EarlyRefresh float64       `yaml:"early_refresh" default:"0" min:"0" max:"10" help:"Refresh popular pages shortly before they expire (XFetch beta; 1 is typical, 0 disables)." example:"1"`
+	Jitter       float64       `yaml:"jitter" default:"0.05" min:"0" max:"0.5" help:"Shorten each freshness window by a random part, at most this one, so that pages do not expire together."`
+	History      int           `yaml:"history" default:"0" min:"0" max:"100" help:"Generations of a page that are kept for rollbacks, including the current one; 0 keeps none." example:"10"`
+
+	Negative      Negative `yaml:"negative" help:"Freshness windows of missing pages and redirects whose response says nothing about caching; 0s: they are not stored, whatever the response says."`
+	StoreNegative bool     `yaml:"store_negative" help:"Store 404 and 410 responses of pages that are not stored yet, for all servers, instead of keeping them in the negative cache."`
+
+	RenderTimeout *time.Duration `yaml:"render_timeout" other:"timeout" min:"1ms" max:"24h" help:"Time limit for the origin to render a page." unset:"30s" example:"10s"`
+	Wait          *time.Duration `yaml:"wait" min:"1ms" max:"24h" help:"How long a visitor waits for a page that is rendered." unset:"render_timeout and twice lease" example:"20s"`
+	MaxBody       *Size          `yaml:"max_body" min:"1B" max:"1GiB" help:"Largest page that is stored; larger responses pass through. At most that of the top level." unset:"max_body of the top level" example:"2MiB"`
+	Compression   bool           `yaml:"compression" default:"true" help:"Compress pages of a text format for clients that accept gzip."`
+
+	Query         []string `yaml:"query" other:"params,query_params" max:"256" preset:"add" format:"query" help:"Query parameters that are part of the cache key. A request with others bypasses the cache, unless they are ignored." example:"[page, sort]"`
+	Headers       Keys     `yaml:"headers" other:"vary" max:"32" preset:"add" format:"keyHeader" help:"Request headers that are part of the cache key: a list, or a map of each name to its classes of values, of which the first is the default." example:"{Accept-Language: [en, de]}"`
+	Cookies       Keys     `yaml:"cookies" max:"8" preset:"add" format:"cookie" help:"Cookies that are part of the cache key: a map of each name to its classes of values, of which the first is the default." example:"{ab: [a, b]}"`
+	IgnoreQuery   []string `yaml:"ignore_query" max:"256" preset:"add" format:"query" help:"Query parameters that do not affect pages: they are not sent to the origin of a cacheable page. A name may end in *, and * means all that are not in query." example:"[ref, \"promo_*\"]"`
+	IgnoreCookies []string `yaml:"ignore_cookies" max:"256" preset:"add" format:"cookie" help:"Cookies that do not affect pages. A name may end in *, and * means all." example:"[\"_session_*\"]"`
+	Forward       []string `yaml:"forward" max:"16" preset:"add" format:"keyHeader" help:"Request headers that renders carry although they are not in the key. Everyone gets the page that one visitor's value made: name only headers that the site logs or passes on." example:"[traceparent]"`
+
+	SetHeaders      map[string]string `yaml:"set_headers" other:"response_headers,add_headers" max:"64" format:"header" help:"Response headers to set." example:"{X-Frame-Options: DENY}"`
+	RemoveHeaders   []string          `yaml:"remove_headers" max:"64" preset:"add" format:"header" help:"Response headers to remove." example:"[X-Powered-By]"`
+	CacheControl    string            `yaml:"cache_control" format:"headerValue" help:"Cache-Control of fresh pages for the caches behind this one, such as browsers." unset:"that of the origin" example:"max-age=60"`
+	CDNCacheControl string            `yaml:"cdn_cache_control" format:"headerValue" help:"CDN-Cache-Control of fresh pages, for caches that purges reach; needs cache_control." unset:"none" example:"max-age=600"`
+
+	Tags         []string `yaml:"tags" max:"32" preset:"add" format:"tag" help:"Purge tags of the pages, in addition to those of the response; {name} is a wildcard of match." example:"[\"post-{slug}\"]"`
+	TenantHeader string   `yaml:"tenant_header" format:"header" help:"Request header that names the tenant; requests without it are refused." unset:"no tenants" example:"X-Tenant"`
+
+	Reject Reject `yaml:"reject" help:"Which generations are suspicious: they are quarantined, and the current one stays (docs/reject.md)."`
+}
+
+// Negative are the freshness windows of responses without a page.
+type Negative struct {
+	NotFound *time.Duration `yaml:"404" min:"0s" max:"3650d" help:"Window of 404 responses." unset:"revalidate, at most 10s" example:"1m"`
+	Gone     *time.Duration `yaml:"410" min:"0s" max:"3650d" help:"Window of 410 responses." unset:"revalidate, at most 10s" example:"1h"`
+	Redirect *time.Duration `yaml:"redirect" min:"0s" max:"3650d" help:"Window of 301, 302, 303, 307 and 308 responses." unset:"revalidate for 301 and 308; others are not stored" example:"10m"`
+}
+
+// Reject says which generations are suspicious.
+type Reject struct {
+	SmallerThan Percent  `yaml:"smaller_than" default:"0%" min:"0%" max:"100%" help:"Smaller than this part of the current generation; 0% disables it." example:"50%"`
+	Without     []string `yaml:"without" max:"32" format:"bodyText" help:"A page with a status of 200 to 299 that lacks one of these texts." example:"\"</html>\""`
+	With        []string `yaml:"with" max:"32" format:"bodyText" help:"A page that has one of these texts." example:"[\"Fatal error\"]"`
+	Status      bool     `yaml:"status" help:"A status of another class than that of the current generation, as 404 after 200."`
+	ContentType bool     `yaml:"content_type" help:"A content type other than that of the current generation."`
+	LostHeaders []string `yaml:"lost_headers" max:"32" format:"header" help:"A response without one of these headers, which the current generation has." example:"[Content-Security-Policy]"`
+}
+
+// Keys are parts of requests that are part of the cache key.
+type Keys []Key
+
+// A Key is a query parameter, header or cookie that is part of the cache key.
+type Key struct {
+	Name string
+	// Values are the values that make a difference. Empty: each value does.
+	Values []string
+}

@@ -1,0 +1,166 @@
+package config
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// Rules returns the route as the library takes it, without what belongs to its origin. Routes
+// of a [File] that Parse has returned are valid; for others see [isr.Route.Validate].
+func (r Route) Rules() (isr.Route, error) {
+	rt := isr.Route{
+		Off:           r.Cache == "off",
+		Stale:         noneIfZero(r.Stale),
+		EarlyRefresh:  r.EarlyRefresh,
+		Jitter:        noneIfZero(r.Jitter),
+		History:       r.History,
+		StoreNegative: r.StoreNegative,
+		Negative:      r.Negative.windows(),
+		NoCompression: !r.Compression,
+		Query:         r.Query,
+		IgnoreQuery:   r.IgnoreQuery,
+		IgnoreCookies: r.IgnoreCookies,
+		Forward:       r.Forward,
+		RemoveHeader:  r.RemoveHeaders,
+		Downstream:    isr.DownstreamControl{CacheControl: r.CacheControl, CDN: r.CDNCacheControl},
+		TenantHeader:  r.TenantHeader,
+	}
+	rt.Reject = isr.Reject{
+		SmallerThan: float64(r.Reject.SmallerThan), Without: r.Reject.Without, With: r.Reject.With,
+		Status: r.Reject.Status, ContentType: r.Reject.ContentType, LostHeaders: r.Reject.LostHeaders,
+	}
+	if w := r.Revalidate; w.Min == w.Max {
+		rt.Revalidate = w.Min
+	} else {
+		rt.Auto = isr.AutoWindow{Min: w.Min, Max: w.Max}
+	}
+	if err := rt.Policy.UnmarshalText([]byte(r.Policy)); err != nil {
+		return isr.Route{}, err
+	}
+	if r.RenderTimeout != nil {
+		rt.RenderTimeout = *r.RenderTimeout
+	}
+	if r.Wait != nil {
+		rt.Wait = *r.Wait
+	}
+	if r.MaxBody != nil {
+		rt.MaxBody = int64(*r.MaxBody)
+	}
+	for name, value := range r.SetHeaders {
+		if rt.SetHeader == nil {
+			rt.SetHeader = make(http.Header)
+		}
+		rt.SetHeader.Set(name, value)
+	}
+	r.addKeys(&rt)
+	if len(r.Tags) == 0 {
+		return rt, nil
+	}
+	var err error
+	rt.Tags, err = isr.PathTags(r.Match, r.Tags...)
+	return rt, err
+}
+
+// addKeys sets what is part of the cache key.
+func (r Route) addKeys(rt *isr.Route) {
+	for _, key := range r.Headers {
+		if len(key.Values) == 0 {
+			rt.Vary = append(rt.Vary, key.Name)
+		} else {
+			rt.KeyClasses = append(rt.KeyClasses, isr.KeyClass{Header: key.Name, Values: key.Values})
+		}
+	}
+	for _, key := range r.Cookies {
+		rt.KeyClasses = append(rt.KeyClasses, isr.KeyClass{Cookie: key.Name, Values: key.Values})
+	}
+}
+
+// validateRules reports what the library refuses, at the field of the file.
+func (r Route) validateRules(d *decoder, at string) {
+	rt, err := r.Rules()
+	if err != nil {
+		d.failSetting(at, "tags", "%v", err)
+		return
+	}
+	for _, err := range unjoin(rt.Validate()) {
+		var wrong *isr.ConfigError
+		if !errors.As(err, &wrong) {
+			d.failAt(at, "%v", err)
+			continue
+		}
+		name, ok := fieldNames()[wrong.Field]
+		switch {
+		case !ok:
+			name = "match"
+		case wrong.Field == "KeyClasses" && r.namesCookie(wrong.Problem):
+			name = "cookies"
+		}
+		d.failSetting(at, name, "%s", strings.NewReplacer("Vary or KeyClasses", "headers", "KeyClasses", name, "Vary", "headers").Replace(wrong.Problem))
+	}
+}
+
+// namesCookie reports whether a text has the quoted name of a cookie in the key.
+func (r Route) namesCookie(text string) bool {
+	return slices.ContainsFunc(r.Cookies, func(k Key) bool { return strings.Contains(text, strconv.Quote(k.Name)) })
+}
+
+// unjoin returns the errors of errors.Join, also of nested ones.
+func unjoin(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return []error{err}
+	}
+	var all []error
+	for _, err := range joined.Unwrap() {
+		all = append(all, unjoin(err)...)
+	}
+	return all
+}
+
+// fieldNames are the fields of the file for those of the library.
+func fieldNames() map[string]string {
+	return map[string]string{
+		"Revalidate": "revalidate", "Auto": "revalidate", "Stale": "stale", "Policy": "policy", "EarlyRefresh": "early_refresh", "Jitter": "jitter",
+		"History": "history", "Negative": "negative.404", "RenderTimeout": "render_timeout", "Wait": "wait", "MaxBody": "max_body",
+		"Query": "query", "IgnoreQuery": "ignore_query", "Vary": "headers", "KeyClasses": "headers", "IgnoreCookies": "ignore_cookies",
+		"Forward": "forward", "SetHeader": "set_headers", "RemoveHeader": "remove_headers", "Downstream": "cache_control",
+		"TenantHeader": "tenant_header", "Reject": "reject.smaller_than",
+	}
+}
+
+// noneIfZero returns the library's value for none: its zero value means the default.
+func noneIfZero[T ~int64 | ~float64](n T) T {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// windows returns the windows by status; nil for none.
+func (n Negative) windows() map[int]time.Duration {
+	windows := make(map[int]time.Duration)
+	if n.NotFound != nil {
+		windows[http.StatusNotFound] = *n.NotFound
+	}
+	if n.Gone != nil {
+		windows[http.StatusGone] = *n.Gone
+	}
+	if n.Redirect != nil {
+		for _, status := range []int{
+			http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+			http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
+		} {
+			windows[status] = *n.Redirect
+		}
+	}
+	return windows
+}

@@ -1,0 +1,351 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// leaf decodes a value that has no fields: a scalar, a list or map of texts, or a secret.
+func (d *decoder) leaf(node ast.Node, v reflect.Value, f *field, path string) {
+	switch v.Type() {
+	case typeOf[[]string]():
+		d.texts(node, v, f, path)
+	case typeOf[map[string]string]():
+		d.textMap(node, v, f, path)
+	case typeOf[Keys]():
+		d.keys(node, v.Addr().Interface().(*Keys), f, path)
+	case typeOf[Secret]():
+		d.secret(node, v.Addr().Interface().(*Secret), path)
+	case typeOf[[]Secret]():
+		d.secrets(node, v.Addr().Interface().(*[]Secret), f, path)
+	default:
+		d.scalar(node, v, f, path)
+	}
+}
+
+// scalar decodes a text, number, duration, size, percentage or truth value.
+func (d *decoder) scalar(node ast.Node, v reflect.Value, f *field, path string) {
+	at := d.at(node)
+	text, source, ok := d.scalarText(node, f, path)
+	if !ok {
+		return
+	}
+	if err := setScalar(v, f, text); err != nil {
+		d.fail(at, path, "%s: %v", source, f.withoutValue(err, source))
+	}
+}
+
+// scalarText returns the text of a scalar, with variables filled in. source quotes it as it
+// stands in the file, since a variable may have a secret that was mistaken for something else.
+func (d *decoder) scalarText(node ast.Node, f *field, path string) (text, source string, ok bool) {
+	at := d.at(node)
+	node = d.resolve(node, path)
+	if node == nil || !d.visit(node, path) {
+		return "", "", false
+	}
+	wantsText := f.typ.Kind() == reflect.String || f.typ == typeOf[[]string]() || f.typ == typeOf[Keys]() || f.typ == typeOf[map[string]string]()
+	switch n := node.(type) {
+	case *ast.StringNode:
+		text = n.Value
+	case *ast.LiteralNode:
+		text = n.Value.Value
+	case *ast.IntegerNode, *ast.FloatNode:
+		text = n.GetToken().Value
+	case *ast.BoolNode:
+		if text = n.GetToken().Value; !wantsText {
+			break
+		}
+		if len(f.enum) > 0 {
+			d.fail(at, path, "%s: expected %s", text, f.typeText())
+		} else {
+			d.fail(at, path, "%s: expected text; write %q in quotes if it is meant as one", text, text)
+		}
+		return "", "", false
+	default:
+		d.fail(at, path, "expected %s, found %s", article(cmp.Or(f.elementText(), f.typeText())), describe(node))
+		return "", "", false
+	}
+	if len(text) > maxText {
+		d.fail(at, path, "the text has %d bytes; at most %d are allowed", len(text), maxText)
+		return "", "", false
+	}
+	source = fmt.Sprintf("%.60q", text)
+	text, err := d.interpolate(text)
+	if err != nil {
+		d.fail(at, path, "%v", err)
+		return "", "", false
+	}
+	return text, source, true
+}
+
+// withoutValue returns an error that does not have the value of a variable in its text: it
+// may be a secret that was mistaken for something else.
+func (f *field) withoutValue(err error, source string) error {
+	switch f.format {
+	case "address", "addressOrNone", "target", "downstream", "match":
+		if strings.Contains(source, "${") {
+			return errors.New("is not valid with its variables, whose values are not shown")
+		}
+	}
+	return err
+}
+
+// maxText bounds texts, in bytes.
+const maxText = 8 << 10
+
+// elementText names the type of the elements of a list of texts.
+func (f *field) elementText() string {
+	if f.typ == typeOf[[]string]() || f.typ == typeOf[Keys]() || f.typ == typeOf[map[string]string]() {
+		return "text"
+	}
+	return ""
+}
+
+// setScalar sets a field to the value that a text has for its type, within its bounds.
+func setScalar(v reflect.Value, f *field, text string) error {
+	if v.Kind() == reflect.Pointer {
+		value := reflect.New(v.Type().Elem())
+		if err := setScalar(value.Elem(), f, text); err != nil {
+			return err
+		}
+		v.Set(value)
+		return nil
+	}
+	switch v.Type() {
+	case typeOf[time.Duration]():
+		return setParsed(v, f, text, parseDuration, formatDuration)
+	case typeOf[Window]():
+		w, err := parseWindow(text)
+		if err == nil {
+			v.Set(reflect.ValueOf(w))
+		}
+		return err
+	case typeOf[Size]():
+		return setParsed(v, f, text, parseSize, Size.String)
+	case typeOf[Percent]():
+		return setParsed(v, f, text, parsePercent, Percent.String)
+	case typeOf[int]():
+		return setParsed(v, f, text, parseInt, strconv.Itoa)
+	case typeOf[float64]():
+		return setParsed(v, f, text, parseFloat, func(n float64) string { return strconv.FormatFloat(n, 'g', -1, 64) })
+	case typeOf[bool]():
+		if text != "true" && text != "false" {
+			return fmt.Errorf("expected true or false")
+		}
+		v.SetBool(text == "true")
+		return nil
+	}
+	if err := f.checkText(text); err != nil {
+		return err
+	}
+	v.SetString(text)
+	return nil
+}
+
+func parseInt(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("expected a whole number")
+	}
+	return n, nil
+}
+
+func parseFloat(text string) (float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+		return 0, fmt.Errorf("expected a number")
+	}
+	return n, nil
+}
+
+func setParsed[T cmp.Ordered](v reflect.Value, f *field, text string, parse func(string) (T, error), format func(T) string) error {
+	n, err := parse(text)
+	if err != nil {
+		return err
+	}
+	least, leastErr := parse(f.min)
+	most, mostErr := parse(f.max)
+	switch {
+	case leastErr == nil && mostErr == nil && (n < least || n > most):
+		return fmt.Errorf("must be between %s and %s", format(least), format(most))
+	case leastErr == nil && n < least:
+		return fmt.Errorf("must be at least %s", format(least))
+	case mostErr == nil && n > most:
+		return fmt.Errorf("must be at most %s", format(most))
+	}
+	v.Set(reflect.ValueOf(n))
+	return nil
+}
+
+// checkText checks a text against the enum and the format of its field.
+func (f *field) checkText(text string) error {
+	if len(f.enum) > 0 {
+		for _, allowed := range f.enum {
+			if text == allowed {
+				return nil
+			}
+		}
+		return fmt.Errorf("expected one of %s%s", strings.Join(f.enum, ", "), didYouMean(text, f.enum))
+	}
+	return check(f.format, text)
+}
+
+// numberOf parses the max tag of a list or map.
+func numberOf(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// texts decodes a list of texts, or a single one.
+func (d *decoder) texts(node ast.Node, v reflect.Value, f *field, path string) {
+	resolved := d.resolve(node, path)
+	if resolved == nil {
+		return
+	}
+	elements := []ast.Node{node}
+	switch resolved.(type) {
+	case *ast.SequenceNode:
+		var ok bool
+		if elements, ok = d.elements(node, path); !ok || !d.count(node, len(elements), f, path) {
+			return
+		}
+	case ast.MapNode, *ast.NullNode:
+		d.fail(d.at(node), path, "expected a list, like [a, b], found %s", describe(resolved))
+		return
+	}
+	seen := make(map[string]bool)
+	texts := make([]string, 0, len(elements))
+	for _, element := range elements {
+		text, source, ok := d.scalarText(element, f, path)
+		if !ok {
+			continue
+		}
+		if err := f.checkText(text); err != nil {
+			d.fail(d.at(element), path, "%s: %v", source, f.withoutValue(err, source))
+			continue
+		}
+		if seen[text] {
+			d.fail(d.at(element), path, "%s: given twice; remove one of them", source)
+			continue
+		}
+		seen[text] = true
+		texts = append(texts, text)
+	}
+	v.Set(reflect.ValueOf(texts))
+}
+
+// textMap decodes a map of texts.
+func (d *decoder) textMap(node ast.Node, v reflect.Value, f *field, path string) {
+	pairs, ok := d.pairs(node, path)
+	if !ok || !d.count(node, len(pairs), f, path) {
+		return
+	}
+	texts := make(map[string]string, len(pairs))
+	for _, p := range pairs {
+		if err := check(f.format, p.name); err != nil {
+			d.fail(p.at, path, "%q: %v", p.name, err)
+			continue
+		}
+		text, source, ok := d.scalarText(p.value, f, join(path, p.name))
+		if !ok {
+			continue
+		}
+		if err := check("headerValue", text); err != nil {
+			d.fail(d.at(p.value), join(path, p.name), "%s: %v", source, err)
+			continue
+		}
+		texts[p.name] = text
+	}
+	v.Set(reflect.ValueOf(texts))
+}
+
+// keys decodes what is part of the cache key: a list of names, a single one, or a map of
+// names to values.
+func (d *decoder) keys(node ast.Node, keys *Keys, f *field, path string) {
+	resolved := d.resolve(node, path)
+	if resolved == nil {
+		return
+	}
+	if _, ok := resolved.(ast.MapNode); !ok {
+		var names []string
+		d.texts(node, reflect.ValueOf(&names).Elem(), f, path)
+		for _, name := range names {
+			*keys = append(*keys, Key{Name: name})
+		}
+		return
+	}
+	pairs, ok := d.pairs(node, path)
+	if !ok || !d.count(node, len(pairs), f, path) {
+		return
+	}
+	values := field{name: f.name, typ: typeOf[[]string](), max: "100", format: "keyValue"}
+	for _, p := range pairs {
+		if err := check(f.format, p.name); err != nil {
+			d.fail(p.at, path, "%q: %v", p.name, err)
+			continue
+		}
+		key := Key{Name: p.name}
+		d.places[join(path, p.name)] = p.at
+		if _, null := p.value.(*ast.NullNode); !null {
+			d.texts(p.value, reflect.ValueOf(&key.Values).Elem(), &values, join(path, p.name))
+		}
+		*keys = append(*keys, key)
+	}
+}
+
+// secret decodes a secret: {file: PATH} or ${NAME}.
+func (d *decoder) secret(node ast.Node, s *Secret, path string) {
+	resolved := d.resolve(node, path)
+	if resolved == nil || !d.visit(resolved, path) {
+		return
+	}
+	if _, ok := resolved.(ast.MapNode); ok {
+		var in struct {
+			File string `yaml:"file" required:"yes" format:"path" example:"/run/secrets/token"`
+		}
+		d.section(node, reflect.ValueOf(&in).Elem(), path)
+		s.path = in.File
+		return
+	}
+	n, ok := resolved.(*ast.StringNode)
+	if !ok || !wholeVariable.MatchString(n.Value) {
+		at := d.at(node)
+		at.width = 1
+		if literal := strings.TrimSpace(resolved.GetToken().Value); literal != "" {
+			d.literals = append(d.literals, literal)
+		}
+		d.fail(at, path, "a secret must not be written in the file; give {file: PATH}, or a variable of the environment like ${TOKEN}")
+		return
+	}
+	text, err := d.interpolate(n.Value)
+	switch {
+	case err != nil:
+		d.fail(d.at(node), path, "%v", err)
+	case text == "":
+		d.fail(d.at(node), path, "the variable is empty; set it to the secret")
+	}
+	s.value = text
+}
+
+// secrets decodes a list of secrets, or a single one.
+func (d *decoder) secrets(node ast.Node, secrets *[]Secret, f *field, path string) {
+	elements := []ast.Node{node}
+	if _, ok := d.resolve(node, path).(*ast.SequenceNode); ok {
+		if elements, ok = d.elements(node, path); !ok || !d.count(node, len(elements), f, path) {
+			return
+		}
+	}
+	for i, element := range elements {
+		var s Secret
+		d.secret(element, &s, fmt.Sprintf("%s[%d]", path, i))
+		*secrets = append(*secrets, s)
+	}
+}

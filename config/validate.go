@@ -1,0 +1,208 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/facetheory/isr/gateway"
+)
+
+// validate reports combinations of fields that are impossible, or in which one has no effect.
+// It skips rules about top-level fields that have errors, of which theirs may be consequences.
+func (f *File) validate(d *decoder) {
+	broken := maps.Clone(d.broken)
+	for _, rule := range []struct {
+		check    func(*decoder)
+		sections []string
+	}{
+		{f.validateListeners, []string{"listen", "hosts", "health", "admin", "dynamodb", "purge"}},
+		{f.validateStore, []string{"store"}},
+		{f.validateAdmin, []string{"admin", "store", "purge"}},
+		{f.validateTriggers, []string{"triggers", "admin", "store"}},
+		{f.validateDownstream, []string{"downstream"}},
+		{f.validateDynamoDB, []string{"dynamodb", "store"}},
+		{f.validateOrigins, []string{"origins", "defaults"}},
+		{f.validateRoutes, []string{"routes", "origins", "defaults", "hosts"}},
+	} {
+		if !slices.ContainsFunc(rule.sections, func(name string) bool { return broken[name] }) {
+			rule.check(d)
+		}
+	}
+}
+
+// has reports whether the file sets the field at a path.
+func (d *decoder) has(path string) bool {
+	_, ok := d.sources[path]
+	return ok
+}
+
+func (f *File) validateListeners(d *decoder) {
+	known := make(map[string]int)
+	for i, l := range f.Listen {
+		at := fmt.Sprintf("listen[%d]", i)
+		if first, twice := known[l.Address]; twice {
+			d.failAt(at+".address", "%s is the address of listen[%d] too; give another one", l.Address, first)
+		}
+		known[l.Address] = i
+		if l.ProxyProtocol && len(l.TrustedProxies) == 0 {
+			d.failAt(at+".proxy_protocol", "needs trusted_proxies: otherwise any client could claim any address")
+		}
+		if l.H2C && len(l.TLS) > 0 {
+			d.failAt(at+".h2c", "is HTTP/2 without TLS, and this listener has tls, with which HTTP/2 needs no setting; remove h2c")
+		}
+		if len(f.Hosts) == 0 && !isLoopback(l.Address) {
+			d.failAt(at+".address", "%s is reachable from other machines and needs hosts, since each name would be cached as a site of its own; add hosts: [example.com]", l.Address)
+		}
+	}
+	for path, address := range map[string]string{"health.address": f.Health.Address, "admin.address": f.Admin.Address, "dynamodb.address": f.DynamoDB.Address} {
+		if first, taken := known[address]; taken {
+			d.failAt(path, "%s is the address of listen[%d] too; give another one", address, first)
+		}
+	}
+	if len(f.Purge.From) > 0 && !f.Purge.Method {
+		d.failAt("purge.from", "has no effect without method: true")
+	}
+}
+
+func (f *File) validateStore(d *decoder) {
+	s := f.Store
+	switch {
+	case s.Table != "" && s.Bucket == "":
+		d.failAt("store.table", "needs bucket for the stored bodies, which all servers read")
+	case s.Bucket != "" && s.Table == "":
+		d.failAt("store.bucket", "needs table for the metadata, which all servers read")
+	case s.Table == "":
+		for _, name := range []string{"region", "dynamodb_endpoint", "s3_endpoint", "create_table"} {
+			if d.has("store." + name) {
+				d.failAt("store."+name, "has no effect without table and bucket")
+			}
+		}
+	case s.Disk != nil:
+		d.failAt("store.disk", "bounds the embedded store and cannot be combined with table; use a lifecycle rule of the bucket, and retention")
+	}
+}
+
+func (f *File) validateAdmin(d *decoder) {
+	a := f.Admin
+	switch {
+	case a.Address == "none" && !a.Token.IsZero() && !f.Purge.Method:
+		d.failAt("admin.token", "has no effect without an address")
+	case a.Address == "" || a.Address == "none" || !a.Token.IsZero():
+	case f.Store.Table != "":
+		d.failAt("admin.address", "needs token with store.table: all servers share it")
+	case !isLoopback(a.Address):
+		d.failAt("admin.address", "%s is reachable from other machines; set token, or listen on 127.0.0.1", a.Address)
+	}
+	if f.Purge.Method && len(f.Purge.From) == 0 && f.Store.Table != "" && a.Token.IsZero() {
+		d.failAt("purge.method", "needs admin.token with store.table, which all servers share; or from")
+	}
+}
+
+func (f *File) validateTriggers(d *decoder) {
+	t := f.Triggers
+	onAdmin := f.Admin.Address != "none" && (f.Store.Table == "" || !f.Admin.Token.IsZero())
+	switch {
+	case t.Public && len(t.Hooks) == 0:
+		d.failAt("triggers.public", "has no effect without hooks")
+	case len(t.Hooks) > 0 && !onAdmin && !t.Public:
+		d.failAt("triggers.hooks", "have no address: set admin.address and admin.token, or public: true")
+	}
+	for name, h := range t.Hooks {
+		at := "triggers.hooks." + name
+		if len(h.Targets) == 0 {
+			d.failAt(at+".targets", "is empty; say what the hook purges, like [\"tag:product-{payload.id}\"]")
+		}
+		if len(h.Secrets) == 0 {
+			d.failAt(at+".secrets", "is empty; give the secret of the provider, like [\"${HOOK_SECRET}\"]")
+		}
+	}
+	q := t.Queue
+	for _, name := range []string{"targets", "hard"} {
+		if q.URL == "" && d.has("triggers.queue."+name) {
+			d.failAt("triggers.queue."+name, "has no effect without url")
+		}
+	}
+	if q.URL != "" && q.Hard && len(q.Targets) == 0 {
+		d.failAt("triggers.queue.hard", `needs targets; a purge request has its own "mode"`)
+	}
+}
+
+func (f *File) validateDownstream(d *decoder) {
+	for name, c := range f.Downstream {
+		kind, _, _ := strings.Cut(c.To, ":")
+		needs := kind == "fastly" || kind == "cloudflare" || kind == "isr"
+		switch {
+		case kind == "cloudfront" && !c.Token.IsZero():
+			d.failAt("downstream."+name+".token", "has no effect with cloudfront, which uses the credentials of AWS; remove it")
+		case needs && c.Token.IsZero():
+			d.failAt("downstream."+name+".to", "%s needs token", kind)
+		}
+	}
+}
+
+func (f *File) validateDynamoDB(d *decoder) {
+	a := f.DynamoDB
+	keys := !a.AccessKey.IsZero() || !a.SecretKey.IsZero()
+	switch {
+	case a.Address == "" && keys:
+		d.failAt("dynamodb.address", "is missing; the keys have no effect without it")
+	case a.Address == "":
+	case f.Store.Table != "":
+		d.failAt("dynamodb.address", "serves the embedded store and cannot be combined with store.table; other programs can use the table on DynamoDB itself")
+	case a.AccessKey.IsZero() != a.SecretKey.IsZero():
+		d.failAt("dynamodb.address", "needs both access_key and secret_key, or none")
+	case !keys && !isLoopback(a.Address):
+		d.failAt("dynamodb.address", "%s is reachable from other machines and needs access_key and secret_key", a.Address)
+	}
+}
+
+func (f *File) validateOrigins(d *decoder) {
+	if len(f.Origins) == 0 {
+		d.failAt("origins", "missing; name the site behind the cache, like\norigins:\n  site: {url: http://127.0.0.1:3000}")
+	}
+	for name, o := range f.Origins {
+		at := "origins." + name
+		switch {
+		case len(o.URL) == 0 && !o.Demo:
+			d.failAt(at+".url", "missing; give the URL of the site, like http://127.0.0.1:3000")
+		case len(o.URL) > 0 && o.Demo:
+			d.failAt(at+".demo", "and url exclude each other; remove one of them")
+		case o.Demo && o.Health.Path != "":
+			d.failAt(at+".health.path", "has no effect with demo")
+		}
+		for _, field := range []string{"interval", "timeout", "failures"} {
+			if o.Health.Path == "" && d.has(at+".health."+field) {
+				d.failAt(at+".health."+field, "has no effect without path")
+			}
+		}
+		if o.Health.Timeout > o.Health.Interval {
+			d.failAt(at+".health", "timeout (%s) must be at most interval (%s)", formatDuration(o.Health.Timeout), formatDuration(o.Health.Interval))
+		}
+	}
+	if o := f.Defaults.Origin; o != "" {
+		f.validateOriginName(d, "defaults.origin", o)
+	}
+}
+
+func (f *File) validateOriginName(d *decoder, path, name string) {
+	if _, ok := f.Origins[name]; ok {
+		return
+	}
+	var names []string
+	for name := range f.Origins {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	d.failAt(path, "there is no origin %s in this file%s (origins: %s)", name, didYouMean(name, names), strings.Join(names, ", "))
+}
+
+// servesHost reports whether a host of a pattern is one of the hosts of the file.
+func (f *File) servesHost(host string) bool {
+	hosts := gateway.LoopbackHosts()
+	if len(f.Hosts) > 0 {
+		hosts, _ = gateway.ParseHosts(f.Hosts) // checked
+	}
+	return hosts.Serve(host)
+}

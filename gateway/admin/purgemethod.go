@@ -1,0 +1,151 @@
+package admin
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/facetheory/isr/store"
+)
+
+// A PurgeMethodConfig configures the method PURGE on a public listener.
+type PurgeMethodConfig struct {
+	// Token admits requests that carry it as a bearer token. Nil: no token does.
+	Token *Token
+	// Admit reports whether a request is admitted without a token, by its client's
+	// network. Nil: none is.
+	Admit func(*http.Request) bool
+	// TenantHeader is the request header that names the tenant of the pages, as in
+	// isr.Route; empty for a site without tenants.
+	TenantHeader string
+}
+
+// Headers of PURGE requests that name tags instead of the page of the URL, as configurations
+// of Varnish with vmod_xkey have them; the first is hard, the second soft.
+const (
+	xkeyPurge     = "Xkey-Purge"
+	xkeySoftPurge = "Xkey-Softpurge"
+)
+
+// PurgeMethod returns a handler that executes requests with the method PURGE, and passes all
+// others to next. It expects r.Host and r.RemoteAddr as gateway.Edge leaves them.
+//
+//	PURGE /news                              the page and its variants, never served again
+//	PURGE /news   Fastly-Soft-Purge: 1       they are stale
+//	PURGE /       Surrogate-Key: a b         all pages with one of the tags, by either rule
+//	PURGE /       Xkey-Purge: a b            the same, hard; Xkey-Softpurge: soft
+//
+// As with Varnish and Fastly a purge is hard unless a header says otherwise. The response is
+// that of POST /-/purge; a request without the token gets 401. Bodies are not read.
+func (a *API) PurgeMethod(cfg PurgeMethodConfig, next http.Handler) http.Handler {
+	m := &purgeMethod{a: a, cfg: cfg}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != "PURGE" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if err := m.serve(w, r); err != nil {
+			a.refuse(w, err)
+		}
+	})
+}
+
+type purgeMethod struct {
+	a   *API
+	cfg PurgeMethodConfig
+	// refusedAt is when a wrong token was logged last, in Unix seconds.
+	refusedAt atomic.Int64
+}
+
+func (m *purgeMethod) serve(w http.ResponseWriter, r *http.Request) error {
+	if err := foreign(r, false); err != nil {
+		return err
+	}
+	v := m.identify(r)
+	if !v.admitted {
+		return v.refusal
+	}
+	op := operation{method: "PURGE", name: "purgeMethod", limit: lookTime}
+	op.serve = func(x *exchange) error {
+		in, err := m.input(x.r)
+		if err != nil {
+			return err
+		}
+		x.target = in.target()
+		out, err := m.a.purge(x.r.Context(), in)
+		if err != nil {
+			return err
+		}
+		return reply(x.w, http.StatusOK, out)
+	}
+	return m.a.perform(w, r, op, v)
+}
+
+// identify decides whether a request may purge. Strangers can send wrong tokens at any rate:
+// one a minute is logged.
+func (m *purgeMethod) identify(r *http.Request) visitor {
+	if m.cfg.Admit != nil && m.cfg.Admit(r) {
+		return visitor{remote: r.RemoteAddr, admitted: true}
+	}
+	if m.cfg.Token == nil {
+		return visitor{remote: r.RemoteAddr, refusal: &Error{
+			Status: http.StatusForbidden, Code: "wrong_network", Message: "clients of this network may not purge",
+			Hint: "admit the network: isr serve --purge-from CIDR",
+		}}
+	}
+	v := m.cfg.Token.identify(r)
+	now := time.Now().Unix()
+	if last := m.refusedAt.Load(); v.wrong() && now-last >= 60 && m.refusedAt.CompareAndSwap(last, now) {
+		m.a.log.Warn("PURGE request with wrong token; others are not logged for a minute", "remote", v.remote)
+	}
+	return v
+}
+
+// input returns the purge that a request describes.
+func (m *purgeMethod) input(r *http.Request) (in Purge, err error) {
+	tags := 0
+	for header, mode := range map[string]PurgeMode{xkeyPurge: PurgeHard, xkeySoftPurge: PurgeSoft} {
+		if lines := r.Header.Values(header); len(lines) > 0 {
+			tags++
+			in = Purge{Mode: mode, Targets: tagTargets(lines)}
+		}
+	}
+	mode, err := headerMode(r.Header)
+	if err != nil {
+		return in, err
+	}
+	if lines := r.Header.Values(surrogateKey); len(lines) > 0 {
+		tags++
+		in = Purge{Mode: mode, Targets: tagTargets(lines)}
+	}
+	switch {
+	case tags > 1:
+		return in, invalid("the headers %s, %s and %s exclude each other", surrogateKey, xkeyPurge, xkeySoftPurge)
+	case tags == 0:
+		in = Purge{Mode: mode, Targets: []PurgeTarget{{URL: r.Host + r.URL.RequestURI()}}}
+	}
+	in.Tenant, err = m.tenant(r)
+	return in, err
+}
+
+// tenant returns the tenant that a request names.
+func (m *purgeMethod) tenant(r *http.Request) (string, error) {
+	if m.cfg.TenantHeader == "" {
+		return "", nil
+	}
+	values := r.Header.Values(m.cfg.TenantHeader)
+	if len(values) != 1 {
+		return "", invalid("the header %s must name the tenant exactly once (found %d times)", m.cfg.TenantHeader, len(values))
+	}
+	return values[0], store.ValidTenant(values[0])
+}
+
+// tagTargets returns the tags of header fields, which spaces separate.
+func tagTargets(lines []string) []PurgeTarget {
+	var targets []PurgeTarget
+	for _, tag := range strings.Fields(strings.Join(lines, " ")) {
+		targets = append(targets, PurgeTarget{Tag: tag})
+	}
+	return targets
+}

@@ -1,0 +1,43 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+)
+
+// A Listener has what the requests of one listener have in common.
+type Listener struct {
+	// PublicScheme is the scheme of the public URL of the site, "http" or "https". It is
+	// sent as X-Forwarded-Proto, unless a trusted peer sets another. It is not part of
+	// cache keys. Empty means http.
+	PublicScheme string
+	// ClientTimeout bounds the wait for the next bytes of a request body. Zero means
+	// DefaultClientTimeout.
+	ClientTimeout time.Duration
+}
+
+func (l Listener) withDefaults() Listener {
+	l.PublicScheme = cmp.Or(l.PublicScheme, "http")
+	l.ClientTimeout = cmp.Or(l.ClientTimeout, DefaultClientTimeout)
+	return l
+}
+
+// listenerKey is the context key of a *Listener.
+type listenerKey struct{}
+
+// Context returns a context for the requests of the listener, such as the BaseContext of an
+// [http.Server].
+func (l Listener) Context(ctx context.Context) context.Context {
+	l = l.withDefaults()
+	return context.WithValue(ctx, listenerKey{}, &l)
+}
+
+// listenerOf returns the listener of a request.
+func (p *proxy) listenerOf(r *http.Request) *Listener {
+	if l, ok := r.Context().Value(listenerKey{}).(*Listener); ok {
+		return l
+	}
+	return &p.listener
+}

@@ -1,0 +1,110 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"reflect"
+	"time"
+
+	"github.com/facetheory/isr/budget"
+)
+
+// An Origin is a site behind the cache, at one or more addresses.
+type Origin struct {
+	// URLs are the addresses of servers that render the same pages, as [ParseOrigin]
+	// returns them. Requests go to the first that is up.
+	URLs []*url.URL
+	// Handler, if not nil, is the site itself, instead of URLs.
+	Handler http.Handler
+	// Renders, Failures: see [budget.Config].
+	Renders, Failures int
+	// MaxConnections bounds concurrent pass-through requests, including upgraded
+	// connections; one client may use a quarter of them. Zero means
+	// DefaultMaxConnections.
+	MaxConnections int
+	// ConnectTimeout bounds connecting to an address. Zero means
+	// DefaultConnectTimeout.
+	ConnectTimeout time.Duration
+	// ResponseTimeout bounds the wait for the header of a response. Renders have the
+	// timeout of the cache as well. Zero means DefaultResponseTimeout.
+	ResponseTimeout time.Duration
+	// Health are the checks of the addresses.
+	Health HealthCheck
+}
+
+// Defaults of [Origin].
+const (
+	DefaultConnectTimeout  = 5 * time.Second
+	DefaultResponseTimeout = 2 * time.Minute
+)
+
+func (o Origin) withDefaults() Origin {
+	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
+	o.ResponseTimeout = cmp.Or(o.ResponseTimeout, DefaultResponseTimeout)
+	return o
+}
+
+// A HealthCheck finds out which addresses of an origin are up, by GET requests. A server is
+// up if it answers with a status from 200 to 399.
+type HealthCheck struct {
+	Path     string        // empty: there are no checks
+	Interval time.Duration // between two checks of an address
+	Timeout  time.Duration // of a check
+	Failures int           // consecutive failed checks after which an address is down
+}
+
+// A runningOrigin is an origin with what it has learned: its budget and circuit breaker, its
+// connections, and which addresses are up. It survives reloads that do not change it.
+type runningOrigin struct {
+	cfg     Origin
+	handler http.Handler
+	budget  *budget.Budget
+	pool    *pool // nil for a handler
+}
+
+// startOrigin starts the health checks of an origin, which end with close.
+func startOrigin(name string, cfg Origin, site SiteConfig) (*runningOrigin, error) {
+	cfg = cfg.withDefaults()
+	o := &runningOrigin{
+		cfg: cfg, handler: cfg.Handler,
+		budget: budget.New(budget.Config{Origin: name, Renders: cfg.Renders, Failures: cfg.Failures, Logger: site.Logger}),
+	}
+	switch {
+	case cfg.Handler != nil:
+		return o, nil
+	case len(cfg.URLs) == 0:
+		return nil, fmt.Errorf("origin %q has no address", name)
+	}
+	o.pool = newPool(cfg, site.Logger)
+	o.handler = newProxy(o.pool, cfg.MaxConnections, Listener{PublicScheme: site.PublicScheme}, site.Logger)
+	return o, nil
+}
+
+// same reports whether a configuration is that of the origin, so that it can go on.
+func (o *runningOrigin) same(cfg Origin) bool {
+	a, b := o.cfg, cfg.withDefaults()
+	if (a.Handler == nil) != (b.Handler == nil) {
+		return false
+	}
+	a.Handler, b.Handler = nil, nil // handlers cannot be compared: there is only the demonstration site
+	return reflect.DeepEqual(a, b)
+}
+
+// close ends the health checks. Requests in flight go on.
+func (o *runningOrigin) close() {
+	if o.pool != nil {
+		o.pool.close()
+	}
+}
+
+// logOf returns a logger that is never nil.
+func logOf(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.Default()
+	}
+	return log
+}

@@ -1,0 +1,255 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/facetheory/isr/internal/backoff"
+)
+
+// avoidFor is how long an address that could not be connected to, or broke a connection, is
+// tried last.
+const avoidFor = 10 * time.Second
+
+// A pool sends requests to the addresses of an origin, to the first that is up. If it fails
+// before it has answered, another is tried, unless the request may have had an effect:
+//
+//	not connected                          ──► next address, for every method
+//	connection broken, no byte of a response,
+//	and a method that can be repeated      ──► next address
+//	any other failure, a timeout           ──► the failure is the answer
+//
+// A server that is slow is not given up for another one: a slow page would then be rendered
+// on all of them.
+//
+// Methods are safe for concurrent use.
+type pool struct {
+	addresses []*address
+	transport *http.Transport
+	health    HealthCheck
+	log       *slog.Logger
+
+	cancel context.CancelFunc
+	checks sync.WaitGroup
+}
+
+// An address is one server of an origin.
+type address struct {
+	url *url.URL
+	// avoidUntil is when a failure of a request ends, in Unix nanoseconds.
+	avoidUntil atomic.Int64
+	down       atomic.Bool // by health checks
+}
+
+func newPool(cfg Origin, log *slog.Logger) *pool {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &pool{transport: transport(cfg), health: cfg.Health, log: logOf(log), cancel: cancel}
+	for _, u := range cfg.URLs {
+		p.addresses = append(p.addresses, &address{url: u})
+	}
+	if p.health.Path != "" {
+		for _, a := range p.addresses {
+			p.checks.Go(func() { p.check(ctx, a) })
+		}
+	}
+	return p
+}
+
+// close ends the health checks and closes connections that are not in use.
+func (p *pool) close() {
+	p.cancel()
+	p.checks.Wait()
+	p.transport.CloseIdleConnections()
+}
+
+// String lists the addresses, for the log.
+func (p *pool) String() string {
+	var texts []string
+	for _, a := range p.addresses {
+		texts = append(texts, a.url.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// has reports whether a host is that of an address.
+func (p *pool) has(host string) bool {
+	return slices.ContainsFunc(p.addresses, func(a *address) bool { return a.url.Host == host })
+}
+
+// order returns the addresses, those that are up first.
+func (p *pool) order() []*address {
+	if len(p.addresses) == 1 {
+		return p.addresses
+	}
+	now := time.Now().UnixNano()
+	rank := func(a *address) int {
+		switch {
+		case a.down.Load():
+			return 2
+		case a.avoidUntil.Load() > now:
+			return 1
+		}
+		return 0
+	}
+	ordered := slices.Clone(p.addresses)
+	slices.SortStableFunc(ordered, func(a, b *address) int { return rank(a) - rank(b) })
+	return ordered
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := &keptBody{inner: r.Body}
+	addresses := p.order()
+	for i, a := range addresses {
+		res, sent, err := p.send(r, a, body)
+		if err == nil {
+			a.avoidUntil.Store(0)
+			return res, nil
+		}
+		broken := isBroken(r.Context(), err)
+		if broken {
+			a.avoidUntil.Store(time.Now().Add(avoidFor).UnixNano())
+		}
+		if i+1 == len(addresses) || !broken || body.used.Load() || sent.response.Load() || sent.request.Load() && !repeatable(r) {
+			body.end()
+			return nil, err
+		}
+		p.log.Warn("an address of the origin failed, trying the next", "address", a.url.String(), "error", err)
+	}
+	panic("unreachable: a pool has an address")
+}
+
+// sending is how far a request came.
+type sending struct {
+	request, response atomic.Bool // a byte of it was sent, or received
+}
+
+// send sends a request to an address.
+func (p *pool) send(r *http.Request, a *address, body *keptBody) (*http.Response, *sending, error) {
+	sent := &sending{}
+	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		WroteHeaderField:     func(string, []string) { sent.request.Store(true) },
+		GotFirstResponseByte: func() { sent.response.Store(true) },
+	})
+	out := r.WithContext(ctx)
+	target := *r.URL
+	target.Scheme, target.Host = a.url.Scheme, a.url.Host
+	out.URL = &target
+	if a.url.Scheme == "https" {
+		out.Host = a.url.Host
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		out.Body = body
+	}
+	res, err := p.transport.RoundTrip(out)
+	return res, sent, err
+}
+
+// repeatable reports whether a request may be sent again after a server may have received
+// it: its method is idempotent (RFC 9110, section 9.2.2) and asks for no upgrade.
+func repeatable(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
+		return r.Header["Upgrade"] == nil
+	}
+	return false
+}
+
+// isBroken reports whether an error shows that the server is not there, or has ended the
+// connection; and not that it is slow, or that the client has gone away.
+func isBroken(ctx context.Context, err error) bool {
+	var timeout net.Error
+	var dial *net.OpError
+	switch {
+	case ctx.Err() != nil, clientStalled(err):
+		return false
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return true
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return false
+	}
+	return true
+}
+
+// A keptBody is a request body that the transport does not close, so that another address
+// can get it if none of it was read.
+type keptBody struct {
+	inner io.ReadCloser
+	used  atomic.Bool
+}
+
+func (b *keptBody) Read(p []byte) (int, error) {
+	b.used.Store(true)
+	return b.inner.Read(p)
+}
+
+// Close implements io.Closer. The server closes the body of a visitor's request.
+func (b *keptBody) Close() error {
+	if b.used.Load() {
+		return b.inner.Close()
+	}
+	return nil
+}
+
+func (b *keptBody) end() {
+	if b.inner != nil {
+		_ = b.inner.Close() // the request has failed
+	}
+}
+
+// check checks an address at intervals until ctx ends.
+func (p *pool) check(ctx context.Context, a *address) {
+	failed := 0
+	for {
+		err := p.checkOnce(ctx, a)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			failed = 0
+			if a.down.Swap(false) {
+				p.log.Info("an address of the origin is up again", "address", a.url.String())
+			}
+		case failed < p.health.Failures:
+			if failed++; failed == p.health.Failures && !a.down.Swap(true) {
+				p.log.Warn("an address of the origin is down", "address", a.url.String(), "checks", failed, "error", err)
+			}
+		}
+		if backoff.Wait(ctx, p.health.Interval) != nil {
+			return
+		}
+	}
+}
+
+// checkOnce sends one request. Its connection is not kept, so that it finds out whether new
+// ones are accepted.
+func (p *pool) checkOnce(ctx context.Context, a *address) error {
+	ctx, cancel := context.WithTimeout(ctx, p.health.Timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url.String()+p.health.Path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("User-Agent", "isr")
+	r.Close = true
+	res, err := p.transport.RoundTrip(r) // without following redirects
+	if err != nil {
+		return err
+	}
+	_ = res.Body.Close()
+	if res.StatusCode < 200 || res.StatusCode > 399 {
+		return errors.New("status " + res.Status)
+	}
+	return nil
+}

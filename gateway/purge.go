@@ -1,0 +1,49 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+)
+
+// methodPurge is the method by which trusted clients purge pages, see admin.API.PurgeMethod.
+const methodPurge = "PURGE"
+
+// unknownClientKey is the context key of requests whose client is not known.
+type unknownClientKey struct{}
+
+// withUnknownClient marks a PURGE request whose client is not known: a peer that is not
+// trusted has sent it on behalf of another (the request has forwarding fields), or the PROXY
+// protocol names no client. Its RemoteAddr is that of the peer, such as a reverse proxy on
+// this machine, which the visitors of the site share. Edge calls it before it removes the
+// fields; other requests are not changed.
+func withUnknownClient(r *http.Request, t Trust, unnamed bool) *http.Request {
+	if r.Method != methodPurge {
+		return r
+	}
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	trusted := err == nil && t.Trusts(peer.Addr())
+	if !unnamed && (trusted || !hasForwarding(r.Header)) {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), unknownClientKey{}, true))
+}
+
+func hasForwarding(h http.Header) bool {
+	for _, name := range forwardingFields() {
+		if len(h[name]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// FromNetworks reports whether the client of a PURGE request that has passed an [Edge] is
+// known, and in one of the networks.
+func FromNetworks(r *http.Request, networks Trust) bool {
+	if r.Context().Value(unknownClientKey{}) != nil {
+		return false
+	}
+	client, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && networks.Trusts(client.Addr())
+}

@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/routing"
+	"github.com/facetheory/isr/store"
+)
+
+// A SiteConfig has the routes of a [Site] and their origins.
+type SiteConfig struct {
+	// Routes are the rules of the site, in any order.
+	Routes []SiteRoute
+	// Origins are the sites behind the cache, by name.
+	Origins map[string]Origin
+	// PublicScheme is the scheme of the public URL of the site, "http" or "https", that
+	// renders state. Empty means http.
+	PublicScheme string
+	// Logger receives errors of origins. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// A SiteRoute is a route with the requests that it is for, and its origin.
+type SiteRoute struct {
+	// Pattern is a pattern of [http.ServeMux]: "GET example.com/blog/{slug}". Unlike
+	// there, "/account/" also matches "/account", without a redirect.
+	Pattern string
+	// Route has the rules. Its Name is set to [RouteName]: pages belong to the route
+	// that matches them, whatever its name. If Client is nil, each IPv4 address and each
+	// IPv6 /64 is a client. Budget is that of the origin.
+	Route isr.Route
+	// Origin is the name of its origin.
+	Origin string
+}
+
+// A Site serves the pages of several routes from one cache. Its routes and origins can be
+// replaced while it serves. Public requests must pass an [Edge] first.
+type Site struct {
+	cache *isr.Cache
+	tree  atomic.Pointer[tree]
+	mu    sync.Mutex // held by Reload and Close
+}
+
+// A tree is the present configuration of a site.
+type tree struct {
+	table    *routing.Table
+	handlers []http.Handler // by index of the table
+	origins  map[string]*runningOrigin
+}
+
+// NewSite returns a site, which replaces all routes of the cache. The caller must Close it.
+func NewSite(cache *isr.Cache, cfg SiteConfig) (*Site, error) {
+	s := &Site{cache: cache}
+	if err := s.Reload(cfg); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Reload replaces the routes and origins. Requests in flight finish by the old ones; those
+// that arrive after Reload has returned follow the new ones. Pages stay, and so do the
+// budgets, circuit breakers and connections of origins that keep their names and are not
+// changed. After an error nothing has changed.
+func (s *Site) Reload(cfg SiteConfig) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.tree.Load()
+	next, started, err := newTree(s.cache, cfg, old)
+	if err != nil {
+		for _, o := range started {
+			o.close()
+		}
+		return err
+	}
+	s.tree.Store(next)
+	if old != nil {
+		old.closeExcept(next)
+	}
+	return nil
+}
+
+// Close ends the health checks of the origins. Requests can still be served.
+func (s *Site) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tree.Load().closeExcept(&tree{})
+}
+
+// closeExcept closes the origins that are not part of next.
+func (t *tree) closeExcept(next *tree) {
+	for name, o := range t.origins {
+		if next.origins[name] != o {
+			o.close()
+		}
+	}
+}
+
+// newTree returns the tree of a configuration, and binds its routes. started are the
+// origins that are not those of the old tree.
+func newTree(cache *isr.Cache, cfg SiteConfig, old *tree) (t *tree, started []*runningOrigin, err error) {
+	patterns := make([]string, len(cfg.Routes))
+	for i, rt := range cfg.Routes {
+		patterns[i] = rt.Pattern
+	}
+	t = &tree{origins: make(map[string]*runningOrigin, len(cfg.Origins))}
+	if t.table, err = routing.New(patterns); err != nil {
+		return nil, nil, err
+	}
+	for name, o := range cfg.Origins {
+		if old != nil && old.origins[name] != nil && old.origins[name].same(o) {
+			t.origins[name] = old.origins[name]
+			continue
+		}
+		fresh, err := startOrigin(name, o, cfg)
+		if err != nil {
+			return nil, started, err
+		}
+		t.origins[name] = fresh
+		started = append(started, fresh)
+	}
+	bindings := make([]isr.Binding, len(cfg.Routes))
+	for i, rt := range cfg.Routes {
+		o := t.origins[rt.Origin]
+		if o == nil {
+			return nil, started, fmt.Errorf("route %q: there is no origin %q", rt.Pattern, rt.Origin)
+		}
+		bindings[i] = isr.Binding{Route: rt.bound(o), Renderer: o.handler}
+	}
+	t.handlers, err = cache.Bind(bindings, t.find)
+	return t, started, err
+}
+
+// bound returns the route as the cache gets it.
+func (rt SiteRoute) bound(o *runningOrigin) isr.Route {
+	route := rt.Route
+	route.Name, route.Budget = RouteName, o.budget
+	if route.Client == nil {
+		route.Client = func(r *http.Request) netip.Prefix { return canonical.Client(r.RemoteAddr) }
+	}
+	return route
+}
+
+// find returns the index of the route of a page, or -1.
+func (t *tree) find(k store.Key) int {
+	host, path, _, _ := k.Split()
+	index, err := t.table.Find(http.MethodGet, host, path)
+	if err != nil {
+		return -1
+	}
+	return index
+}
+
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	t := s.tree.Load()
+	index, err := t.table.FindRequest(r)
+	switch {
+	case err == nil:
+		t.handlers[index].ServeHTTP(w, r)
+	case errors.Is(err, routing.ErrNone):
+		plain(w, http.StatusNotFound, "No route of this site matches this request.")
+	default:
+		plain(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
+	}
+}

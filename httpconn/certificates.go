@@ -1,0 +1,131 @@
+package httpconn
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A CertificateFile names the PEM files of a certificate: its chain, and its private key.
+type CertificateFile struct {
+	Cert, Key string
+}
+
+// Certificates are certificates in files that are read again when they change. Methods are
+// safe for concurrent use.
+type Certificates struct {
+	files   []CertificateFile
+	log     *slog.Logger
+	current atomic.Pointer[[]tls.Certificate]
+
+	mu      sync.Mutex    // taken with TryLock only, so that no handshake waits
+	checked time.Time     // guarded by mu: when the files were looked at last
+	stamps  []os.FileInfo // guarded by mu: of the files that were read last, successfully or not
+}
+
+// certificateInterval is how often the files are looked at, at most.
+const certificateInterval = time.Second
+
+// LoadCertificates reads certificates. There must be one at least. Nil log means
+// slog.Default().
+func LoadCertificates(files []CertificateFile, log *slog.Logger) (*Certificates, error) {
+	if log == nil {
+		log = slog.Default()
+	}
+	c := &Certificates{files: files, log: log, checked: time.Now()}
+	if len(files) == 0 {
+		return nil, errors.New("there are no certificates")
+	}
+	c.stamps = c.stat()
+	loaded, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	c.current.Store(&loaded)
+	return c, nil
+}
+
+// Get returns the certificate for a handshake: the first that supports the client and the
+// host that it asks for, or else the first one. It is a GetCertificate of [tls.Config].
+func (c *Certificates) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.refresh()
+	all := *c.current.Load()
+	for i := range all {
+		if hello.SupportsCertificate(&all[i]) == nil {
+			return &all[i], nil
+		}
+	}
+	return &all[0], nil
+}
+
+// refresh reads the files again if one of them has changed. If they cannot be used, as
+// between the writes of a certificate and its key, the previous certificates stay until the
+// files change again.
+func (c *Certificates) refresh() {
+	if !c.mu.TryLock() {
+		return
+	}
+	defer c.mu.Unlock()
+	if time.Since(c.checked) < certificateInterval {
+		return
+	}
+	c.checked = time.Now()
+	// The stamps come first: what changes after them is read the next time.
+	stamps := c.stat()
+	if sameStamps(c.stamps, stamps) {
+		return
+	}
+	c.stamps = stamps
+	loaded, err := c.load()
+	if err != nil {
+		c.log.Error("failed to read changed certificates, the previous ones stay in use", "error", err)
+		return
+	}
+	c.current.Store(&loaded)
+	c.log.Info("read changed certificates", "certificates", len(loaded))
+}
+
+func (c *Certificates) load() ([]tls.Certificate, error) {
+	loaded := make([]tls.Certificate, len(c.files))
+	for i, f := range c.files {
+		var err error
+		if loaded[i], err = tls.LoadX509KeyPair(f.Cert, f.Key); err != nil {
+			return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
+		}
+	}
+	return loaded, nil
+}
+
+// stat returns what tells whether the files have changed; nil for one that does not exist.
+func (c *Certificates) stat() []os.FileInfo {
+	var stamps []os.FileInfo
+	for _, f := range c.files {
+		for _, path := range []string{f.Cert, f.Key} {
+			info, err := os.Stat(path)
+			if err != nil {
+				info = nil
+			}
+			stamps = append(stamps, info)
+		}
+	}
+	return stamps
+}
+
+func sameStamps(a, b []os.FileInfo) bool {
+	for i := range a {
+		switch {
+		case a[i] == nil || b[i] == nil:
+			if a[i] != b[i] {
+				return false
+			}
+		case !os.SameFile(a[i], b[i]) || !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Size() != b[i].Size():
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,27 @@
+package canonical
+
+import "strings"
+
+// Shown returns the beginning of a text that a caller has given as a URL, for messages and
+// logs: at most 100 bytes, and without the user information (RFC 3986, section 3.2.1), which
+// may be a password.
+func Shown(text string) string {
+	const most = 100
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		scheme, rest = "", text
+	} else {
+		scheme += "://"
+	}
+	authority := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority = rest[:end]
+	}
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		rest = rest[at+1:]
+	}
+	if text = scheme + rest; len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}

@@ -1,0 +1,319 @@
+package isr
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/httpcache"
+)
+
+// A KeyClass reduces a request header or a cookie to one of a few values, its class, which
+// is part of the key. The renderer sees the class in place of what the visitor sent: a
+// header or cookie with exactly one of Values. So a page has at most one variant for each
+// value, whatever visitors send.
+//
+// Accept-Language is negotiated (RFC 9110, section 12.5.4): Values are language tags, and a
+// request has the class with the highest weight. A range matches a tag that it is a prefix
+// of (RFC 4647, section 3.3.1), and, as in a lookup (section 3.4), "de-AT" matches the tag
+// "de" if there is none more specific. Of equal weights the range that the visitor names
+// first counts, and then the closer tag. The first 32 ranges are considered.
+//
+// Another header, or a cookie, has the class that it is equal to. If a request has several
+// cookies of the name, the first one counts. Everything else has the default class: no value,
+// another value, and a header that is repeated.
+type KeyClass struct {
+	// Header or Cookie is the name: exactly one of them is set. A header must not be Host,
+	// Accept-Encoding, one that identifies a visitor (Cookie, Authorization), TenantHeader,
+	// or one of Vary.
+	Header string
+	Cookie string
+	// Values are the classes, of which the first is the default: 1 to 32, each of 1 to 64
+	// bytes. Those of a cookie consist of characters that RFC 6265 allows in one, those
+	// of a header of printable ASCII without '"'.
+	Values []string
+}
+
+// Bounds of [Route.KeyClasses].
+const (
+	maxKeyClasses    = 8
+	maxClassValues   = 32
+	maxClassValue    = 64
+	maxClassVariants = 1024
+)
+
+const acceptLanguage = "Accept-Language"
+
+func (rt Route) validateKeyClasses() error {
+	var errs []error
+	if n := len(rt.KeyClasses); n > maxKeyClasses {
+		return configErrorf("KeyClasses", "must have at most %d elements (got %d)", maxKeyClasses, n)
+	}
+	variants, names := 1, make(map[string]bool)
+	for _, c := range rt.KeyClasses {
+		errs = append(errs, c.validate(rt))
+		variants *= max(len(c.Values), 1)
+		if name := c.keyName(); names[name] {
+			errs = append(errs, configErrorf("KeyClasses", "must not contain %q twice", cmp.Or(c.Header, c.Cookie)))
+		} else {
+			names[name] = true
+		}
+	}
+	if variants > maxClassVariants {
+		errs = append(errs, configErrorf("KeyClasses", "must have at most %d combinations of values (got %d)", maxClassVariants, variants))
+	}
+	return errors.Join(errs...)
+}
+
+func (c KeyClass) validate(rt Route) error {
+	var errs []error
+	header := textproto.CanonicalMIMEHeaderKey(c.Header)
+	switch {
+	case (c.Header == "") == (c.Cookie == ""):
+		return configErrorf("KeyClasses", "must name either a header or a cookie in each element (got header %q, cookie %q)", c.Header, c.Cookie)
+	case c.Cookie != "" && (!validHeaderName(c.Cookie) || len(c.Cookie) > maxClassValue):
+		errs = append(errs, configErrorf("KeyClasses", "must have names of cookies that are tokens of at most %d bytes (got %.100q)", maxClassValue, c.Cookie))
+	case c.Header != "" && !validHeaderName(c.Header):
+		errs = append(errs, configErrorf("KeyClasses", "must have names of request headers (got %.100q)", c.Header))
+	case header == "Cookie", header == "Authorization", header == "Host", header == "Accept-Encoding":
+		errs = append(errs, configErrorf("KeyClasses", "must not contain the header %q; name a cookie by Cookie", c.Header))
+	case header != "" && (containsHeader(rt.Vary, header) || header == textproto.CanonicalMIMEHeaderKey(rt.TenantHeader)):
+		errs = append(errs, configErrorf("KeyClasses", "must not contain the header %q, which Vary or TenantHeader names", c.Header))
+	}
+	if n := len(c.Values); n == 0 || n > maxClassValues {
+		errs = append(errs, configErrorf("KeyClasses", "must have 1 to %d values for %q (got %d)", maxClassValues, cmp.Or(c.Header, c.Cookie), n))
+	}
+	for i, v := range c.Values {
+		if !c.validValue(v) {
+			errs = append(errs, configErrorf("KeyClasses", "%q is not a possible value of %q", v, cmp.Or(c.Header, c.Cookie)))
+		}
+		if slices.Contains(c.Values[:i], v) {
+			errs = append(errs, configErrorf("KeyClasses", "must not have the value %q of %q twice", v, cmp.Or(c.Header, c.Cookie)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c KeyClass) validValue(v string) bool {
+	if v == "" || len(v) > maxClassValue || strings.TrimSpace(v) != v {
+		return false
+	}
+	if textproto.CanonicalMIMEHeaderKey(c.Header) == acceptLanguage {
+		return validLanguageTag(v)
+	}
+	for i := range len(v) {
+		ch := v[i]
+		if ch < ' ' || ch >= 0x7f || ch == '"' || c.Cookie != "" && strings.IndexByte(" ,;\\", ch) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// validLanguageTag reports whether s has the form of a language tag (RFC 4647, section 2.1,
+// without wildcards).
+func validLanguageTag(s string) bool {
+	for subtag := range strings.SplitSeq(s, "-") {
+		if subtag == "" || len(subtag) > 8 {
+			return false
+		}
+		for i := range len(subtag) {
+			if !canonical.IsAlphanumeric(subtag[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// keyName is the name of the class in keys. The name of a header has no colon.
+func (c KeyClass) keyName() string {
+	if c.Cookie != "" {
+		return "cookie:" + c.Cookie
+	}
+	return strings.ToLower(c.Header)
+}
+
+// containsHeader reports whether names contain a header, given in canonical form.
+func containsHeader(names []string, header string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return textproto.CanonicalMIMEHeaderKey(name) == header })
+}
+
+// A keyClass is a [KeyClass] as requests are matched with it.
+type keyClass struct {
+	name   string // in keys
+	header string // canonical; empty for a cookie
+	cookie string
+	values []string
+	pairs  []string // name=value of each value, in the encoding of a query
+}
+
+func newKeyClasses(declared []KeyClass) []keyClass {
+	classes := make([]keyClass, 0, len(declared))
+	for _, d := range declared {
+		c := keyClass{name: d.keyName(), header: textproto.CanonicalMIMEHeaderKey(d.Header), cookie: d.Cookie, values: d.Values}
+		for _, v := range d.Values {
+			c.pairs = append(c.pairs, canonical.EscapeQuery(c.name)+"="+canonical.EscapeQuery(v))
+		}
+		classes = append(classes, c)
+	}
+	slices.SortFunc(classes, func(a, b keyClass) int { return cmp.Compare(a.name, b.name) })
+	return classes
+}
+
+// pair returns name=value of the class of a request. It does not allocate.
+func (c *keyClass) pair(h http.Header) string { return c.pairs[c.class(h)] }
+
+// class returns the index of the class of a request.
+func (c *keyClass) class(h http.Header) int {
+	switch {
+	case c.cookie != "":
+		return max(slices.Index(c.values, cookieValue(h["Cookie"], c.cookie)), 0)
+	case c.header == acceptLanguage:
+		return negotiateLanguage(h[acceptLanguage], c.values)
+	case len(h[c.header]) == 1:
+		return max(slices.Index(c.values, strings.TrimSpace(h[c.header][0])), 0)
+	}
+	return 0
+}
+
+// cookieValue returns the value of the first cookie of a name, empty if there is none.
+func cookieValue(lines []string, name string) string {
+	for _, line := range lines {
+		for pair := range strings.SplitSeq(line, ";") {
+			if n, value, ok := strings.Cut(strings.TrimSpace(pair), "="); ok && n == name {
+				return value
+			}
+		}
+	}
+	return ""
+}
+
+// maxLanguageRanges bounds the ranges of Accept-Language that are considered.
+const maxLanguageRanges = 32
+
+// A languageRange is a member of Accept-Language.
+type languageRange struct {
+	tag    string
+	weight float64 // 0: the visitor does not want it
+}
+
+// negotiateLanguage returns the index of the tag that Accept-Language prefers, 0 if it
+// accepts none of them.
+func negotiateLanguage(lines, tags []string) int {
+	var array [maxLanguageRanges]languageRange
+	ranges := array[:0]
+	for _, line := range lines {
+		for len(line) > 0 && len(ranges) < maxLanguageRanges {
+			var member string
+			member, line, _ = strings.Cut(line, ",")
+			tag, params, _ := strings.Cut(member, ";")
+			if tag = strings.TrimSpace(tag); tag != "" {
+				ranges = append(ranges, languageRange{tag, httpcache.Weight(params)})
+			}
+		}
+	}
+	best, of := 0, languageMatch{}
+	for i, tag := range tags {
+		if m := matchLanguage(tag, ranges); m.better(of) {
+			best, of = i, m
+		}
+	}
+	return best
+}
+
+// A languageMatch is how well a tag is what a visitor wants.
+type languageMatch struct {
+	weight   float64
+	at       int // the index of the range that the weight comes from
+	distance int // the length of what the tag and the range differ by
+}
+
+func (m languageMatch) better(than languageMatch) bool {
+	switch {
+	case m.weight != than.weight:
+		return m.weight > than.weight
+	case m.at != than.at:
+		return m.weight > 0 && m.at < than.at
+	}
+	return m.weight > 0 && m.distance < than.distance
+}
+
+func matchLanguage(tag string, ranges []languageRange) languageMatch {
+	best, specific := languageMatch{}, -1
+	for i, r := range ranges { // the most specific range decides
+		switch {
+		case r.tag == "*" && specific < 0:
+			best, specific = languageMatch{r.weight, i, 0}, 0
+		case r.tag != "*" && isLanguagePrefix(r.tag, tag) && len(r.tag) > specific:
+			best, specific = languageMatch{r.weight, i, len(tag) - len(r.tag)}, len(r.tag)
+		}
+	}
+	for i, r := range ranges { // a visitor who asks for a dialect takes the language
+		if len(r.tag) > len(tag) && isLanguagePrefix(tag, r.tag) {
+			if m := (languageMatch{r.weight, i, len(r.tag) - len(tag)}); m.better(best) {
+				best = m
+			}
+		}
+	}
+	return best
+}
+
+// isLanguagePrefix reports whether a tag begins with the subtags of another one, or is equal.
+func isLanguagePrefix(prefix, tag string) bool {
+	return len(tag) >= len(prefix) && strings.EqualFold(tag[:len(prefix)], prefix) && (len(tag) == len(prefix) || tag[len(prefix)] == '-')
+}
+
+// classOf returns the class of a header, nil without.
+func (p *projector) classOf(header string) *keyClass {
+	for i := range p.classes {
+		if p.classes[i].header == header && header != "" {
+			return &p.classes[i]
+		}
+	}
+	return nil
+}
+
+func (p *projector) hasCookieClass() bool {
+	return slices.ContainsFunc(p.classes, func(c keyClass) bool { return c.cookie != "" })
+}
+
+func (p *projector) isCookieClass(name string) bool {
+	for i := range p.classes {
+		if p.classes[i].cookie == name {
+			return true
+		}
+	}
+	return false
+}
+
+// putClasses sets the headers and the cookies of the classes in a variant, and removes them
+// from it. A variant without a class, which no request has, gets the default.
+func (p *projector) putClasses(h http.Header, variant url.Values) error {
+	var cookies []string
+	for i := range p.classes {
+		c := &p.classes[i]
+		value := c.values[0]
+		if values, ok := variant[c.name]; ok {
+			if value = values[0]; len(values) > 1 || !slices.Contains(c.values, value) {
+				return fmt.Errorf("%q is not a class of %q; expected one of %q", strings.Join(values, ", "), c.name, c.values)
+			}
+		}
+		delete(variant, c.name)
+		if c.cookie != "" {
+			cookies = append(cookies, c.cookie+"="+value)
+		} else {
+			h[c.header] = []string{value}
+		}
+	}
+	if len(cookies) > 0 {
+		h["Cookie"] = []string{strings.Join(cookies, "; ")}
+	}
+	return nil
+}

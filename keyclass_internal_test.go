@@ -1,0 +1,142 @@
+package isr
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
+)
+
+func TestNegotiateLanguage(t *testing.T) {
+	for _, tt := range []struct{ tags, field, want string }{
+		{"en de", "", "en"},
+		{"en de", "de", "de"},
+		{"en de", "DE", "de"},
+		{"en de", "de-AT", "de"},
+		{"en de", "de-AT,de;q=0.9,en;q=0.8", "de"},
+		{"en de", "en;q=0.8, de;q=0.9", "de"},
+		{"en de", "en;q=0.9, de;q=0.8", "en"},
+		{"en de", "de, en", "de"},               // of equal weights, the first
+		{"en de", "fr, de;q=0.1", "de"},         // the only one there is
+		{"en de", "fr", "en"},                   // none: the default
+		{"en de", "fr, *;q=0.5", "en"},          // any
+		{"pt-BR en", "*", "pt-BR"},              // any: the default
+		{"en de", "en;q=0, *", "de"},            // any but English
+		{"en de", "de;q=0", "en"},               // nothing else is asked for
+		{"en de", "de;q=0, en;q=0", "en"},       // nothing is acceptable
+		{"en de", "de;q=2", "en"},               // not a weight
+		{"en de", "de;q=NaN, en;q=0.1", "en"},   // not a weight
+		{"en de", ", ,;q=1,de", "de"},           // empty members
+		{"en de", "deutsch, den", "en"},         // no subtags of de
+		{"en pt-BR pt", "pt", "pt"},             // exact before a dialect
+		{"en pt pt-BR", "pt-BR", "pt-BR"},       // exact before the language
+		{"en pt-BR pt-PT", "pt", "pt-BR"},       // a range matches what it is a prefix of
+		{"en zh-Hant", "zh-Hant-TW", "zh-Hant"}, // a dialect of it
+		{"en de", strings.Repeat("x,", 31) + "de", "de"},
+		{"en de", strings.Repeat("x,", 32) + "de", "en"}, // beyond what is considered
+	} {
+		tags := strings.Fields(tt.tags)
+		if got := tags[negotiateLanguage([]string{tt.field}, tags)]; got != tt.want {
+			t.Errorf("%q of %q: %q, want %q", tt.field, tt.tags, got, tt.want)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { negotiateLanguage([]string{"de-AT, de;q=0.9, en;q=0.8"}, []string{"en", "de"}) }); n > 0 {
+		t.Errorf("the negotiation allocates %v times", n)
+	}
+}
+
+func classRoute() Route {
+	return Route{Vary: []string{"RSC"}, KeyClasses: []KeyClass{
+		{Header: "accept-language", Values: []string{"en", "de"}},
+		{Cookie: "ab", Values: []string{"a", "b"}},
+		{Header: "X-Device", Values: []string{"desktop", "mobile"}},
+	}}
+}
+
+func TestProjectClasses(t *testing.T) {
+	for _, tt := range []struct{ name, header, variant, bypass string }{
+		{"no header", "", "accept-language=en&cookie%3Aab=a&x-device=desktop", ""},
+		{"each has its class", "Accept-Language: de-CH\nCookie: _ga=1; ab=b\nX-Device: mobile", "accept-language=de&cookie%3Aab=b&x-device=mobile", ""},
+		{"other values have the default", "Accept-Language: fr\nCookie: ab=<script>\nX-Device: tv", "accept-language=en&cookie%3Aab=a&x-device=desktop", ""},
+		{"the first cookie counts", "Cookie: ab=b; ab=a\nCookie: ab=a", "accept-language=en&cookie%3Aab=b&x-device=desktop", ""},
+		{"a repeated header has the default", "X-Device: mobile\nX-Device: mobile", "accept-language=en&cookie%3Aab=a&x-device=desktop", ""},
+		{"after declared headers", "Rsc: 1", "rsc=1&accept-language=en&cookie%3Aab=a&x-device=desktop", ""},
+		{"other cookies still bypass", "Cookie: ab=b; sessionid=1", "", bypassCookie},
+	} {
+		k, bypass, err := newProjector(classRoute()).project(request("http://h/", tt.header))
+		want := ""
+		if tt.bypass == "" {
+			want = "h/#" + tt.variant
+		}
+		if err != nil || k.Text != want || bypass != tt.bypass {
+			t.Errorf("%s: %q, %q, %v; want %q, %q", tt.name, k.Text, bypass, err, want, tt.bypass)
+		}
+	}
+	if _, _, err := newProjector(classRoute()).project(request("http://h/", "X-Device: mobile\nConnection: x-device")); err == nil {
+		t.Error("a header of a class that a proxy would remove is accepted")
+	}
+}
+
+// Whatever a visitor sends, the renderer sees one of the declared values, and its request
+// has the same key.
+func TestRendererSeesOnlyClasses(t *testing.T) {
+	p := newProjector(classRoute())
+	text := rapid.StringMatching(`[a-z,;=*\- 0-9.q"]{0,12}`)
+	value := rapid.OneOf(text, rapid.SampledFrom([]string{"de", "en", "a", "b", "mobile", "desktop", "de-AT;q=0.3"}))
+	rapid.Check(t, func(t *rapid.T) {
+		h := http.Header{
+			"Accept-Language": {value.Draw(t, "language")}, "X-Device": {value.Draw(t, "device")},
+			"Cookie": {"_ga=1; ab=" + strings.ReplaceAll(value.Draw(t, "cookie"), ";", "")},
+		}
+		k, bypass, err := p.project(&http.Request{Method: http.MethodGet, Host: "h", URL: &url.URL{Path: "/"}, Header: h})
+		if err != nil || bypass != "" {
+			t.Fatalf("%v, %q", err, bypass)
+		}
+		seen, err := p.request(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprint(seen.Header["Accept-Language"], seen.Header["X-Device"], seen.Header["Cookie"])
+		possible := false
+		for i := range 8 {
+			possible = possible || got == fmt.Sprintf("[%s] [%s] [ab=%s]", []string{"en", "de"}[i&1], []string{"desktop", "mobile"}[i>>1&1], []string{"a", "b"}[i>>2])
+		}
+		if again, _, _ := p.project(seen); !possible || again != k {
+			t.Errorf("the renderer sees %s, with the key %q; the visitor's is %q", got, again, k)
+		}
+	})
+}
+
+func TestClassesOfKeys(t *testing.T) {
+	p := newProjector(classRoute())
+	for _, variant := range []string{"accept-language=fr", "cookie%3Aab=c", "cookie%3Aab=a&cookie%3Aab=b", "cookie%3Aid=1"} {
+		if r, err := p.request(t.Context(), store.Key{Text: "h/#" + variant}); err == nil {
+			t.Errorf("%q became the request %v", variant, r.Header)
+		}
+	}
+	// An operator who names the page without its classes learns how to.
+	if err := p.reachable(t.Context(), store.Key{Text: "h/"}); err == nil || !strings.Contains(err.Error(), "h/#accept-language=en&cookie%3Aab=a&x-device=desktop") {
+		t.Errorf("a key without classes: %v", err)
+	}
+}
+
+func TestVaryOnClasses(t *testing.T) {
+	for vary, refused := range map[string]string{
+		"Accept-Language, Cookie, X-Device": "",
+		"User-Agent":                        httpcache.RefusedVary,
+		"Traceparent":                       httpcache.RefusedVary,
+	} {
+		rt := classRoute()
+		rt.Forward = []string{"Traceparent"}
+		h := http.Header{"Cache-Control": {"s-maxage=60"}, "Vary": {vary}}
+		if v := newProjector(rt).judge(http.StatusOK, h, 1000, nil); v.Refused != refused {
+			t.Errorf("Vary: %s is refused as %q, want %q", vary, v.Refused, refused)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package isr
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr/store"
+)
+
+// A sink is a ResponseWriter without costs.
+type sink struct{ header http.Header }
+
+func (s *sink) Header() http.Header         { return s.header }
+func (s *sink) WriteHeader(int)             {}
+func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
+
+// newMarks returns marks of tags, and of prefixes of 80 lengths: three quarters of pages with
+// their variants, as purges of URLs write them, and a quarter of folders.
+func newMarks(n int) []store.Mark {
+	marks := make([]store.Mark, n)
+	for i := range marks {
+		target := PurgeTag("", fmt.Sprintf("product-%d", i))
+		switch name := fmt.Sprintf("example.com/shop/%0*d", 1+i/2%80, i); i % 8 {
+		case 1, 3, 5:
+			target = PurgePrefix("", name+"#")
+		case 7:
+			target = PurgePrefix("", name+"/")
+		}
+		marks[i] = store.Mark{Target: target, Seq: int64(i + 1), At: time.Now()}
+	}
+	return marks
+}
+
+// BenchmarkMarks: what marks add to a hit of a page with ten tags, beside a cache without
+// marks in the same run; also for the first hit after each change of the marks. It compares
+// the fastest of many rounds, since other work on the machine only adds, and fails beyond a
+// microsecond.
+func BenchmarkMarks(b *testing.B) {
+	c, err := New(nil, nil, Config{Poll: -1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	k := store.Key{Text: "example.com/shop/clothes/trousers/1234567890"}
+	e := store.Entry{GeneratedAt: time.Now(), Revalidate: time.Hour, Status: 200, PurgeSeq: 1 << 40}
+	for i := range 10 {
+		e.Tags = append(e.Tags, fmt.Sprintf("product-%d", 1000*i))
+	}
+	c.memory.put(newPage(k, e, store.PurgeState{}, reading{began: time.Now(), ended: time.Now()}, []byte("page"), new(presentation)), new(flight))
+	h := c.Handler(Route{}, http.NotFoundHandler())
+	r := httptest.NewRequest(http.MethodGet, "http://"+k.Text, http.NoBody)
+	w := &sink{make(http.Header)}
+	hits := func(b *testing.B, before func()) float64 {
+		b.ReportAllocs()
+		const round = 200
+		best, began := time.Hour, time.Now()
+		for n := 1; b.Loop(); n++ {
+			before()
+			clear(w.header)
+			h.ServeHTTP(w, r)
+			if n%round == 0 {
+				now := time.Now()
+				best, began = min(best, now.Sub(began)), now
+			}
+		}
+		if w.header["Age"] == nil {
+			b.Fatal("not a hit")
+		}
+		b.ReportMetric(float64(best)/round, "best-ns/op")
+		return float64(best) / round
+	}
+	var without float64
+	compare := func(b *testing.B, with float64) {
+		b.ReportMetric(with-without, "added-ns/op")
+		if with-without > 1000 {
+			b.Errorf("marks add %.0f ns to a hit", with-without)
+		}
+	}
+	b.Run("none", func(b *testing.B) { without = hits(b, func() {}) })
+	for _, n := range []int{10_000, 100_000} {
+		c.marks = markTable{}
+		c.marks.apply(time.Now(), newMarks(n)...)
+		b.Run(fmt.Sprint(n), func(b *testing.B) { compare(b, hits(b, func() {})) })
+		b.Run(fmt.Sprint(n, " after a change"), func(b *testing.B) {
+			compare(b, hits(b, func() { c.marks.version.Add(1) }))
+		})
+	}
+}
+
+// A mark takes about 100 bytes of memory beside its text.
+func TestBytesPerMark(t *testing.T) {
+	const n = 100_000
+	marks := newMarks(n)
+	texts := 0
+	for _, m := range marks {
+		texts += len(m.Target.Value)
+	}
+	inUse := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var table markTable
+	before := inUse()
+	table.apply(time.Now(), marks...)
+	per := float64(inUse()-before) / n
+	t.Logf("%.0f bytes per mark, beside %d bytes of text on average", per, texts/n)
+	if per > 110 {
+		t.Errorf("%.0f bytes per mark", per)
+	}
+	runtime.KeepAlive(marks)
+	runtime.KeepAlive(&table)
+}

@@ -1,0 +1,143 @@
+package isr_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// tagged answers with a cacheable page and header lines such as "Cache-Tag: a".
+func tagged(lines ...string) func(http.ResponseWriter, *http.Request, int64) {
+	return func(w http.ResponseWriter, r *http.Request, n int64) {
+		for _, line := range lines {
+			if name, value, ok := strings.Cut(line, ": "); ok {
+				w.Header().Add(name, value)
+			}
+		}
+		cacheable(w, r, n)
+	}
+}
+
+// storedTags returns the tags of the only stored page; false if there is none.
+func (tb *table) storedTags(t *testing.T) (tags []string, stored bool) {
+	t.Helper()
+	for listed, err := range tb.store("reader").List(t.Context()) {
+		if err != nil || stored {
+			t.Fatalf("%v, %v", listed.Record.Entry, err)
+		}
+		if listed.Record.Entry != nil {
+			tags, stored = listed.Record.Entry.Tags, true
+		}
+	}
+	return tags, stored
+}
+
+func TestTagsOfTheRouteAndTheResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(tagged("Surrogate-Key: shop b", `Cache-Groups: "a"`))
+		rt := isr.Route{Query: []string{"id"}, Tags: func(r *http.Request) []string {
+			if r.Header.Get("X-Visitor") != "" {
+				t.Error("Tags got the request of a visitor")
+			}
+			return []string{"product-" + r.URL.Query().Get("id"), "b"}
+		}}
+		h := tb.node(tb.store("a"), nil).Handler(rt, site)
+		expect(t, get(h, "/?id=7", "X-Visitor: me"), "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
+		if tags, _ := tb.storedTags(t); !slices.Equal(tags, []string{"a", "b", "product-7", "shop"}) {
+			t.Errorf("tags %q", tags)
+		}
+	})
+}
+
+// A page is stored with all of its tags or not at all.
+func TestTagsThatCannotBeKept(t *testing.T) {
+	many := func(n int) string {
+		tags := make([]string, n)
+		for i := range tags {
+			tags[i] = fmt.Sprint("t", i)
+		}
+		return strings.Join(tags, " ")
+	}
+	long := strings.Repeat("x", 1024)
+	for name, c := range map[string]struct {
+		header  string
+		ofRoute []string
+		log     string // empty: the page is stored
+	}{
+		"128 tags":                {header: "Surrogate-Key: " + many(128)},
+		"129 tags":                {header: "Surrogate-Key: " + many(129), log: "has 129 tags, at most 128"},
+		"one more of the route":   {header: "Surrogate-Key: " + many(128), ofRoute: []string{"more"}, log: "has 129 tags, at most 128"},
+		"the same of the route":   {header: "Surrogate-Key: " + many(128), ofRoute: []string{"t0", "t1"}},
+		"the longest tag":         {header: "Cache-Tag: " + long},
+		"too long":                {header: "Cache-Tag: " + long + "x", log: "1025 bytes, at most 1024"},
+		"a control character":     {header: "Cache-Tag: a\x01", log: "control characters"},
+		"not UTF-8":               {header: "Cache-Tag: a\xff", log: "control characters"},
+		"empty, of the route":     {ofRoute: []string{""}, log: "must not be empty"},
+		"too many bytes in all":   {ofRoute: longTags(17), log: "17408 bytes in all, at most 16384"},
+		"as many bytes as fit":    {ofRoute: longTags(16)},
+		"a header of 24 KB":       {header: "Surrogate-Key: " + strings.Join(longTags(24), " "), log: "24576 bytes in all, at most 16384"},
+		"malformed Cache-Groups":  {header: "Cache-Groups: shop, news", log: "not a list of strings"},
+		"unclosed quote in a tag": {header: `Cache-Tag: a"b,c`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.answers(tagged(c.header))
+				rt := isr.Route{}
+				if c.ofRoute != nil {
+					rt.Tags = func(*http.Request) []string { return c.ofRoute }
+				}
+				h := tb.node(tb.store("a"), nil).Handler(rt, site)
+				a := get(h, "/")
+				_, stored := tb.storedTags(t)
+				if stored != (c.log == "") || strings.HasSuffix(a.status(), "; detail=tags") == stored {
+					t.Errorf("stored: %v, status %q", stored, a.status())
+				}
+				if log := tb.log.String(); c.log != "" && !(strings.Contains(log, c.log) && strings.Contains(log, "example.com/")) {
+					t.Errorf("the log does not name the page and %q:\n%s", c.log, log)
+				}
+			})
+		})
+	}
+}
+
+func longTags(n int) []string {
+	tags := make([]string, n)
+	for i := range tags {
+		tags[i] = strings.Repeat(string(rune('a'+i)), 1024)
+	}
+	return tags
+}
+
+// A page whose tags are corrected is stored once a response shows that; with tags of the
+// route, once the refusal is forgotten.
+func TestCorrectedTags(t *testing.T) {
+	for name, ofRoute := range map[string]func(*http.Request) []string{
+		"of the response": nil,
+		"of the route":    func(*http.Request) []string { return []string{"r"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.answers(tagged("Cache-Groups: wrong"))
+				h := tb.node(tb.store("a"), nil).Handler(isr.Route{Tags: ofRoute}, site)
+				get(h, "/")
+				site.answers(tagged(`Cache-Groups: "right"`))
+				get(h, "/") // passes through
+				if ofRoute != nil {
+					time.Sleep(2 * time.Minute)
+				}
+				if a := get(h, "/"); !strings.Contains(a.status(), "; stored") {
+					t.Errorf("status %q", a.status())
+				}
+			})
+		})
+	}
+}
