@@ -19,7 +19,7 @@ type post struct {
 }
 
 // Bounds of the purge after an unsafe request, which begins at most a second after the one
-// before.
+// before, at any pace.
 const (
 	// followTime is how long after an unsafe request the purge of the next one may wait for its.
 	followTime = 30 * time.Second
@@ -37,7 +37,7 @@ func (w *world) post(l *life, p *page) {
 	v := &visitor{number: w.visitors, life: l, page: p, header: make(http.Header)}
 	changes := &post{life: l, page: p, began: time.Now()}
 	for _, other := range seen.posts {
-		changes.follows = changes.follows || other.answered.IsZero() || time.Since(other.answered) < w.pace.of(followTime)
+		changes.follows = changes.follows || other.answered.IsZero() || time.Since(other.answered) < followTime
 	}
 	seen.posts = append(seen.posts, changes)
 	seen.asserting++
@@ -111,7 +111,7 @@ func (w *world) follow() {
 // visitors that come now to the same process.
 func (c *post) holds(now time.Time) bool {
 	switch {
-	case c.answered.IsZero(), c.follows && now.Sub(c.answered) < c.life.w.pace.of(purgeTime):
+	case c.answered.IsZero(), c.follows && now.Sub(c.answered) < purgeTime:
 		return false
 	case c.life.lastFailure().After(c.began.Add(-outageTail)), c.life.lastRefusal().After(c.began), c.life.thawed.After(c.began):
 		return false // its purge may have failed, or may still be repeated
