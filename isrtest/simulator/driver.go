@@ -33,6 +33,10 @@ func (w *world) choices() []choice {
 	if p.quiet {
 		visits = 4
 	}
+	purges := 0
+	if w.pace.purgeEvery == 1 || w.rng.IntN(w.pace.purgeEvery) == 0 {
+		purges = 1
+	}
 	follows := 0
 	if w.mayFollow() {
 		follows = 300
@@ -59,11 +63,11 @@ func (w *world) choices() []choice {
 		{"rush", p.rushes, func() { w.rush = 4 + w.rng.IntN(8) }},
 		{"hasten", some(min(w.rush, 1) * 300), func() { w.hasten(pick(w.rng, awake).life) }},
 		{"revert", some(min(w.reverts, 1) * 100), func() { w.revert(pick(w.rng, awake).life) }},
-		{"purge", p.purges, func() { w.purge(pick(w.rng, w.pages)) }},
-		{"purge through a node", some(p.nodePurges), func() { w.purgeBy(pick(w.rng, awake).life) }},
-		{"post", some(p.posts), func() { w.post(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
+		{"purge", purges * p.purges, func() { w.purge(pick(w.rng, w.pages)) }},
+		{"purge through a node", some(purges * p.nodePurges), func() { w.purgeBy(pick(w.rng, awake).life) }},
+		{"post", some(purges * p.posts), func() { w.post(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
 		{"post again", follows, w.follow},
-		{"purge by tag", p.tagPurges, func() { w.purgeTag(pick(w.rng, tags())) }},
+		{"purge by tag", purges * p.tagPurges, func() { w.purgeTag(pick(w.rng, tags())) }},
 	}
 }
 

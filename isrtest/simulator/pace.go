@@ -25,6 +25,10 @@ type pace struct {
 	// pollSlack is how long after a poll a node may take to learn of a rollback, in a world whose
 	// table responds at once.
 	pollSlack time.Duration
+	// purgeEvery is in how many steps a purge can be drawn once. In real time a page is rendered
+	// and published in as long as many steps take; with more purges none would keep two
+	// generations, and no rollback would succeed.
+	purgeEvery int
 	// logLife is how long rows of the log are kept: in virtual time at most as long as a node may be
 	// frozen.
 	logLife time.Duration
@@ -52,7 +56,7 @@ func virtual(steps int) pace {
 		settle: synctest.Wait, speed: 1,
 		skew:        MaxSkew,
 		callTimeout: 5 * time.Second, settleTimeout: 15 * time.Second,
-		pollSlack: time.Second, logLife: 2 * time.Minute, misdeeds: 4, grudges: true,
+		pollSlack: time.Second, purgeEvery: 1, logLife: 2 * time.Minute, misdeeds: 4, grudges: true,
 		lead: time.Minute, steps: steps, life: forever, glance: forever,
 		recovery: 5 * time.Minute, patience: time.Hour, afterlife: time.Hour,
 	}
@@ -64,7 +68,7 @@ func realTime() pace {
 		speed:       15,
 		skew:        1500 * time.Millisecond,
 		callTimeout: time.Second, settleTimeout: 3 * time.Second,
-		pollSlack: time.Second, logLife: store.LogLife, misdeeds: 3, margin: time.Second,
+		pollSlack: time.Second, purgeEvery: 10, logLife: store.LogLife, misdeeds: 3, margin: time.Second,
 		steps: unlimited, life: RealTime, glance: 10 * time.Millisecond,
 		recovery: time.Minute, patience: time.Minute, afterlife: time.Second,
 	}
