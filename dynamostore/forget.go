@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/store"
@@ -59,15 +57,9 @@ func (s *Store) deleteMeta(ctx context.Context, l *lease, f fence) error {
 // deleteVersions deletes all version rows. A rollback to one of them was committed
 // before its row was deleted, or is refused because it requires the row.
 func (s *Store) deleteVersions(ctx context.Context, pk string) error {
-	rows, err := s.query(ctx, &dynamodb.QueryInput{
-		TableName:              &s.table,
-		ConsistentRead:         aws.Bool(true),
-		KeyConditionExpression: aws.String("pk = :pk AND begins_with(sk, :prefix)"),
-		ProjectionExpression:   aws.String("sk"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":pk": stringOf(pk), ":prefix": stringOf(versionPrefix),
-		},
-	})
+	versions := s.withPrefix(pk, versionPrefix)
+	versions.ProjectionExpression = aws.String("sk")
+	rows, err := s.query(ctx, versions)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/store"
 )
@@ -99,7 +98,7 @@ func (s *Store) endOfLog(ctx context.Context) (store.Sequence, error) {
 // rowsBetween reads the rows of the log after a sequence up to another, or the first of
 // them. incomplete: another read may return more.
 func (s *Store) rowsBetween(ctx context.Context, after, upTo int64, strong bool) (changes []store.Change, incomplete bool, err error) {
-	page, err := s.queryLog(ctx, s.logBetween(after, upTo, strong))
+	page, err := s.queryOnce(ctx, s.logBetween(after, upTo, strong))
 	if err != nil {
 		return nil, false, err
 	}
@@ -116,26 +115,11 @@ func (s *Store) rowsBetween(ctx context.Context, after, upTo int64, strong bool)
 	return changes, incomplete || ended && after+int64(len(changes)) < upTo, nil
 }
 
-// queryLog reads one page of log rows.
-func (s *Store) queryLog(ctx context.Context, input *dynamodb.QueryInput) (page *dynamodb.QueryOutput, err error) {
-	err = s.try(ctx, func(ctx context.Context) (err error) {
-		page, err = s.api.Query(ctx, input)
-		return err
-	})
-	return page, err
-}
-
 // logBetween returns the query of the rows after a sequence up to another.
 func (s *Store) logBetween(after, upTo int64, strong bool) *dynamodb.QueryInput {
-	return &dynamodb.QueryInput{
-		TableName:              &s.table,
-		ConsistentRead:         aws.Bool(strong),
-		KeyConditionExpression: aws.String("pk = :pk AND sk BETWEEN :first AND :last"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":pk": stringOf(pkPurgeLog), ":first": stringOf(logKey(after + 1)), ":last": stringOf(logKey(upTo)),
-		},
-		Limit: aws.Int32(maxChanges),
-	}
+	rows := s.between(pkPurgeLog, logKey(after+1), logKey(upTo))
+	rows.ConsistentRead, rows.Limit = aws.Bool(strong), aws.Int32(maxChanges)
+	return rows
 }
 
 // strays knows up to which sequence the log has rows beyond its end. It is safe for
@@ -189,7 +173,7 @@ func (x *strays) after(seq int64) bool {
 func (s *Store) newestRow(ctx context.Context) (int64, error) {
 	last := s.logBetween(0, math.MaxInt64, true)
 	last.ScanIndexForward, last.Limit = aws.Bool(false), aws.Int32(1)
-	page, err := s.queryLog(ctx, last)
+	page, err := s.queryOnce(ctx, last)
 	if err != nil || len(page.Items) == 0 {
 		return 0, err
 	}

@@ -45,7 +45,7 @@ const maxBatchGet = 100
 func (s *Store) Marks(ctx context.Context) iter.Seq2[store.Mark, error] {
 	ctx = s.metered(ctx, "marks")
 	return func(yield func(store.Mark, error) bool) {
-		for found, err := range s.pages(ctx, s.marksBetween(markKeyPrefix, markKeyPrefix+lastRune)) {
+		for found, err := range s.pages(ctx, s.between(pkPurgeLog, markKeyPrefix, markKeyPrefix+lastRune)) {
 			m, err := s.mark(ctx, found, err)
 			if err != nil {
 				yield(store.Mark{}, fmt.Errorf("read the purge marks: %w", err))
@@ -109,7 +109,7 @@ func (s *Store) covering(ctx context.Context, k store.Key, tags []string) (store
 		ranges = append(ranges, [2]string{ofSite, ofSite + lastRune})
 	}
 	for _, r := range ranges {
-		found, err := s.query(ctx, s.marksBetween(r[0], r[1]))
+		found, err := s.query(ctx, s.between(pkPurgeLog, r[0], r[1]))
 		if err != nil {
 			return store.PurgeState{}, err
 		}
@@ -177,18 +177,6 @@ func (s *Store) batchGet(ctx context.Context, keys []map[string]types.AttributeV
 		}
 	}
 	return rows, nil
-}
-
-// marksBetween returns the query of the marks between two sort keys.
-func (s *Store) marksBetween(first, last string) *dynamodb.QueryInput {
-	return &dynamodb.QueryInput{
-		TableName:              &s.table,
-		ConsistentRead:         aws.Bool(true),
-		KeyConditionExpression: aws.String("pk = :pk AND sk BETWEEN :first AND :last"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":pk": stringOf(pkPurgeLog), ":first": stringOf(first), ":last": stringOf(last),
-		},
-	}
 }
 
 // mark decodes a MARK# row; err is the error of reading it.

@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/facetheory/isr/store"
 )
 
@@ -80,15 +76,7 @@ func (s *Store) Nodes(ctx context.Context) ([]store.Node, error) {
 	ctx = s.metered(ctx, "nodes")
 	now := s.config.Now()
 	var nodes []store.Node
-	rows := s.pages(ctx, &dynamodb.QueryInput{
-		TableName:              &s.table,
-		ConsistentRead:         aws.Bool(true),
-		KeyConditionExpression: aws.String("pk = :pk AND begins_with(sk, :prefix)"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":pk": stringOf(pkNodes), ":prefix": stringOf(nodePrefix),
-		},
-	})
-	for found, err := range rows {
+	for found, err := range s.pages(ctx, s.withPrefix(pkNodes, nodePrefix)) {
 		var n store.Node
 		if err == nil {
 			n, err = s.node(ctx, found)

@@ -107,19 +107,9 @@ func (s *Store) PendingJobs(ctx context.Context, destination string, limit int) 
 	if err := store.ValidDestination(destination); err != nil {
 		return nil, err
 	}
-	var page *dynamodb.QueryOutput
-	err := s.try(ctx, func(ctx context.Context) (err error) {
-		page, err = s.api.Query(ctx, &dynamodb.QueryInput{
-			TableName:              &s.table,
-			ConsistentRead:         aws.Bool(true),
-			KeyConditionExpression: aws.String("pk = :pk AND begins_with(sk, :prefix)"),
-			ExpressionAttributeValues: map[string]types.AttributeValue{
-				":pk": stringOf(pkOutbox), ":prefix": stringOf(jobRowPrefix + destination + "#"),
-			},
-			Limit: aws.Int32(int32(min(max(limit, 1), maxPendingJobs))),
-		})
-		return err
-	})
+	pending := s.withPrefix(pkOutbox, jobRowPrefix+destination+"#")
+	pending.Limit = aws.Int32(int32(min(max(limit, 1), maxPendingJobs)))
+	page, err := s.queryOnce(ctx, pending)
 	if err != nil {
 		return nil, fmt.Errorf("read the outbox of %s: %w", destination, err)
 	}

@@ -23,18 +23,12 @@ const maxPruned = 25
 // and one write unit for each deleted row.
 func (s *Store) prune(ctx context.Context, pk string, keep int) {
 	ctx = s.metered(ctx, "prune")
+	newest := s.withPrefix(pk, versionPrefix)
+	newest.ConsistentRead, newest.ScanIndexForward = nil, aws.Bool(false)
+	newest.ProjectionExpression, newest.Limit = aws.String("sk"), aws.Int32(int32(min(keep, maxKept))+maxPruned)
 	var page *dynamodb.QueryOutput
 	err := s.call(ctx, func(ctx context.Context) (err error) {
-		page, err = s.api.Query(ctx, &dynamodb.QueryInput{
-			TableName:              &s.table,
-			KeyConditionExpression: aws.String("pk = :pk AND begins_with(sk, :prefix)"),
-			ProjectionExpression:   aws.String("sk"),
-			ExpressionAttributeValues: map[string]types.AttributeValue{
-				":pk": stringOf(pk), ":prefix": stringOf(versionPrefix),
-			},
-			ScanIndexForward: aws.Bool(false),
-			Limit:            aws.Int32(int32(min(keep, maxKept)) + maxPruned),
-		})
+		page, err = s.api.Query(ctx, newest)
 		return err
 	})
 	if err == nil && len(page.Items) > keep {

@@ -36,14 +36,7 @@ func (s *Store) Read(ctx context.Context, pk string) (store.Record, error) {
 // readRows reads LOCK, META and PURGE. It reads past rows of other services that sort
 // between them, on further result pages if necessary.
 func (s *Store) readRows(ctx context.Context, pk string) (map[string]row, error) {
-	found, err := s.query(ctx, &dynamodb.QueryInput{
-		TableName:              &s.table,
-		ConsistentRead:         aws.Bool(true),
-		KeyConditionExpression: aws.String("pk = :pk AND sk BETWEEN :first AND :last"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":pk": stringOf(pk), ":first": stringOf(skLock), ":last": stringOf(skPurge),
-		},
-	})
+	found, err := s.query(ctx, s.between(pk, skLock, skPurge))
 	rows := make(map[string]row, len(found))
 	for _, item := range found {
 		rows[item.text(attrSK)] = item
@@ -51,7 +44,33 @@ func (s *Store) readRows(ctx context.Context, pk string) (map[string]row, error)
 	return rows, err
 }
 
-// query returns the rows of all result pages.
+// between returns the strongly consistent query of the rows of a partition from one sort
+// key to another, both included.
+func (s *Store) between(pk, first, last string) *dynamodb.QueryInput {
+	return &dynamodb.QueryInput{
+		TableName:              &s.table,
+		ConsistentRead:         aws.Bool(true),
+		KeyConditionExpression: aws.String("pk = :pk AND sk BETWEEN :first AND :last"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":pk": stringOf(pk), ":first": stringOf(first), ":last": stringOf(last),
+		},
+	}
+}
+
+// withPrefix returns the strongly consistent query of the rows of a partition whose sort
+// keys begin with a prefix.
+func (s *Store) withPrefix(pk, prefix string) *dynamodb.QueryInput {
+	return &dynamodb.QueryInput{
+		TableName:              &s.table,
+		ConsistentRead:         aws.Bool(true),
+		KeyConditionExpression: aws.String("pk = :pk AND begins_with(sk, :prefix)"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":pk": stringOf(pk), ":prefix": stringOf(prefix),
+		},
+	}
+}
+
+// query returns the rows of all result pages. It takes ownership of the input.
 func (s *Store) query(ctx context.Context, input *dynamodb.QueryInput) ([]row, error) {
 	var rows []row
 	for found, err := range s.pages(ctx, input) {
@@ -68,11 +87,7 @@ func (s *Store) query(ctx context.Context, input *dynamodb.QueryInput) ([]row, e
 func (s *Store) pages(ctx context.Context, input *dynamodb.QueryInput) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		for {
-			var page *dynamodb.QueryOutput
-			err := s.try(ctx, func(ctx context.Context) (err error) {
-				page, err = s.api.Query(ctx, input)
-				return err
-			})
+			page, err := s.queryOnce(ctx, input)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -88,6 +103,15 @@ func (s *Store) pages(ctx context.Context, input *dynamodb.QueryInput) iter.Seq2
 			input.ExclusiveStartKey = page.LastEvaluatedKey
 		}
 	}
+}
+
+// queryOnce reads one result page.
+func (s *Store) queryOnce(ctx context.Context, input *dynamodb.QueryInput) (page *dynamodb.QueryOutput, err error) {
+	err = s.try(ctx, func(ctx context.Context) (err error) {
+		page, err = s.api.Query(ctx, input)
+		return err
+	})
+	return page, err
 }
 
 // readRow reads one row with a strongly consistent read; nil if there is none. bounded

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/store"
 )
@@ -101,16 +99,9 @@ func (s *Store) Variants(ctx context.Context, pk string, limit int) (texts []str
 		return nil, false, fmt.Errorf("list variants: %w", err)
 	}
 	limit = min(max(limit, 1), maxVariants)
-	rows := s.pages(ctx, &dynamodb.QueryInput{
-		TableName:              &s.table,
-		ConsistentRead:         aws.Bool(true),
-		KeyConditionExpression: aws.String("pk = :pk AND begins_with(sk, :prefix)"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":pk": stringOf(pk), ":prefix": stringOf(variantPrefix),
-		},
-		Limit: aws.Int32(int32(limit) + 1),
-	})
-	for found, err := range rows {
+	variants := s.withPrefix(pk, variantPrefix)
+	variants.Limit = aws.Int32(int32(limit) + 1)
+	for found, err := range s.pages(ctx, variants) {
 		if err != nil {
 			return nil, false, fmt.Errorf("list the variants of %s: %w", pk, err)
 		}

@@ -7,8 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/store"
 )
@@ -20,15 +18,9 @@ func (s *Store) Versions(ctx context.Context, pk string) ([]store.Entry, error) 
 	if err := checkPartition(pk); err != nil {
 		return nil, err
 	}
-	rows, err := s.query(ctx, &dynamodb.QueryInput{
-		TableName:              &s.table,
-		ConsistentRead:         aws.Bool(true),
-		KeyConditionExpression: aws.String("pk = :pk AND begins_with(sk, :prefix)"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":pk": stringOf(pk), ":prefix": stringOf(versionPrefix),
-		},
-		ScanIndexForward: aws.Bool(false), // ids sort by time
-	})
+	newest := s.withPrefix(pk, versionPrefix)
+	newest.ScanIndexForward = aws.Bool(false) // ids sort by time
+	rows, err := s.query(ctx, newest)
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of %s: %w", pk, err)
 	}
