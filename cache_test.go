@@ -21,6 +21,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"
 )
@@ -31,7 +32,7 @@ type table struct {
 	dir    string
 	db     *localdynamo.DB
 	bodies *dirbody.Store
-	log    *lockedBuffer
+	log    *testbed.Log
 	poll   time.Duration // Config.Poll of the nodes
 }
 
@@ -55,7 +56,7 @@ func newTable(t testing.TB) *table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tb := &table{t: t, dir: dir, db: db, bodies: bodies, log: new(lockedBuffer)}
+	tb := &table{t: t, dir: dir, db: db, bodies: bodies, log: new(testbed.Log)}
 	t.Cleanup(func() {
 		if err := db.Check(context.Background()); err != nil {
 			t.Errorf("the table is damaged: %v", err)
@@ -68,23 +69,6 @@ func newTable(t testing.TB) *table {
 		}
 	})
 	return tb
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func (tb *table) store(owner string) *dynamostore.Store {

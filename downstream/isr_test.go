@@ -8,11 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/downstream"
-	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway/admin"
-	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/store"
 )
 
@@ -20,21 +18,8 @@ import (
 // and purges that.
 func TestISRAcceptsDeliveries(t *testing.T) {
 	t.Parallel()
-	db := localdynamo.OpenMemory(localdynamo.Options{})
-	t.Cleanup(func() { _ = db.Close() })
-	if err := dynamostore.CreateTable(t.Context(), db, "isr"); err != nil {
-		t.Fatal(err)
-	}
-	meta, err := dynamostore.New(db, "isr", dynamostore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bodies, err := dirbody.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = bodies.Close() })
-	api, err := admin.New(meta, bodies, admin.Config{Logger: slog.New(slog.DiscardHandler)})
+	meta := testbed.Table(t)
+	api, err := admin.New(meta, testbed.Bodies(t), admin.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

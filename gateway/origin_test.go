@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,10 +12,8 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/budget"
-	"github.com/facetheory/isr/dirbody"
-	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/internal/testbed"
 )
 
 // cached returns a gateway with a cache, in front of an origin with the given responses.
@@ -28,32 +25,8 @@ func cached(t *testing.T, cfg budget.Config, origin http.HandlerFunc) (h http.Ha
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := localdynamo.OpenMemory(localdynamo.Options{})
-	t.Cleanup(func() { _ = db.Close() })
-	if err := dynamostore.CreateTable(t.Context(), db, "pages"); err != nil {
-		t.Fatal(err)
-	}
-	table, err := dynamostore.New(db, "pages", dynamostore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bodies, err := dirbody.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = bodies.Close() })
 	quiet := slog.New(slog.DiscardHandler)
-	cache, err := isr.New(table, bodies, isr.Config{Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := cache.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	cache := testbed.Cache(t, testbed.Table(t), isr.Config{})
 	cfg.Logger = quiet
 	route := isr.Route{Revalidate: time.Minute, Budget: budget.New(cfg)}
 	return gateway.New(cache, route, gateway.Config{Origin: address, Logger: quiet}), server

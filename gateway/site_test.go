@@ -14,42 +14,15 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/dirbody"
-	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/store"
 )
 
 // newCache returns a cache on an embedded store.
 func newCache(t testing.TB) *isr.Cache {
 	t.Helper()
-	db := localdynamo.OpenMemory(localdynamo.Options{})
-	t.Cleanup(func() { _ = db.Close() })
-	if err := dynamostore.CreateTable(t.Context(), db, "pages"); err != nil {
-		t.Fatal(err)
-	}
-	table, err := dynamostore.New(db, "pages", dynamostore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bodies, err := dirbody.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = bodies.Close() })
-	cache, err := isr.New(table, bodies, isr.Config{Logger: slog.New(slog.DiscardHandler), Poll: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := cache.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return cache
+	return testbed.Cache(t, testbed.Table(t), isr.Config{Poll: -1})
 }
 
 // An echo is an origin that answers with its name, the method and the path that it sees.

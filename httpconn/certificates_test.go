@@ -1,65 +1,22 @@
 package httpconn_test
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/testbed"
 )
 
 // writeCertificate writes a certificate for hosts, in a version that its serial number shows.
 func writeCertificate(t *testing.T, f httpconn.CertificateFile, version int64, hosts ...string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(version), DNSNames: hosts, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, block := range map[string]*pem.Block{f.Cert: {Type: "CERTIFICATE", Bytes: der}, f.Key: {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// A locked buffer has the log.
-type locked struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *locked) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	testbed.WriteCertificate(t, f.Cert, f.Key, version, hosts...)
 }
 
 // serial connects and returns the serial number of the certificate for a host.
@@ -83,7 +40,7 @@ func TestCertificates(t *testing.T) {
 	}
 	writeCertificate(t, files[0], 1, "a.test")
 	writeCertificate(t, files[1], 2, "b.test", "*.b.test")
-	var text locked
+	var text testbed.Log
 	certs, err := httpconn.LoadCertificates(files, slog.New(slog.NewTextHandler(&text, nil)))
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package trigger_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
-	"github.com/facetheory/isr/localdynamo/localdynamotest"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger"
 )
@@ -22,46 +21,20 @@ type fixture struct {
 	*trigger.Debouncer
 	table  *dynamostore.Store
 	purger *purger
-	log    *lockedBuffer
+	log    *testbed.Log
 }
 
 func newFixture(t *testing.T, cfg trigger.Config) *fixture {
 	t.Helper()
-	api := localdynamotest.New(t)
-	if err := dynamostore.CreateTable(t.Context(), api, "pages"); err != nil {
-		t.Fatal(err)
-	}
-	table, err := dynamostore.New(api, "pages", dynamostore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fixture{table: table, purger: new(purger), log: new(lockedBuffer)}
+	f := &fixture{table: testbed.Table(t), purger: new(purger), log: new(testbed.Log)}
 	cfg.Logger = slog.New(slog.NewTextHandler(f.log, nil))
-	f.Debouncer = trigger.NewDebouncer(f.purger, table, cfg)
+	f.Debouncer = trigger.NewDebouncer(f.purger, f.table, cfg)
 	t.Cleanup(func() {
 		if err := f.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
 	return f
-}
-
-// A lockedBuffer is a log that may be read while it is written.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // A purger records the purges, and fails them if the test asks for it.

@@ -1,40 +1,17 @@
 package main
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/dirbody"
-	"github.com/facetheory/isr/dynamostore"
-	"github.com/facetheory/isr/localdynamo/localdynamotest"
+	"github.com/facetheory/isr/internal/testbed"
 )
 
 // Deliveries to the caches in front follow the interval at which this server reads the log.
 func TestDeliveryDelay(t *testing.T) {
-	client, _ := localdynamotest.Open(t)
-	if err := dynamostore.CreateTable(t.Context(), client, "isr"); err != nil {
-		t.Fatal(err)
-	}
-	meta, err := dynamostore.New(client, "isr", dynamostore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bodies, err := dirbody.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache, err := isr.New(meta, bodies, isr.Config{Poll: 3 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cache.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	cache := testbed.Cache(t, testbed.Table(t), isr.Config{Poll: 3 * time.Second})
 	var running atomic.Pointer[isr.Cache]
 	shared := new(serveCommand)
 	shared.Table = "isr"

@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"
 )
@@ -33,7 +32,7 @@ type fixture struct {
 	t      *testing.T
 	store  *faultyStore
 	bodies *dirbody.Store
-	log    *lockedBuffer
+	log    *testbed.Log
 	render http.HandlerFunc // what the site does; set before it is asked
 
 	cache *isr.Cache
@@ -45,7 +44,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t, log: new(lockedBuffer)}
+	f := &fixture{t: t, log: new(testbed.Log)}
 	f.store, f.bodies = newStores(t)
 	f.render = func(w http.ResponseWriter, r *http.Request) { page(w, "hello from "+r.URL.Path) }
 	f.cache = f.node()
@@ -309,21 +308,4 @@ func (s *faultyStore) BreakLease(ctx context.Context, read store.Record) error {
 		do()
 	}
 	return s.Store.BreakLease(ctx, read)
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -17,9 +17,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/dirbody"
-	"github.com/facetheory/isr/dynamostore"
-	"github.com/facetheory/isr/localdynamo/localdynamotest"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger"
 	"github.com/facetheory/isr/trigger/lambda"
@@ -38,24 +36,9 @@ type fixture struct {
 
 func newFixture(t *testing.T, texts ...string) *fixture {
 	t.Helper()
-	api := localdynamotest.New(t)
-	if err := dynamostore.CreateTable(t.Context(), api, "pages"); err != nil {
-		t.Fatal(err)
-	}
-	table, err := dynamostore.New(api, "pages", dynamostore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bodies, err := dirbody.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = bodies.Close() })
-	f := new(fixture)
+	table := testbed.Table(t)
+	f := &fixture{cache: testbed.Cache(t, table, isr.Config{Memory: -1, Poll: -1})}
 	log := slog.New(slog.NewTextHandler(&f.log, nil))
-	if f.cache, err = isr.New(table, bodies, isr.Config{Memory: -1, Poll: -1, Logger: slog.New(slog.DiscardHandler)}); err != nil {
-		t.Fatal(err)
-	}
 	purges := trigger.NewDebouncer(f, table, trigger.Config{Window: 10 * time.Millisecond, Logger: log})
 	cfg := lambda.Config{Logger: log}
 	for _, text := range texts {

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +18,8 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/isrtest"
-	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger"
 	"github.com/facetheory/isr/trigger/queue"
@@ -29,7 +28,7 @@ import (
 // A fixture is a consumer on a real table.
 type fixture struct {
 	table *dynamostore.Store
-	log   *lockedBuffer
+	log   *testbed.Log
 
 	mu     sync.Mutex
 	purges []isr.Purge  // guarded by mu
@@ -38,15 +37,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	api := localdynamotest.New(t)
-	if err := dynamostore.CreateTable(t.Context(), api, "pages"); err != nil {
-		t.Fatal(err)
-	}
-	table, err := dynamostore.New(api, "pages", dynamostore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &fixture{table: table, log: new(lockedBuffer)}
+	return &fixture{table: testbed.Table(t), log: new(testbed.Log)}
 }
 
 // Purge purges in the table.
@@ -95,23 +86,6 @@ func (f *fixture) run(t *testing.T, api queue.API, cfg queue.Config) (stop func(
 			t.Error(err)
 		}
 	})
-}
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // quick is a queue whose messages become visible again after a second.
