@@ -90,8 +90,8 @@ func (u *unsafeRequest) answered(status int, header http.Header) {
 		return
 	}
 	var pending []<-chan struct{}
-	for page, variant := range u.pages(header) {
-		if done := u.h.c.invalidations.add(page, variant); done != nil {
+	for _, changed := range u.pages(header) {
+		if done := u.h.c.invalidations.add(changed.page, changed.variant); done != nil {
 			pending = append(pending, done)
 		}
 	}
@@ -108,9 +108,14 @@ func (u *unsafeRequest) answered(status int, header http.Header) {
 	}
 }
 
-// pages returns the pages of the URIs that an answer invalidates, by their keys without a
-// variant, and the variants of them that the visitor gets.
-func (u *unsafeRequest) pages(header http.Header) map[store.Key]store.Key {
+// A changedPage is a page that an answer invalidates: its key without a variant, and the
+// variant of it that the visitor gets.
+type changedPage struct {
+	page, variant store.Key
+}
+
+// pages returns the pages of the URIs that an answer invalidates, each once.
+func (u *unsafeRequest) pages(header http.Header) []changedPage {
 	uris := []*url.URL{&u.uri}
 	for _, name := range []string{"Location", "Content-Location"} {
 		if text := header.Get(name); text != "" && len(text) <= store.MaxKeyLength {
@@ -119,7 +124,7 @@ func (u *unsafeRequest) pages(header http.Header) map[store.Key]store.Key {
 			}
 		}
 	}
-	pages := make(map[store.Key]store.Key, len(uris))
+	pages := make([]changedPage, 0, len(uris))
 	for _, uri := range uris {
 		// Keys have no scheme: http and https share their pages.
 		if host, ok := canonical.Host(uri.Host); !ok || host != u.host || uri.Scheme != "http" && uri.Scheme != "https" {
@@ -128,38 +133,41 @@ func (u *unsafeRequest) pages(header http.Header) map[store.Key]store.Key {
 		if uri.Path == "" {
 			uri.Path = "/"
 		}
-		if page, variant, ok := u.page(uri); ok {
-			pages[page] = variant
+		if changed, ok := u.page(uri); ok && !slices.Contains(pages, changed) {
+			pages = append(pages, changed)
 		}
 	}
 	return pages
 }
 
-// page returns the key of the page of a URI, and of the variant that the visitor gets, by the
-// route that its GET requests have, which need not be that of this request.
-func (u *unsafeRequest) page(uri *url.URL) (page, variant store.Key, ok bool) {
+// page returns the page of a URI, by the route that its GET requests have, which need not be
+// that of this request.
+func (u *unsafeRequest) page(uri *url.URL) (changed changedPage, ok bool) {
 	path := url.URL{Path: uri.Path, RawPath: uri.RawPath}
 	k, bypass, err := u.h.route.keyOf("", u.host, &path, "")
 	if err != nil || bypass != "" {
-		return page, variant, false
+		return changed, false
 	}
 	route, bound := u.h.c.routeAt(k)
 	switch {
 	case !bound:
 		route = u.h.route
 	case route == nil:
-		return page, variant, false
+		return changed, false
 	}
 	tenant, _, err := route.tenant(u.header)
 	if err != nil {
-		return page, variant, false
+		return changed, false
 	}
-	page, bypass, err = route.keyOf(tenant, u.host, uri, "")
-	variant = page
-	if name := route.variant(u.header); name != "" && len(page.Text)+1+len(name) <= store.MaxKeyLength {
-		variant.Text += "#" + name
+	changed.page, bypass, err = route.keyOf(tenant, u.host, uri, "")
+	if err != nil || bypass != "" {
+		return changed, false
 	}
-	return page, variant, err == nil && bypass == ""
+	changed.variant, bypass, err = route.keyOf(tenant, u.host, uri, route.variant(u.header))
+	if err != nil || bypass != "" { // the key is too long
+		changed.variant = changed.page
+	}
+	return changed, true
 }
 
 // invalidations are the purges of this process that unsafe requests have caused. All
