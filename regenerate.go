@@ -256,9 +256,9 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 }
 
 // prepare reads, under the lease, what the publish will replace, lists the page if it is a
-// variant (see variants.go), and then finds the purge sequence: a purge that commits after this has a higher number, so that what is
-// rendered is stale at once. found ends the search: the page is fresh meanwhile, or the
-// store failed.
+// variant (see variants.go), and then finds the purge sequence: a purge that commits after
+// this has a higher number, so that what is rendered is stale at once. found ends the
+// search: the page is fresh meanwhile, or the store failed.
 func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec store.Record, seq int64, found outcome) {
 	end := func(o outcome) (store.Record, int64, outcome) {
 		s.leave(budget.ErrNoVerdict) // the store may hang; other searches can use the turn

@@ -121,7 +121,7 @@ func setScalar(v reflect.Value, f *field, text string) error {
 	}
 	switch v.Type() {
 	case typeOf[time.Duration]():
-		return setParsed(v, f, text, parseDuration, formatDuration)
+		return setParsed(v, f, text, ParseDuration, formatDuration)
 	case typeOf[Window]():
 		w, err := parseWindow(text)
 		if err == nil {

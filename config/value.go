@@ -25,12 +25,12 @@ func Fixed(d time.Duration) Window { return Window{d, d} }
 func parseWindow(text string) (Window, error) {
 	bounds, auto := strings.CutPrefix(text, "auto")
 	if !auto {
-		d, err := parseDuration(text)
+		d, err := ParseDuration(text)
 		return Fixed(d), err
 	}
 	least, most, found := strings.Cut(bounds, " to ")
-	low, err1 := parseDuration(strings.TrimSpace(least))
-	high, err2 := parseDuration(strings.TrimSpace(most))
+	low, err1 := ParseDuration(strings.TrimSpace(least))
+	high, err2 := ParseDuration(strings.TrimSpace(most))
 	if !found || err1 != nil || err2 != nil {
 		return Window{}, errors.New("expected bounds like auto 30s to 1h")
 	}
@@ -108,8 +108,9 @@ func (s Secret) GoString() string { return "config.Secret{" + s.String() + "}" }
 // maxDays bounds durations: ten years.
 const maxDays = 3650
 
-// parseDuration parses a duration as on the command line: that of Go, or days.
-func parseDuration(text string) (time.Duration, error) {
+// ParseDuration parses a duration, in the configuration file and on the command line: a
+// Go duration, or days (30d); not negative, and at most ten years.
+func ParseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
 		if err == nil && n >= 0 && n <= maxDays {
@@ -123,7 +124,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// formatDuration is the inverse of parseDuration: "1d", "5m", "1m30s".
+// formatDuration is the inverse of ParseDuration: "1d", "5m", "1m30s".
 func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > 0 && d%day == 0 {

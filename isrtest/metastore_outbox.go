@@ -89,15 +89,20 @@ func testOutbox(t *testing.T, f *fleet) {
 	}
 }
 
-// testOutboxTargets: all kinds of targets, and how they were purged, reach the outbox.
-func testOutboxTargets(t *testing.T, f *fleet) {
-	targets := []store.PurgeTarget{
+// targetsOfAllKinds returns a target of each kind.
+func targetsOfAllKinds() []store.PurgeTarget {
+	return []store.PurgeTarget{
 		{Kind: store.PurgeKey, Tenant: "acme", Value: "example.com/news?page=2#rsc=1", PK: testPK},
 		{Kind: store.PurgeTag, Tenant: "acme", Value: "ä b"},
 		{Kind: store.PurgePrefix, Value: "example.com/"},
 		{Kind: store.PurgeTenant, Tenant: "acme"},
 		{Kind: store.PurgeSite},
 	}
+}
+
+// testOutboxTargets: all kinds of targets, and how they were purged, reach the outbox.
+func testOutboxTargets(t *testing.T, f *fleet) {
+	targets := targetsOfAllKinds()
 	if _, err := f.a.Purge(t.Context(), store.Purge{Targets: targets, Destinations: []string{"cdn"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,13 +135,7 @@ func testOutboxEnqueue(t *testing.T, f *fleet) {
 		t.Errorf("changes before the first Enqueue are delivered: %q", ids)
 	}
 	own := f.purgeTags(f.a, false, []string{"cdn"}, "own")
-	targets := []store.PurgeTarget{
-		{Kind: store.PurgeKey, Tenant: "acme", Value: "example.com/news?page=2#rsc=1", PK: testPK},
-		{Kind: store.PurgeTag, Tenant: "acme", Value: "ä b"},
-		{Kind: store.PurgePrefix, Value: "example.com/"},
-		{Kind: store.PurgeTenant, Tenant: "acme"},
-		{Kind: store.PurgeSite},
-	}
+	targets := targetsOfAllKinds()
 	r, err := f.a.Purge(t.Context(), store.Purge{Targets: targets})
 	if err != nil {
 		t.Fatal(err)

@@ -30,13 +30,18 @@ func (c *diffCommand) Run(ctx context.Context, s *streams) error {
 	}
 	return c.ask(ctx, func(client *admin.Client) error {
 		d, err := client.Diff(ctx, admin.Comparison{Target: admin.TargetOf(k), From: c.Old, To: c.New})
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case c.JSON:
-			return writeJSON(s.out, d)
 		}
-		_, err = fmt.Fprint(s.out, d)
-		return err
+		return s.writeDiff(d, c.JSON)
 	})
+}
+
+// writeDiff writes a comparison as text or JSON.
+func (s *streams) writeDiff(d admin.Diff, asJSON bool) error {
+	if asJSON {
+		return writeJSON(s.out, d)
+	}
+	_, err := fmt.Fprint(s.out, d)
+	return err
 }

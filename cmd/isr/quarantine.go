@@ -70,14 +70,10 @@ func (c *quarantineDiffCommand) Run(ctx context.Context, s *streams) error {
 	}
 	return c.ask(ctx, func(client *admin.Client) error {
 		d, err := client.DiffQuarantined(ctx, admin.TargetOf(k))
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case c.JSON:
-			return writeJSON(s.out, d)
 		}
-		_, err = fmt.Fprint(s.out, d)
-		return err
+		return s.writeDiff(d, c.JSON)
 	})
 }
 

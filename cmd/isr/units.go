@@ -5,21 +5,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/facetheory/isr/config"
 )
 
 // A span is a duration on the command line: a Go duration, or days (30d).
 type span time.Duration
 
 func (s *span) UnmarshalText(text []byte) error {
-	if days, ok := strings.CutSuffix(string(text), "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		if err == nil && n >= 0 && n <= 3650 {
-			*s = span(n * 24 * float64(time.Hour))
-			return nil
-		}
-	}
-	d, err := time.ParseDuration(string(text))
-	if string(text) != "0" && (err != nil || d < 0 || d > 3650*24*time.Hour) {
+	d, err := config.ParseDuration(string(text))
+	if err != nil {
 		return fmt.Errorf("%q is not a duration; expected one like 90s, 10m, 24h or 30d, at most ten years", text)
 	}
 	*s = span(d)

@@ -118,7 +118,7 @@ func TestBugsInRealTime(t *testing.T) {
 // caughtInRealTime returns the first violation in the worlds of a seed's profile; nil if there is none.
 func caughtInRealTime(cfg simulator.Config, start uint64) (caught *simulator.Violation) {
 	for round := range uint64(bugRounds) {
-		for r := range inRealTime(cfg, start+round*bugWorlds*profiles, profiles, bugWorlds) {
+		for r := range inRealTime(cfg, start+round*bugWorlds*simulator.Profiles(), simulator.Profiles(), bugWorlds) {
 			if caught == nil {
 				caught = r.Violation
 			}
@@ -129,6 +129,3 @@ func caughtInRealTime(cfg simulator.Config, start uint64) (caught *simulator.Vio
 	}
 	return caught
 }
-
-// profiles is the number of profiles: seeds this far apart have the same profile.
-const profiles = 18

@@ -69,6 +69,9 @@ type Bug struct {
 	Collect func(context.Context, gc.Store, store.BodyStore, gc.CollectOptions) (gc.Collected, error)
 }
 
+// Profiles returns the number of profiles: seeds this far apart have the same profile.
+func Profiles() uint64 { return uint64(len(profiles())) }
+
 // Seeds returns the seeds of one profile, ascending from start; all seeds if the name is empty, none if the
 // profile does not exist.
 func Seeds(profile string, start uint64) iter.Seq[uint64] {
