@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,6 +175,29 @@ func expect(t *testing.T, a answer, body, status string) {
 	if a.Code != http.StatusOK || a.Body.String() != body || !strings.HasPrefix(a.status(), status) {
 		t.Errorf("got %d %q, %q; want 200 %q, %q", a.Code, a.Body, a.status(), body, status)
 	}
+}
+
+// TestInitialAge: the age of a response of a cache between the origin and this one is part of
+// the age of its page, on every server (RFC 9111, section 4.2.3).
+func TestInitialAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 0
+		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+			w.Header().Set("Age", "20")
+			cacheable(w, r, n)
+		})
+		a, b := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site), tb.node(tb.store("b"), nil).Handler(isr.Route{}, site)
+		get(a, "/")
+		time.Sleep(10 * time.Second)
+		for _, h := range []http.Handler{a, b} {
+			got := get(h, "/")
+			expect(t, got, "/ rendered 1", "isr; hit; ttl=2") // 30, less the jitter
+			if age := got.Header()["Age"]; !slices.Equal(age, []string{"30"}) {
+				t.Errorf("Age %q, want 30", age)
+			}
+		}
+	})
 }
 
 func TestMissHitStale(t *testing.T) {

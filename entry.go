@@ -39,6 +39,7 @@ func (s *search) entry(got rendering, at timing, seq int64, rec store.Record) st
 		Stale:        store.ClampInterval(got.verdict.Stale.Truncate(time.Second)),
 		PurgeSeq:     seq,
 		Build:        s.c.marks.build.Load(),
+		InitialAge:   httpcache.Age(res.header),
 		RenderTime:   max(at.took.Round(time.Millisecond), time.Millisecond),
 	}
 	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)

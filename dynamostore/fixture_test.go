@@ -69,7 +69,7 @@ func (f *fixture) entry(id string) store.Entry {
 		Expires: now.Add(24 * time.Hour), GenerationID: id, Key: "example.com/", Route: "home",
 		Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/html"}, "Link": {"<a>", "<b>"}},
 		SHA256: "9f86", Length: 12, Tags: []string{"news"}, Stale: time.Hour, PurgeSeq: 3, Build: 2,
-		PinnedUntil: now.Add(-time.Hour), AssertedAt: now, RenderTime: 20 * time.Millisecond,
+		PinnedUntil: now.Add(-time.Hour), AssertedAt: now, RenderTime: 20 * time.Millisecond, InitialAge: 7 * time.Second,
 	}
 }
 

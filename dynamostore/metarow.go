@@ -50,6 +50,7 @@ type isrMap struct {
 	PinnedUntil  *horizon   `theorydb:"attr:pinned_until,omitempty"`
 	AssertedAt   *instant   `theorydb:"attr:asserted_at,omitempty"`
 	RenderTime   count      `theorydb:"attr:render_ms,omitempty"`
+	InitialAge   count      `theorydb:"attr:age_seconds,omitempty"`
 	Withdrawn    flag       `theorydb:"attr:withdrawn,omitempty"`
 }
 
@@ -64,7 +65,7 @@ func newMetaRow(at location, e store.Entry) *metaRow {
 		Version: count(e.Version), GenerationID: e.GenerationID, BodyKey: content.BodyKey, GeneratedAt: content.GeneratedAt,
 		Key: e.Key, Route: e.Route, Status: statusCode(e.Status), Header: header(e.Header), SHA256: e.SHA256,
 		Length: count(e.Length), Tags: e.Tags, Stale: period(interval(e.Stale)), PurgeSeq: count(e.PurgeSeq), Build: count(e.Build),
-		RenderTime: count(e.RenderTime / time.Millisecond), Withdrawn: flag(e.Withdrawn),
+		RenderTime: count(e.RenderTime / time.Millisecond), InitialAge: count(e.InitialAge / time.Second), Withdrawn: flag(e.Withdrawn),
 	}
 	if !e.Expires.IsZero() {
 		content.Expires = new(horizon(e.Expires.Unix()))
@@ -155,4 +156,5 @@ func (m *isrMap) describe(e *store.Entry) {
 	e.PinnedUntil, e.AssertedAt = m.PinnedUntil.time(), m.AssertedAt.time()
 	e.Withdrawn = bool(m.Withdrawn)
 	e.RenderTime = time.Duration(min(m.RenderTime, maxInterval*1000)) * time.Millisecond
+	e.InitialAge = time.Duration(min(m.InitialAge, maxInterval)) * time.Second
 }

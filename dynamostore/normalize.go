@@ -24,6 +24,7 @@ func normalize(e store.Entry) (store.Entry, error) {
 	e.Revalidate = time.Duration(interval(e.Revalidate)) * time.Second
 	e.Stale = time.Duration(interval(e.Stale)) * time.Second
 	e.RenderTime = min(e.RenderTime.Truncate(time.Millisecond), maxInterval*time.Second)
+	e.InitialAge = time.Duration(interval(e.InitialAge)) * time.Second
 	e.Expires = wholeMoment(e.Expires)
 	e.PinnedUntil = wholeMoment(e.PinnedUntil)
 	e.AssertedAt = wholeMoment(e.AssertedAt)
@@ -43,8 +44,9 @@ func checkEntry(e store.Entry) error {
 	case min(e.Length, e.PurgeSeq, e.Build) < 0 || max(e.Length, e.PurgeSeq, e.Build) > maxCount:
 		return fmt.Errorf("the length, the purge sequence and the sequence of the build must be between 0 and %d (got %d, %d and %d)",
 			int64(maxCount), e.Length, e.PurgeSeq, e.Build)
-	case e.Revalidate < 0 || e.Stale < 0 || e.RenderTime < 0:
-		return fmt.Errorf("the freshness window, the stale window and the render time must not be negative (got %v, %v and %v)", e.Revalidate, e.Stale, e.RenderTime)
+	case min(e.Revalidate, e.Stale, e.RenderTime, e.InitialAge) < 0:
+		return fmt.Errorf("the freshness window, the stale window, the render time and the initial age must not be negative (got %v, %v, %v and %v)",
+			e.Revalidate, e.Stale, e.RenderTime, e.InitialAge)
 	}
 	return cmp.Or(
 		checkMoment("GeneratedAt", e.GeneratedAt), checkMoment("Expires", e.Expires),

@@ -87,6 +87,7 @@ func testPublishRoundTrip(t *testing.T, f *fleet) {
 		"pinned":       func(e *store.Entry) { e.PinnedUntil = e.GeneratedAt.Add(time.Hour) },
 		"pinned ever":  func(e *store.Entry) { e.PinnedUntil = time.Unix(253402300799, 0) },
 		"render time":  func(e *store.Entry) { e.RenderTime = 1234 * time.Millisecond },
+		"aged":         func(e *store.Entry) { e.InitialAge = 42 * time.Second },
 		"withdrawn":    func(e *store.Entry) { e.Withdrawn = true },
 		"rolled back":  func(e *store.Entry) { e.AssertedAt = e.GeneratedAt.Add(time.Hour) },
 		"ahead of now": func(e *store.Entry) { e.GeneratedAt = e.GeneratedAt.Add(time.Hour) },

@@ -57,6 +57,10 @@ type Entry struct {
 	// RenderTime is how long rendering took, in whole milliseconds, at least one; zero if
 	// unknown. Early refreshes are scheduled by it.
 	RenderTime time.Duration
+	// InitialAge is the age that the response already had at GeneratedAt, because a cache
+	// between the origin and the renderer had stored it (Age, RFC 9111, section 5.1), in
+	// whole seconds. The freshness window does not include it.
+	InitialAge time.Duration
 	// Withdrawn is true if the origin reported that the page is gone, or must no longer
 	// be shared. The entry counts as missing, whatever its windows and pin are; BodyKey
 	// is that of the withdrawn generation.

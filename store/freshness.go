@@ -136,9 +136,10 @@ func (e *Entry) StaleUntil() time.Time {
 	return e.FreshUntil().Add(ClampInterval(e.Stale))
 }
 
-// Age is the time since the entry was generated, in whole seconds, at least zero.
+// Age is the time since the origin generated the entry, in whole seconds, at least zero (RFC
+// 9111, section 4.2.3).
 func (e *Entry) Age(now time.Time) time.Duration {
-	return max(0, now.Sub(e.GeneratedAt).Truncate(time.Second))
+	return max(0, now.Sub(e.GeneratedAt).Truncate(time.Second)) + e.InitialAge
 }
 
 // coveredBy reports whether a purge with this sequence, made at this time, covers the

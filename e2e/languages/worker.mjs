@@ -221,6 +221,7 @@ const names = {
   staleSeconds: 'stale_seconds',
   purgeSeq: 'purge_seq',
   renderMs: 'render_ms',
+  initialAgeSeconds: 'age_seconds',
 };
 const moments = { generatedAtMs: 'generated_at', pinnedUntilMs: 'pinned_until', assertedAtMs: 'asserted_at' };
 

@@ -170,7 +170,7 @@ func (r Rules) varyDeclared(lines []string) bool {
 // the age that it has already, or else what the route grants. inherited reports that it is the
 // window of the route.
 func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) (window time.Duration, inherited bool) {
-	age := ageOf(h)
+	age := Age(h)
 	if v, ok := d.Seconds("s-maxage"); ok {
 		return v - age, false
 	}
@@ -187,7 +187,7 @@ func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) 
 		return maxAge - age, false
 	}
 	if lines := h["Expires"]; len(lines) > 0 {
-		return untilExpires(h), false
+		return untilExpires(h) - age, false
 	}
 	if set {
 		return own, false
@@ -203,15 +203,27 @@ func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) 
 
 // untilExpires returns the time from Date to Expires, zero if either is missing or invalid.
 func untilExpires(h http.Header) time.Duration {
-	expires, err := http.ParseTime(h.Get("Expires"))
-	if err != nil {
+	expires, ok := ParseDate(h.Get("Expires"))
+	if !ok {
 		return 0 // RFC 9111, section 5.3: an invalid date is in the past
 	}
-	date, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
+	date, ok := ParseDate(h.Get("Date"))
+	if !ok {
 		return 0
 	}
 	return min(expires.Sub(date), maxDelta)
+}
+
+// ParseDate parses a date in one of the three formats that a recipient must accept (RFC
+// 9110, section 5.6.7). Unlike [http.ParseTime] it accepts them only as they are written
+// there: with this case, GMT, two digits each, and the right day of the week.
+func ParseDate(s string) (t time.Time, ok bool) {
+	for _, format := range []string{http.TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
+		if t, err := time.Parse(format, s); err == nil && t.Format(format) == s {
+			return t, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // staleWindow returns the route's stale window, or a shorter one that the response states
@@ -259,9 +271,11 @@ func headerBytes(h http.Header) int {
 	return n
 }
 
-// ageOf returns the first Age of a response (RFC 9111, section 5.1), zero if it is not a
-// number.
-func ageOf(h http.Header) time.Duration {
+// Age returns the first Age of a response (RFC 9111, section 5.1), zero if it is not a
+// number. It is the response's age when it was requested: the time since counts from there.
+// Date is not compared with this machine's clock (section 4.2.3 leaves that to caches that
+// suspect very old ones before them): an origin with a wrong clock would not be cached.
+func Age(h http.Header) time.Duration {
 	const longest = 1 << 31 // seconds; larger numbers count as this (section 1.2.2)
 	first, _, _ := strings.Cut(h.Get("Age"), ",")
 	n, err := strconv.ParseUint(strings.TrimSpace(first), 10, 64)

@@ -60,6 +60,9 @@ func TestJudge(t *testing.T) {
 		{name: "an age that is none", header: "Cache-Control: s-maxage=60\nAge: -1", revalidate: time.Minute},
 		{name: "expires, opted in", rules: opted, header: date + "Expires: Sat, 21 Nov 2026 10:00:30 GMT", revalidate: 30 * time.Second},
 		{name: "expires 0, opted in", rules: opted, header: date + "Expires: 0", refused: RefusedNoFreshness},
+		{name: "expires and the age it already has", rules: opted, header: date + "Age: 20\nExpires: Sat, 21 Nov 2026 10:00:30 GMT", revalidate: 10 * time.Second},
+		{name: "expires with the wrong day", rules: opted, header: date + "Expires: Sun, 21 Nov 2026 10:00:30 GMT", refused: RefusedNoFreshness},
+		{name: "expires in another zone", rules: opted, header: date + "Expires: Sat, 21 Nov 2026 10:00:30 UTC", refused: RefusedNoFreshness},
 		{name: "private", rules: opted, header: "Cache-Control: private, max-age=60", refused: RefusedPrivate},
 		{name: "no-store in capitals", rules: opted, header: "Cache-Control: No-Store", refused: RefusedNoStore},
 		{name: "no-cache", rules: opted, header: "Cache-Control: no-cache", refused: RefusedNoCache},
@@ -123,6 +126,24 @@ func TestJudge(t *testing.T) {
 	for _, status := range []int{408, 425, 429, 500, 503} {
 		if v := opted.withBounds().Judge(status, headerOf("Cache-Control: private, s-maxage=60\nSet-Cookie: a=1")); !v.Failed || v.Refused != "" || v.Withdraws {
 			t.Errorf("status %d: %+v, want a failure", status, v)
+		}
+	}
+}
+
+// TestParseDate: RFC 9110, section 5.6.7.
+func TestParseDate(t *testing.T) {
+	want := time.Date(1994, time.November, 6, 8, 49, 37, 0, time.UTC)
+	for _, text := range []string{"Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"} {
+		if got, ok := ParseDate(text); !ok || !got.Equal(want) {
+			t.Errorf("%q: %v, %v; want %v", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{
+		"", "0", "-1", "Sun, 6 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 8:49:37 GMT", "Sun, 06 nov 1994 08:49:37 GMT", "Mon, 06 Nov 1994 08:49:37 GMT",
+		"Sun, 06 Nov 1994 08:49:37 gmt", "Sun, 06 Nov 1994 08:49:37 +0000", "Sun, 06 Nov 1994 08:49:37", " Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 31 Feb 1994 08:49:37 GMT",
+	} {
+		if got, ok := ParseDate(text); ok {
+			t.Errorf("%q is the date %v", text, got)
 		}
 	}
 }

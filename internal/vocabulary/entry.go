@@ -34,6 +34,7 @@ type Entry struct {
 	PinnedUntil  int64                    `json:"pinned_until,omitempty"`
 	AssertedAt   int64                    `json:"asserted_at,omitempty"`
 	RenderTime   int64                    `json:"render_ms,omitempty"`
+	InitialAge   int64                    `json:"age_seconds,omitempty"`
 	Withdrawn    bool                     `json:"withdrawn,omitempty"`
 }
 
@@ -47,7 +48,7 @@ func EntryOf(e *store.Entry) *Entry {
 		TTL: SecondOf(e.Expires), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: headerOf(e.Header), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
 		Stale: int64(e.Stale / time.Second), PurgeSeq: e.PurgeSeq, Build: e.Build, PinnedUntil: SecondOf(e.PinnedUntil),
-		AssertedAt: SecondOf(e.AssertedAt), RenderTime: e.RenderTime.Milliseconds(), Withdrawn: e.Withdrawn,
+		AssertedAt: SecondOf(e.AssertedAt), RenderTime: e.RenderTime.Milliseconds(), InitialAge: int64(e.InitialAge / time.Second), Withdrawn: e.Withdrawn,
 	}
 }
 
@@ -58,7 +59,7 @@ func (e Entry) ISR() store.Entry {
 		Expires: Moment(e.TTL), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: e.header(), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
 		Stale: time.Duration(e.Stale) * time.Second, PurgeSeq: e.PurgeSeq, Build: e.Build, PinnedUntil: Moment(e.PinnedUntil),
-		AssertedAt: Moment(e.AssertedAt), RenderTime: time.Duration(e.RenderTime) * time.Millisecond, Withdrawn: e.Withdrawn,
+		AssertedAt: Moment(e.AssertedAt), RenderTime: time.Duration(e.RenderTime) * time.Millisecond, InitialAge: time.Duration(e.InitialAge) * time.Second, Withdrawn: e.Withdrawn,
 	}
 }
 

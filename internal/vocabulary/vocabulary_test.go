@@ -22,7 +22,7 @@ func TestEntriesConvertCompletely(t *testing.T) {
 		BodyKey: "b", GeneratedAt: at, Revalidate: time.Minute, ETag: `"e"`, Expires: at.Add(time.Second),
 		Foreign: true, Version: 1, GenerationID: "g", Key: "k", Route: "r", Status: http.StatusOK,
 		Header: http.Header{"X-Many": {"one", "três"}, "X-Bytes": {"\xff"}}, SHA256: "s", Length: 2, Tags: []string{"t"},
-		Stale: time.Hour, PurgeSeq: 3, Build: 5, PinnedUntil: at.Add(2 * time.Second), RenderTime: 4 * time.Millisecond,
+		Stale: time.Hour, PurgeSeq: 3, Build: 5, PinnedUntil: at.Add(2 * time.Second), RenderTime: 4 * time.Millisecond, InitialAge: 6 * time.Second,
 		AssertedAt: at.Add(3 * time.Second), Withdrawn: true,
 	}
 	for field, value := range reflect.ValueOf(want).Fields() {

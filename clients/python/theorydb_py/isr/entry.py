@@ -80,6 +80,8 @@ class Entry:
     """When a rollback last made this generation current."""
     render_ms: int = 0
     """How long rendering took, in milliseconds; 0 if unknown."""
+    age_seconds: int = 0
+    """The age that the response already had at generated_at: the origin's Age."""
     withdrawn: bool = False
     """The origin answered that the page is gone or private: the entry counts as missing."""
 

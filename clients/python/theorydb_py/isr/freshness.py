@@ -60,8 +60,8 @@ def stale_until(entry: Entry) -> int:
 
 
 def age(entry: Entry, now: float) -> int:
-    """Return the whole seconds since generated_at, never negative."""
-    return max(0, math.floor(now - entry.generated_at))
+    """Return the whole seconds since the origin generated the response, never negative."""
+    return max(0, math.floor(now - entry.generated_at)) + entry.age_seconds
 
 
 def _covered(entry: Entry, seq: int, at: int) -> bool:

@@ -100,6 +100,7 @@ def _isr_map(entry: Entry) -> dict[str, Attribute]:
         "pinned_until": None if entry.pinned_until is None else number(entry.pinned_until),
         "asserted_at": None if entry.asserted_at is None else number(entry.asserted_at),
         "render_ms": number(entry.render_ms) if entry.render_ms else None,
+        "age_seconds": number(entry.age_seconds) if entry.age_seconds else None,
         "withdrawn": {"BOOL": True} if entry.withdrawn else None,
     }
     return {name: value for name, value in members.items() if value is not None}
@@ -159,6 +160,7 @@ def _described(item: Item) -> dict[str, Any]:
         "pinned_until": read(item, "isr.pinned_until", horizon_of, None),
         "asserted_at": read(item, "isr.asserted_at", optional_instant_of, None),
         "render_ms": read(item, "isr.render_ms", count_of, 0),
+        "age_seconds": read(item, "isr.age_seconds", count_of, 0),
         "withdrawn": read(item, "isr.withdrawn", flag_of, False),
     }
 

@@ -47,6 +47,7 @@ def normalize_entry(entry: Entry) -> Entry:
         purge_seq=check_count("purge_seq", entry.purge_seq),
         build=check_count("build", entry.build),
         render_ms=clamp(check_count("render_ms", entry.render_ms), _MAX_RENDER),
+        age_seconds=check_interval("age_seconds", entry.age_seconds),
         ttl=whole_seconds("ttl", entry.ttl),
         pinned_until=whole_seconds("pinned_until", entry.pinned_until),
         asserted_at=whole_seconds("asserted_at", entry.asserted_at),

@@ -29,6 +29,7 @@ const described = [
   'pinnedUntilMs',
   'assertedAtMs',
   'renderMs',
+  'initialAgeSeconds',
 ] as const satisfies readonly (keyof Described)[];
 
 /** Extracts the metadata of a commit beyond the reference, undefined if there is none. @throws InvalidInputError if contentSha256 or contentLength is missing */

@@ -55,6 +55,8 @@ export interface Entry extends Content {
   assertedAtMs?: number;
   /** How long rendering took, in milliseconds; 0 if unknown. */
   renderMs: number;
+  /** The age that the response already had at `generatedAtMs`, in seconds: the origin's `Age`. */
+  initialAgeSeconds: number;
   /** The origin withdrew the page (gone or private): the entry counts as missing. */
   withdrawn?: true;
 }
@@ -80,6 +82,7 @@ export interface NextEntry extends Content {
   pinnedUntilMs?: number;
   assertedAtMs?: number;
   renderMs?: number;
+  initialAgeSeconds?: number;
 }
 
 /** The purges that cover an entry, merged. */

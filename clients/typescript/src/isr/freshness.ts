@@ -70,9 +70,9 @@ export function staleUntilMs(entry: Pick<Entry, 'generatedAtMs' | 'revalidateSec
   return freshUntilMs(entry) + clampInterval(entry.staleSeconds) * 1000;
 }
 
-/** The time since the entry was generated, in whole seconds, never negative. */
-export function ageSeconds(entry: Pick<Entry, 'generatedAtMs'>, nowMs: number): number {
-  return Math.max(0, Math.floor((nowMs - entry.generatedAtMs) / 1000));
+/** The time since the origin generated the response, in whole seconds, never negative. */
+export function ageSeconds(entry: Pick<Entry, 'generatedAtMs' | 'initialAgeSeconds'>, nowMs: number): number {
+  return Math.max(0, Math.floor((nowMs - entry.generatedAtMs) / 1000)) + entry.initialAgeSeconds;
 }
 
 /** Merges two purge states, taking the maximum of each member. */

@@ -58,6 +58,7 @@ export function storedMap(e: Entry, version: bigint): AttributeValue {
     pinned_until: e.pinnedUntilMs === undefined ? undefined : N(e.pinnedUntilMs / 1000),
     asserted_at: e.assertedAtMs === undefined ? undefined : N(e.assertedAtMs / 1000),
     render_ms: e.renderMs > 0 ? N(e.renderMs) : undefined,
+    age_seconds: e.initialAgeSeconds > 0 ? N(e.initialAgeSeconds) : undefined,
     withdrawn: e.withdrawn ? { BOOL: true } : undefined,
   };
   return { M: present(members) };
@@ -134,6 +135,7 @@ function nothingElse(): Map {
     purgeSeq: 0,
     build: 0,
     renderMs: 0,
+    initialAgeSeconds: 0,
   };
 }
 
@@ -157,6 +159,7 @@ function readMap(row: Row): Map {
     ...(pinned > 0 ? { pinnedUntilMs: pinned * 1000 } : {}),
     ...(asserted > 0 ? { assertedAtMs: asserted * 1000 } : {}),
     renderMs: read(row, 'isr.render_ms', countKind),
+    initialAgeSeconds: read(row, 'isr.age_seconds', countKind),
     ...(read(row, 'isr.withdrawn', flagKind) ? { withdrawn: true as const } : {}),
   };
 }

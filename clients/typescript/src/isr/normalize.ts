@@ -34,6 +34,7 @@ export function normalize(next: NextEntry, generationId: string): Entry {
     ...(next.pinnedUntilMs ? { pinnedUntilMs: wholeSeconds(next.pinnedUntilMs) * 1000 } : {}),
     ...(next.assertedAtMs ? { assertedAtMs: wholeSeconds(next.assertedAtMs) * 1000 } : {}),
     renderMs: Math.min(Math.floor(next.renderMs ?? 0), BOUNDS.interval * 1000),
+    initialAgeSeconds: interval(next.initialAgeSeconds ?? 0),
   };
 }
 
@@ -56,6 +57,7 @@ function checkNumbers(e: NextEntry): void {
   checkInterval('revalidateSeconds', e.revalidateSeconds);
   checkOptional(e, 'staleSeconds', checkInterval);
   checkOptional(e, 'renderMs', checkInterval);
+  checkOptional(e, 'initialAgeSeconds', checkInterval);
   checkOptional(e, 'purgeSeq', checkCount);
   checkOptional(e, 'build', checkCount);
   checkCount('contentLength', e.contentLength);

@@ -88,13 +88,30 @@ export function nextOf(e: Vector): NextEntry {
     ...optional('pinnedUntilMs', ms(e['pinned_until'])),
     ...optional('assertedAtMs', ms(e['asserted_at'])),
     ...optional('renderMs', e['render_ms']),
+    ...optional('initialAgeSeconds', e['age_seconds']),
   };
 }
 
 /** Converts a vector's entry to the input of the freshness rule. */
 export function datedOf(e: Vector) {
-  const { generatedAtMs, revalidateSeconds, staleSeconds = 0, purgeSeq = 0, build = 0, ...rest } = nextOf(e);
-  const dated = { generatedAtMs, revalidateSeconds, staleSeconds, purgeSeq, build, foreign: e['foreign'] ?? false };
+  const {
+    generatedAtMs,
+    revalidateSeconds,
+    staleSeconds = 0,
+    purgeSeq = 0,
+    build = 0,
+    initialAgeSeconds = 0,
+    ...rest
+  } = nextOf(e);
+  const dated = {
+    generatedAtMs,
+    revalidateSeconds,
+    staleSeconds,
+    purgeSeq,
+    build,
+    initialAgeSeconds,
+    foreign: e['foreign'] ?? false,
+  };
   return {
     ...dated,
     ...optional('pinnedUntilMs', rest.pinnedUntilMs),
@@ -149,6 +166,7 @@ export function entryVector(e: Entry): Vector {
     pinned_until: (e.pinnedUntilMs ?? 0) / 1000,
     asserted_at: (e.assertedAtMs ?? 0) / 1000,
     render_ms: e.renderMs,
+    age_seconds: e.initialAgeSeconds,
     withdrawn: e.withdrawn,
   });
 }
