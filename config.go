@@ -1,0 +1,236 @@
+package isr
+
+import (
+	cryptorand "crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+	"unicode/utf8"
+
+	"github.com/facetheory/isr/internal/frequency"
+	"github.com/facetheory/isr/store"
+)
+
+// Config has the settings of a [Cache]. The zero value is useful.
+type Config struct {
+	// Memory bounds the memory of cached data in this process, in bytes: pages, and in
+	// a sixteenth of it the negative cache. While a store is down, unpublished pages
+	// take up to an eighth in addition. Zero means DefaultMemory. A negative value
+	// means that no pages are kept; the negative cache then takes at most 1 MiB.
+	Memory int64
+	// MinUses is how often a page must be requested, within half an hour to an hour, to
+	// be stored. Until then this process renders it for the requests that arrive, and
+	// serves it for five seconds, so that pages that are not requested again, such as
+	// those of invented URLs, use no storage. Stored pages are served at once. Uses are
+	// counted per process, in 4 MiB. At most 100; zero means 1: every page is stored.
+	MinUses int
+	// Full reports whether the stores have no room: missing pages are then not stored,
+	// and served as under MinUses. Stored pages are regenerated as usual. Full is called
+	// for every page that is about to be rendered for the first time. It must not block,
+	// and must be safe for concurrent use. Nil means that there is always room.
+	Full func() bool
+	// Lease is the duration of leases, which a heartbeat extends: how long a page waits
+	// after its renderer's process has crashed. Between 1s and 24h; zero means
+	// [store.DefaultLease].
+	Lease time.Duration
+	// Retention is how long, at least, a page that is not regenerated stays in the
+	// table. At most ten years; zero means DefaultRetention.
+	Retention time.Duration
+	// RenderTimeout bounds one call of a renderer, at most 24h. Zero means
+	// DefaultRenderTimeout.
+	RenderTimeout time.Duration
+	// Wait bounds how long a visitor waits for a page that another process renders, or
+	// that waits for its turn at the origin (see [budget.Budget]); and, under the policy
+	// [Wait], for a new page while there is a stale one. Zero means the render timeout
+	// and twice the lease.
+	Wait time.Duration
+	// MaxBody is the size of the largest body that is cached, in bytes. Larger responses
+	// pass through, and so do requests for pages that a process with a larger MaxBody
+	// has stored: use the same value everywhere. At most 1 GiB; zero means
+	// DefaultMaxBody.
+	MaxBody int64
+	// Poll is the longest interval at which this node reads the log of rollbacks, pins
+	// and purges by other nodes. For that long, plus the duration of a poll, it may
+	// serve the previous page from memory.
+	//
+	// A node that has not read the log for max(4*Poll, 2s), because it was frozen or
+	// disconnected, polls before it serves a page from memory; if the poll fails, or
+	// takes StoreTimeout, it serves the page with detail=cut-off.
+	//
+	// A poll that finds nothing is a strongly consistent read of one small row: one read
+	// unit. One that finds changes costs half a unit more for each 4 KB of them. Polls are
+	// nine tenths of Poll apart on average, because of jitter, and every minute a second
+	// unit checks that the log is whole. At 250ms that is 385,000 units per day and node.
+	//
+	// Between 10ms and 5m; zero means DefaultPoll. A negative value means never, which is
+	// for a process that uses its stores alone, or that keeps no pages in memory.
+	Poll time.Duration
+	// MaxBlind is how long a node that cannot read the log serves pages before Blind
+	// applies; at least the bound of Poll after which they have detail=cut-off. Between
+	// 1s and 24h; zero means DefaultMaxBlind.
+	MaxBlind time.Duration
+	// Blind decides what visitors get from then on. The zero value is [BlindServe].
+	Blind BlindPolicy
+	// StoreTimeout bounds how long a visitor waits for the stores in all, before the page
+	// is rendered without being stored. The store calls go on in the background. Between
+	// 1ms and 24h; zero means DefaultStoreTimeout.
+	StoreTimeout time.Duration
+	// Node is the name of this process, for people, such as its host and process id; at
+	// most 256 bytes. With a name, the process announces itself in the table, so that
+	// [Cache.AwaitPurge] waits for it, and in a fleet of more than Poll times 2,160 a
+	// second (540 nodes at 250ms) all read the log less often, so that they do not exceed
+	// what DynamoDB serves from one partition. Announcements cost a write unit every 20s.
+	// Empty means that it does not; so does a negative Poll.
+	Node string
+	// Build identifies the build of the site that the renderers of this process are made
+	// from, by 1 to 256 bytes of printable ASCII. Pages of older builds are then stale: they
+	// are served, within their stale windows, while they are regenerated. A process of an
+	// older build, as during a deployment, serves the pages of newer ones. Empty means that
+	// pages of all builds are alike.
+	Build string
+	// LogLife is how long, at least, the writers of the table keep the rows of the log. A
+	// node that has not read the log for half of it drops all pages from memory. It must
+	// not exceed the LogLife of any store that writes to the table. At least a minute;
+	// zero means [store.LogLife].
+	LogLife time.Duration
+	// Partition derives partition keys. Nil means [store.HashedPartition].
+	Partition store.Partition
+	// RequestLife is how long a request record is kept after it was made; after that, its
+	// idempotency key counts as new. Between 1h and ten years; zero means
+	// DefaultRequestLife.
+	RequestLife time.Duration
+	// Collect is the interval of garbage collection (see [gc.Collect], [gc.CompactMarks] and
+	// [gc.RenewPins]); the first one runs after a tenth of it. It is for a process that uses
+	// its stores alone: a fleet needs only one that runs now and then. At least 1h; zero
+	// means never.
+	Collect time.Duration
+	// Downstream delivers purges, rollbacks, pins and withdrawals to the caches in front of
+	// this one, such as a CDN. Nil means that there are none.
+	Downstream Downstream
+	// Now is the wall clock. Nil means time.Now.
+	Now func() time.Time
+	// Logger receives regenerations and all errors. Nil means slog.Default().
+	Logger *slog.Logger
+	// Random returns 64 random bits, from which all jitter is drawn. It must be safe for
+	// concurrent use. Nil means [rand.Uint64].
+	Random func() uint64
+	// NewToken returns letters and digits that it has never returned before, on any
+	// node. Generation ids are made from it. It must be safe for concurrent use. Nil
+	// means [crypto/rand.Text].
+	NewToken func() string
+}
+
+// Defaults of [Config].
+const (
+	DefaultMemory        = 256 << 20
+	DefaultRetention     = 30 * 24 * time.Hour
+	DefaultRenderTimeout = 30 * time.Second
+	DefaultMaxBody       = 16 << 20
+	DefaultPoll          = 250 * time.Millisecond
+	DefaultMaxBlind      = 10 * time.Second
+	DefaultStoreTimeout  = 300 * time.Millisecond
+	DefaultRequestLife   = 24 * time.Hour
+)
+
+func (cfg Config) withDefaults() Config {
+	setDefault(&cfg.Memory, DefaultMemory)
+	setDefault(&cfg.Lease, store.DefaultLease)
+	setDefault(&cfg.Retention, DefaultRetention)
+	setDefault(&cfg.RenderTimeout, DefaultRenderTimeout)
+	setDefault(&cfg.Wait, cfg.RenderTimeout+2*cfg.Lease)
+	setDefault(&cfg.MaxBody, DefaultMaxBody)
+	setDefault(&cfg.Poll, DefaultPoll)
+	setDefault(&cfg.MaxBlind, DefaultMaxBlind)
+	setDefault(&cfg.StoreTimeout, DefaultStoreTimeout)
+	setDefault(&cfg.LogLife, store.LogLife)
+	setDefault(&cfg.RequestLife, DefaultRequestLife)
+	if cfg.Partition == nil {
+		cfg.Partition = store.HashedPartition
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Uint64
+	}
+	if cfg.NewToken == nil {
+		cfg.NewToken = cryptorand.Text
+	}
+	return cfg
+}
+
+// maxNodeName is the length of the longest Config.Node, in bytes.
+const maxNodeName = 256
+
+func setDefault[T ~int64](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+func (cfg Config) validate() error {
+	var errs []error
+	if cfg.Lease < time.Second || cfg.Lease > 24*time.Hour {
+		errs = append(errs, configErrorf("Lease", "must be between 1s and 24h (got %s)", cfg.Lease))
+	}
+	if cfg.Retention < 0 || cfg.Retention > store.MaxInterval {
+		errs = append(errs, configErrorf("Retention", "must be between 0 and ten years (got %s)", cfg.Retention))
+	}
+	if cfg.RenderTimeout < 0 || cfg.RenderTimeout > 24*time.Hour {
+		errs = append(errs, configErrorf("RenderTimeout", "must be between 0 and 24h (got %s)", cfg.RenderTimeout))
+	}
+	if cfg.MinUses < 0 || cfg.MinUses > frequency.Max {
+		errs = append(errs, configErrorf("MinUses", "must be between 0 and %d (got %d)", frequency.Max, cfg.MinUses))
+	}
+	if cfg.Wait < 0 {
+		errs = append(errs, configErrorf("Wait", "must not be negative (got %s)", cfg.Wait))
+	}
+	if cfg.MaxBody < 0 || cfg.MaxBody > 1<<30 {
+		errs = append(errs, configErrorf("MaxBody", "must be between 0 and 1GiB (got %d bytes)", cfg.MaxBody))
+	}
+	if cfg.Poll >= 0 && (cfg.Poll < 10*time.Millisecond || cfg.Poll > 5*time.Minute) {
+		errs = append(errs, configErrorf("Poll", "must be between 10ms and 5m (got %s)", cfg.Poll))
+	}
+	if cfg.MaxBlind < time.Second || cfg.MaxBlind > 24*time.Hour {
+		errs = append(errs, configErrorf("MaxBlind", "must be between 1s and 24h (got %s)", cfg.MaxBlind))
+	}
+	if !cfg.Blind.valid() {
+		errs = append(errs, configErrorf("Blind", "must be BlindServe, BlindRevalidate or BlindRefuse (got %d)", int(cfg.Blind)))
+	}
+	if cfg.StoreTimeout < time.Millisecond || cfg.StoreTimeout > 24*time.Hour {
+		errs = append(errs, configErrorf("StoreTimeout", "must be between 1ms and 24h (got %s)", cfg.StoreTimeout))
+	}
+	if len(cfg.Node) > maxNodeName || !utf8.ValidString(cfg.Node) {
+		errs = append(errs, configErrorf("Node", "must be UTF-8 of at most %d bytes (got %.300q)", maxNodeName, cfg.Node))
+	}
+	if cfg.Build != "" && store.ValidBuild(cfg.Build) != nil {
+		errs = append(errs, configErrorf("Build", "must be at most 256 bytes of printable ASCII (got %.300q)", cfg.Build))
+	}
+	if cfg.LogLife < time.Minute {
+		errs = append(errs, configErrorf("LogLife", "must be at least 1m (got %s)", cfg.LogLife))
+	}
+	if cfg.RequestLife < time.Hour || cfg.RequestLife > store.MaxInterval {
+		errs = append(errs, configErrorf("RequestLife", "must be between 1h and ten years (got %s)", cfg.RequestLife))
+	}
+	if cfg.Collect != 0 && cfg.Collect < time.Hour {
+		errs = append(errs, configErrorf("Collect", "must be at least 1h (got %s)", cfg.Collect))
+	}
+	return errors.Join(errs...)
+}
+
+// A ConfigError reports an invalid field of a [Config] or a [Route].
+type ConfigError struct {
+	Field   string // its name, such as "Jitter"
+	Problem string // such as "must be between 0 and 0.5 (got 2)"
+}
+
+func (e *ConfigError) Error() string { return "isr: " + e.Field + " " + e.Problem }
+
+func configErrorf(field, format string, args ...any) error {
+	return &ConfigError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
