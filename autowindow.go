@@ -2,8 +2,6 @@ package isr
 
 import (
 	"time"
-
-	"github.com/facetheory/isr/store"
 )
 
 // An AutoWindow makes the freshness window of each page follow how often its content
@@ -42,24 +40,4 @@ func (w AutoWindow) Next(window, since time.Duration, changed bool) time.Duratio
 		next = max(window/4, min(window, since/8))
 	}
 	return min(max(next, w.Min), w.Max).Truncate(time.Second)
-}
-
-// window returns the freshness window of a rendering with this digest, which replaces what
-// was read under the lease. It is shortened at random (see [Route.Jitter]).
-func (s *search) window(got rendering, at timing, rec store.Record, digest string) time.Duration {
-	window, read := wholeSeconds(got.verdict.Revalidate), rec.Entry
-	if !got.verdict.RouteWindow || !s.route.Auto.enabled() || read == nil || read.Revalidate == 0 {
-		return s.c.shorten(window, s.route.jitter)
-	}
-	next := min(max(read.Revalidate, s.route.Auto.Min), s.route.Auto.Max)
-	// A purge says that the content changes, and when: visitors did not find it stale, however
-	// long the window. Of the content of other services nothing is known.
-	if !read.Foreign && !read.CoveredBy(s.purges(rec)) {
-		changed := read.SHA256 != digest || read.Status != got.response.status
-		next = s.route.Auto.Next(read.Revalidate, max(at.generatedAt.Sub(read.GeneratedAt), 0), changed)
-	}
-	if next == read.Revalidate {
-		return next // it is shortened already: many times the jitter would be a trend
-	}
-	return s.c.shorten(next, s.route.jitter)
 }

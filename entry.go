@@ -1,13 +1,18 @@
 package isr
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -44,6 +49,26 @@ func (s *search) entry(got rendering, at timing, seq int64, rec store.Record) st
 	}
 	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)
 	return e
+}
+
+// window returns the freshness window of a rendering with this digest, which replaces what
+// was read under the lease. It is shortened at random (see [Route.Jitter]).
+func (s *search) window(got rendering, at timing, rec store.Record, digest string) time.Duration {
+	window, read := wholeSeconds(got.verdict.Revalidate), rec.Entry
+	if !got.verdict.RouteWindow || !s.route.Auto.enabled() || read == nil || read.Revalidate == 0 {
+		return s.c.shorten(window, s.route.jitter)
+	}
+	next := min(max(read.Revalidate, s.route.Auto.Min), s.route.Auto.Max)
+	// A purge says that the content changes, and when: visitors did not find it stale, however
+	// long the window. Of the content of other services nothing is known.
+	if !read.Foreign && !read.CoveredBy(s.purges(rec)) {
+		changed := read.SHA256 != digest || read.Status != got.response.status
+		next = s.route.Auto.Next(read.Revalidate, max(at.generatedAt.Sub(read.GeneratedAt), 0), changed)
+	}
+	if next == read.Revalidate {
+		return next // it is shortened already: many times the jitter would be a trend
+	}
+	return s.c.shorten(next, s.route.jitter)
 }
 
 // newGenerationID returns an id that is unique and sorts by time: ids of one page sort
@@ -115,4 +140,213 @@ func sameBody(a, b *store.Entry) bool {
 func sameEntry(a, b *store.Entry) bool {
 	return a.Version == b.Version && a.GenerationID == b.GenerationID && a.Foreign == b.Foreign &&
 		a.BodyKey == b.BodyKey && a.GeneratedAt.Equal(b.GeneratedAt) && a.Revalidate == b.Revalidate && a.Stale == b.Stale && a.ETag == b.ETag
+}
+
+// read reads the record of a key from the store, and returns when that was. Its Purges
+// include the marks that cover the entry. From then on this process serves no page that it
+// knows to be purged.
+func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record, reading, error) {
+	at := reading{began: time.Now()}
+	rec, err := c.meta.Read(ctx, pk)
+	at.ended = time.Now()
+	if err != nil {
+		return store.Record{}, at, fmt.Errorf("reading %s: %w", k, err)
+	}
+	rec.Purges = c.marks.lasting(rec.Purges)
+	// A flight that puts a page into memory checks afterwards what was learned: either
+	// it sees this, or this sees its page.
+	c.flights.learn(k, rec.Purges)
+	withdrawn := rec.Entry != nil && rec.Entry.Withdrawn
+	if p := c.memory.get(k); p != nil && (withdrawn || store.Freshness(&p.entry, c.purges(nil, p, c.now()).Merge(rec.Purges), c.now()) == store.Purged) {
+		c.reload(k)
+	}
+	if rec.Entry == nil {
+		return rec, at, nil
+	}
+	// Marks are not learned by flights: they apply to this entry, and not to one with
+	// other tags that a flight may be rendering.
+	rec.Purges = rec.Purges.Merge(c.marks.covering(k, rec.Entry.Tags, c.now()))
+	if _, ok := c.follower.recent(c.now()); !ok {
+		// This process does not follow the log, or could not read it lately.
+		at.asOf = at.began
+		stored, err := c.meta.Covering(ctx, k, rec.Entry.Tags)
+		if err != nil {
+			return store.Record{}, at, fmt.Errorf("reading the purge marks of %s: %w", k, err)
+		}
+		rec.Purges = rec.Purges.Merge(stored)
+	}
+	return rec, at, nil
+}
+
+// maxLookUps bounds the concurrent reads of searches in this process, except those under
+// a lease. After a gap in the log every page in memory is read again when it is next
+// requested, which may be all at once; this protects the table and its connections.
+const maxLookUps = 128
+
+// lookUp calls read once fewer than maxLookUps are in progress. Waiting for that counts
+// as waiting for the store: the countdown of visitors runs, and the wait is bounded by the
+// deadline of a read.
+func (s *search) lookUp(ctx context.Context) (store.Record, error) {
+	timer := time.NewTimer(tableTimeout)
+	defer timer.Stop()
+	select {
+	case s.c.lookUps <- struct{}{}:
+		defer func() { <-s.c.lookUps }()
+		return s.read(ctx)
+	case <-timer.C:
+		return store.Record{}, fmt.Errorf("reading %s: %d other reads are in progress: %w", s.key, maxLookUps, errStoreSlow)
+	case <-ctx.Done():
+		return store.Record{}, context.Cause(ctx)
+	}
+}
+
+// read calls [Cache.read], and repeats it if the page was reloaded meanwhile.
+func (s *search) read(ctx context.Context) (rec store.Record, err error) {
+	for again := true; again; again = s.c.floor.crossed(s.latest) || s.f.crossed(s.latest) {
+		s.asOf = s.c.follower.committed.Load()
+		if rec, s.latest, err = s.c.read(ctx, s.key, s.pk); err != nil {
+			return store.Record{}, err
+		}
+	}
+	if rec.Malformed != nil {
+		s.c.log.Warn("a malformed row counts as missing", "key", s.key.String(), "pk", s.pk, "error", rec.Malformed)
+	}
+	if e := rec.Entry; e != nil && e.Foreign {
+		// Another service's row has no stale window: the route's applies.
+		foreign := *e
+		foreign.Stale = s.route.projector.stale
+		rec.Entry = &foreign
+	}
+	if s.ended = s.withdrawnHere(rec.Entry); s.ended {
+		gone := *rec.Entry
+		gone.Withdrawn = true
+		rec.Entry = &gone
+	}
+	rec.Purges = s.f.known(rec.Purges)
+	s.f.found(rec)
+	return rec, nil
+}
+
+// keep puts a page that was just read, or published, into memory. If it may be older
+// than a page that was served already, or newer than one that will be, the page is
+// reloaded, so that no later visitor gets an older one. ErrPurged: the page was purged
+// meanwhile, and must not be served.
+func (s *search) keep(p *page) error {
+	clear := s.c.memory.put(p, s.f)
+	known := s.f.known(p.cover)
+	if !clear || known.Seq > p.cover.Seq {
+		s.c.reload(p.key)
+	}
+	if s.c.state(s.f, p, s.c.now()) == store.Purged {
+		return store.ErrPurged
+	}
+	return nil
+}
+
+// load makes a page of the record that was read last, and keeps it in memory. It takes
+// the body from memory if possible, even from a dropped page. ErrPurged: the page was
+// purged meanwhile.
+func (s *search) load(ctx context.Context, rec store.Record) (*page, error) {
+	e := rec.Entry
+	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, e) && p.cover == rec.Purges && !s.c.follower.late(p, s.c.now()) {
+		return p, nil
+	}
+	var p *page
+	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, e) {
+		p = last.renew(*e, rec.Purges, s.latest, s.route.present)
+	} else {
+		body, err := s.body(ctx, rec)
+		if err != nil {
+			return nil, err
+		}
+		p = newPage(s.key, *e, rec.Purges, s.latest, body, s.route.present)
+	}
+	return p, s.keep(p)
+}
+
+// body reads the body of a record. A body that repeatedly cannot be read counts as
+// missing, so that the page is rendered and published with a new one; but not while the
+// page is pinned, since the body may become readable again and the pin would be lost.
+func (s *search) body(ctx context.Context, rec store.Record) ([]byte, error) {
+	e := rec.Entry
+	if !e.Foreign && e.BodyKey == s.noBody {
+		return nil, fmt.Errorf("%w: %s (found earlier)", ErrNoBody, e.BodyKey)
+	}
+	body, err := s.c.readBody(ctx, e)
+	if errors.Is(err, errUnreadable) && !s.pinned(rec) {
+		err = fmt.Errorf("%w: %w", ErrNoBody, err)
+	}
+	if errors.Is(err, ErrNoBody) {
+		s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
+	}
+	return body, err
+}
+
+// missBody records that a body is missing, damaged or cannot be read.
+func (s *search) missBody(key string, err error) {
+	s.unread = errors.Is(err, errUnreadable) || s.unread && key == s.noBody
+	s.noBody = key
+}
+
+var (
+	// errUnreadable: the body exists and the store answers, but reading it fails.
+	errUnreadable = errors.New("the body cannot be read")
+	// errBeyondLimit: the body was stored by a node with a larger Config.MaxBody.
+	errBeyondLimit = errors.New("the body exceeds this node's limit")
+)
+
+const (
+	// bodyReads is how often a body is read before it counts as unreadable.
+	bodyReads = 3
+	// firstReread is the mean of the first pause of the exponential backoff between
+	// reads.
+	firstReread = 50 * time.Millisecond
+)
+
+// readBody reads and verifies the body of an entry. A failed read is retried as long as
+// the store answers Stat. ErrNoBody: the body is gone, or not what was published.
+// errUnreadable: the body exists, and every read failed. errBeyondLimit: the body exists,
+// and was not read. Other errors say nothing about the body: the store does not answer,
+// or denies access.
+func (c *Cache) readBody(ctx context.Context, e *store.Entry) ([]byte, error) {
+	for attempt := 1; ; attempt++ {
+		body, err := c.readBodyOnce(ctx, e)
+		if err == nil || errors.Is(err, ErrNoBody) || errors.Is(err, errBeyondLimit) || errors.Is(err, store.ErrDenied) || errors.Is(err, context.DeadlineExceeded) {
+			return body, err
+		}
+		if _, outage := c.bodies.Stat(ctx, e.BodyKey); outage != nil {
+			return nil, err
+		}
+		if attempt == bodyReads {
+			return nil, fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+		if backoff.Wait(ctx, c.jitter(backoff.Exponential(firstReread, time.Second, attempt-1))) != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Cache) readBodyOnce(ctx context.Context, e *store.Entry) ([]byte, error) {
+	rd, length, err := c.bodies.Open(ctx, e.BodyKey)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey):
+		return nil, fmt.Errorf("%w: %w", ErrNoBody, err)
+	case err != nil:
+		return nil, fmt.Errorf("opening the body %s: %w", e.BodyKey, err)
+	}
+	defer func() { _ = rd.Close() }() // read only
+	if !e.Foreign && length != e.Length {
+		return nil, fmt.Errorf("%w: %s has %d bytes, %d were published", ErrNoBody, e.BodyKey, length, e.Length)
+	}
+	if length > c.cfg.MaxBody {
+		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read (Config.MaxBody)", errBeyondLimit, e.BodyKey, length, c.cfg.MaxBody)
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(rd, body); err != nil {
+		return nil, fmt.Errorf("reading the body %s: %w", e.BodyKey, err)
+	}
+	if sum := sha256.Sum256(body); !e.Foreign && hex.EncodeToString(sum[:]) != e.SHA256 {
+		return nil, fmt.Errorf("%w: %s does not have the published content", ErrNoBody, e.BodyKey)
+	}
+	return body, nil
 }
