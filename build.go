@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/breaker"
 )
 
 // readBuild finds the sequence at which this process's build of the site was deployed (see
@@ -35,7 +36,7 @@ func (c *Cache) awaitBuild(ctx context.Context) {
 		if round == 0 {
 			c.log.Error("the pages of older builds count as fresh until the build can be read", "error", err)
 		}
-		if backoff.Wait(ctx, c.jitter(backoff.Exponential(firstProbe, maxProbe, round))) != nil {
+		if backoff.Wait(ctx, c.jitter(backoff.Exponential(breaker.FirstProbe, breaker.MaxProbe, round))) != nil {
 			return
 		}
 	}

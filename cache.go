@@ -16,6 +16,7 @@ import (
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/breaker"
 	"github.com/facetheory/isr/internal/frequency"
 	"github.com/facetheory/isr/store"
 )
@@ -59,7 +60,7 @@ type Cache struct {
 
 	invalidations *invalidations // by unsafe requests
 
-	tableBreaker, bodiesBreaker *breaker
+	tableBreaker, bodiesBreaker *breaker.Breaker
 	complaints                  *complaints
 	uses                        *frequency.Counter[store.Key] // nil: every page is stored
 
@@ -116,8 +117,8 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		flights:       newFlights(),
 		lookUps:       make(chan struct{}, maxLookUps),
 		unstored:      newFlights(),
-		tableBreaker:  &breaker{store: "table", log: cfg.Logger},
-		bodiesBreaker: &breaker{store: "bodies", log: cfg.Logger},
+		tableBreaker:  breaker.New("table", cfg.Logger),
+		bodiesBreaker: breaker.New("bodies", cfg.Logger),
 		complaints:    &complaints{logger: cfg.Logger},
 		routes:        make(map[string]*boundRoute),
 	}

@@ -155,7 +155,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 		return
 	}
 	if b := h.c.storeDown(); b != nil {
-		b.affected.Add(1)
+		b.CountAffected()
 		h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
 		return
 	}

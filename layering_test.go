@@ -19,6 +19,7 @@ func TestLayering(t *testing.T) {
 		{"/gc", []string{"github.com/aws/", module + "$", module + "/internal/httpcache", module + "/dynamostore"}, "garbage collection needs the seam alone"},
 		{"/budget", []string{"github.com/aws/", module}, "the limits of an origin need no cache"},
 		{"/downstream", []string{module + "$", module + "/dynamostore", module + "/gateway"}, "deliveries need the seam alone"},
+		{"/internal/breaker", []string{module + "$", module + "/store"}, "the breaker counts answers, and knows no store"},
 		{"/internal/frequency", []string{module}, "the sketch must not depend on the cache"},
 		{"/internal/httpcache", []string{module}, "the rules of HTTP caching are pure functions"},
 		{"/internal/canonical", []string{module}, "URL normalization must not depend on the cache"},

@@ -256,7 +256,7 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 }
 
 // prepare reads, under the lease, what the publish will replace, lists the page if it is a
-// variant (see variants.go), and then finds the purge sequence: a purge that commits after
+// variant (see listVariant), and then finds the purge sequence: a purge that commits after
 // this has a higher number, so that what is rendered is stale at once. found ends the
 // search: the page is fresh meanwhile, or the store failed.
 func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec store.Record, seq int64, found outcome) {

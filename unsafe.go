@@ -27,7 +27,7 @@ import (
 //
 // Visitors can send any number of such requests, for invented URLs too. What they can make
 // grow is bounded by what is stored: the purge is of the keys of those variants of the page
-// that have an entry or a lease, one PURGE row each (see variants.go). It writes no mark,
+// that have an entry or a lease, one PURGE row each (see listVariant). It writes no mark,
 // which every process would keep in memory, except for a page with more than
 // maxInvalidatedVariants listed variants, which gets one for all of them. A page without an
 // entry gets no row, and each page is read and purged once a second at most. A purge that

@@ -26,7 +26,7 @@ import (
 // once, within the origin's budget, and never calls a store. The first flight goes on in
 // the background, and publishes what was rendered if the page is not stored yet: a store
 // that is slow, but not down, gets its page by the same render. After several failures
-// in a row the store's circuit breaker opens (see storebreaker.go), and no flight calls the
+// in a row the store's circuit breaker opens (see internal/breaker), and no flight calls the
 // store until a probe succeeds.
 
 const (

@@ -27,7 +27,7 @@ func mutants() []mutant {
 	return []mutant{
 		{"META is not read again under the lease", "lagging", []edited{
 			{"regenerate.go", "rec, err := s.read(held)", "rec, err := s.mutantRead(held)"},
-			{"body.go", "\ts.f.found(rec)\n", "\ts.f.found(rec)\n\tmutantSeen.Store(s, rec)\n"},
+			{"entry.go", "\ts.f.found(rec)\n", "\ts.f.found(rec)\n\tmutantSeen.Store(s, rec)\n"},
 		}},
 		{"the floor is raised before SEQ is read", "log", []edited{
 			{"follower.go", "func (f *follower) begin(ctx context.Context) error {\n", "func (f *follower) begin(ctx context.Context) error {\n\tf.mutantRaise(true)\n"},
@@ -44,7 +44,7 @@ func mutants() []mutant {
 		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
 			{"regenerate.go", "s.route.renderTimeout+storeTime", "mutantTime(s.route.renderTimeout+storeTime)"},
-			{"storebreaker.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
+			{"stores.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
 		}},
 		{"a page keeps the purge state of the first version of the table", "purges", []edited{
 			{"marks.go", "known.version != version ||", "known.version != version && !mutated(\"a page keeps the purge state of the first version of the table\") ||"},

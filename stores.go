@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/breaker"
 	"github.com/facetheory/isr/store"
 )
 
@@ -24,88 +24,10 @@ const (
 	bodyTimeout = 10 * time.Second
 	// storeTime is what all calls under a lease may take, in addition to the render.
 	storeTime = 30 * time.Second
-
-	// storeFailures is how many failures in a row, of different pages, open the
-	// circuit breaker of a store. One success in between resets the count.
-	storeFailures = 3
-	// Probes start a quarter of a second apart, with exponential backoff.
-	firstProbe   = 250 * time.Millisecond
-	maxProbe     = 10 * time.Second
-	probeTimeout = 5 * time.Second
 )
 
 // bodyTime is how long reading or writing a body of n bytes may take.
 func bodyTime(n int64) time.Duration { return bodyTimeout + time.Duration(n>>20)*time.Second }
-
-// A breaker is the circuit breaker of one store: the table, or the bodies. All
-// methods are safe for concurrent use.
-type breaker struct {
-	store string // in the log
-	log   *slog.Logger
-
-	isOpen   atomic.Bool
-	affected atomic.Int64 // requests served without the store since the breaker opened
-
-	mu     sync.Mutex
-	failed map[string]bool // guarded by mu: subjects whose calls have failed since the last success
-	since  time.Time       // guarded by mu: when the breaker opened
-}
-
-// noteAnswer records that the store answered. It does not close the breaker: the probe
-// does.
-func (b *breaker) noteAnswer() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	clear(b.failed)
-}
-
-// noteFailure records a failed call about a subject, such as a partition key. A subject
-// counts once, however often its calls fail in a row: one body that cannot be read is no
-// outage. If the breaker opened, the caller starts to probe.
-func (b *breaker) noteFailure(subject string, err error) (opened bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.isOpen.Load() {
-		return false
-	}
-	if b.failed == nil {
-		b.failed = make(map[string]bool, storeFailures)
-	}
-	if b.failed[subject] = true; len(b.failed) < storeFailures {
-		return false
-	}
-	b.since = time.Now()
-	b.affected.Store(0)
-	b.isOpen.Store(true)
-	b.log.Error("the store does not answer, and its circuit breaker opens: pages are rendered without being stored",
-		"store", b.store, "error", err)
-	return true
-}
-
-// probe calls ask, after first and then with exponential backoff, until the store
-// answers. Then the breaker closes.
-func (b *breaker) probe(ctx context.Context, first time.Duration, ask func(context.Context) error, jitter func(time.Duration) time.Duration) {
-	for wait, round := first, 1; ; wait, round = jitter(backoff.Exponential(firstProbe, maxProbe, round)), round+1 {
-		if backoff.Wait(ctx, wait) != nil {
-			return
-		}
-		call, cancel := context.WithTimeout(ctx, probeTimeout)
-		err := ask(call)
-		cancel()
-		if ctx.Err() != nil {
-			return
-		}
-		if !unreachable(err) {
-			break
-		}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	clear(b.failed)
-	b.isOpen.Store(false)
-	b.log.Info("the store answers, and its circuit breaker closes", "store", b.store,
-		"affected", b.affected.Load(), "after", time.Since(b.since).Round(time.Millisecond))
-}
 
 // unreachable reports whether an error means that the store could not be reached. The
 // declared errors are answers, except [store.ErrDenied]: permissions apply to a whole
@@ -129,9 +51,9 @@ func unreachable(err error) bool {
 }
 
 // storeDown returns the breaker of a store whose breaker is open, or nil.
-func (c *Cache) storeDown() *breaker {
-	for _, b := range []*breaker{c.tableBreaker, c.bodiesBreaker} {
-		if b.isOpen.Load() {
+func (c *Cache) storeDown() *breaker.Breaker {
+	for _, b := range []*breaker.Breaker{c.tableBreaker, c.bodiesBreaker} {
+		if b.IsOpen() {
 			return b
 		}
 	}
@@ -142,9 +64,9 @@ func (c *Cache) storeDown() *breaker {
 // Visitors are served without them.
 func (c *Cache) StoresDown() []string {
 	var down []string
-	for _, b := range []*breaker{c.tableBreaker, c.bodiesBreaker} {
-		if b.isOpen.Load() {
-			down = append(down, b.store)
+	for _, b := range []*breaker.Breaker{c.tableBreaker, c.bodiesBreaker} {
+		if b.IsOpen() {
+			down = append(down, b.Store())
 		}
 	}
 	return down
@@ -177,14 +99,15 @@ func (c *complaints) log(msg string, args ...any) {
 
 // answered records the result of a call about a subject in a store's circuit breaker,
 // and starts to probe the store by ask once the breaker has opened.
-func (c *Cache) answered(ctx context.Context, b *breaker, subject string, err error, ask func(context.Context) error) {
+func (c *Cache) answered(ctx context.Context, b *breaker.Breaker, subject string, err error, ask func(context.Context) error) {
 	switch {
 	case ctx.Err() != nil: // the caller cancelled: that says nothing of the store
 	case !unreachable(err):
-		b.noteAnswer()
-	case b.noteFailure(subject, err):
-		first := c.jitter(firstProbe) // drawn here, so that simulations repeat
-		c.background.Go(func() { b.probe(c.ctx, first, ask, c.jitter) })
+		b.NoteAnswer()
+	case b.NoteFailure(subject, err):
+		first := c.jitter(breaker.FirstProbe) // drawn here, so that simulations repeat
+		answers := func(ctx context.Context) bool { return !unreachable(ask(ctx)) }
+		c.background.Go(func() { b.Probe(c.ctx, first, answers, c.jitter) })
 	}
 }
 
@@ -239,6 +162,51 @@ func (t *watchedTable) Publish(ctx context.Context, l store.Lease, read store.Re
 		t.c.deliver(err)
 	}
 	return e, err
+}
+
+func (t *watchedTable) Purge(ctx context.Context, p store.Purge) (store.Receipt, error) {
+	p.Destinations = t.c.destinations()
+	r, err := t.MetaStore.Purge(ctx, p)
+	t.c.deliver(err)
+	return r, err
+}
+
+func (t *watchedTable) Rollback(ctx context.Context, read store.Record, to string, a store.Assertion) (store.Entry, error) {
+	a.Destinations = t.c.destinations()
+	e, err := t.MetaStore.Rollback(ctx, read, to, a)
+	t.c.deliver(err)
+	return e, err
+}
+
+func (t *watchedTable) Pin(ctx context.Context, read store.Record, a store.Assertion) (store.Entry, error) {
+	a.Destinations = t.c.destinations()
+	e, err := t.MetaStore.Pin(ctx, read, a)
+	t.c.deliver(err)
+	return e, err
+}
+
+func (t *watchedTable) AddVariant(ctx context.Context, pk string, k store.Key, until time.Time) error {
+	call, cancel := context.WithTimeout(ctx, tableTimeout)
+	defer cancel()
+	err := t.MetaStore.AddVariant(call, pk, k, until)
+	t.answered(ctx, pk, err)
+	return err
+}
+
+func (t *watchedTable) RemoveVariant(ctx context.Context, pk string, k store.Key, until time.Time) error {
+	call, cancel := context.WithTimeout(ctx, tableTimeout)
+	defer cancel()
+	err := t.MetaStore.RemoveVariant(call, pk, k, until)
+	t.answered(ctx, pk, err)
+	return err
+}
+
+func (t *watchedTable) Variants(ctx context.Context, pk string, limit int) (texts []string, more bool, err error) {
+	call, cancel := context.WithTimeout(ctx, tableTimeout)
+	defer cancel()
+	texts, more, err = t.MetaStore.Variants(call, pk, limit)
+	t.answered(ctx, pk, err)
+	return texts, more, err
 }
 
 func (t *watchedTable) Sequence(ctx context.Context) (store.Sequence, error) {
@@ -334,4 +302,46 @@ func (b *watchedBody) Close() error {
 		b.answered(nil)
 	}
 	return b.ReadCloser.Close()
+}
+
+// A Downstream delivers purges to the caches in front of this one, such as a CDN. A
+// [*downstream.Worker] is one. It must be safe for concurrent use.
+//
+// [downstream.Worker]: https://pkg.go.dev/github.com/facetheory/isr/downstream#Worker
+type Downstream interface {
+	// Destinations are the names of the caches: at most [store.MaxDestinations]. They are
+	// constant.
+	Destinations() []string
+	// Wake is called after a change that is to be delivered was committed, by this process
+	// or another one. It must not block.
+	Wake()
+}
+
+// destinations returns the names of the downstream caches.
+func (c *Cache) destinations() []string {
+	if c.cfg.Downstream == nil {
+		return nil
+	}
+	return c.cfg.Downstream.Destinations()
+}
+
+// deliver wakes the delivery to downstream caches after a change. If we crash before, the
+// jobs, which were committed with the change, are found by the next poll of the outbox.
+func (c *Cache) deliver(err error) {
+	if err == nil && c.cfg.Downstream != nil {
+		c.cfg.Downstream.Wake()
+	}
+}
+
+// wakingNodes is how many processes of a fleet wake their delivery, on average.
+const wakingNodes = 4
+
+// deliverFor wakes the delivery after a change whose writer wrote no jobs, such as a client
+// in another language. In a fleet of many nodes only some do: any of them enqueues the change
+// for all, and among many one soon reads the outbox anyway.
+func (c *Cache) deliverFor(change store.Change, nodes int64) {
+	undelivered := func(destination string) bool { return len(change.Undelivered(destination)) > 0 }
+	if slices.ContainsFunc(c.destinations(), undelivered) && c.below(uint64(max(nodes, 1))) < wakingNodes {
+		c.cfg.Downstream.Wake()
+	}
 }
