@@ -2,6 +2,7 @@ package isr
 
 import (
 	"bytes"
+	"cmp"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -268,7 +269,7 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, as *presentation, s
 		h["Etag"] = rep.header
 	}
 	if status == http.StatusOK {
-		if httpcache.NotModified(r.Header, p.lastMod, p.etag.etag, p.etagGzip.etag) {
+		if httpcache.NotModified(r.Header, rep.etag, cmp.Or(p.lastMod, p.entry.GeneratedAt)) {
 			delete(h, "Content-Encoding")
 			w.WriteHeader(http.StatusNotModified)
 			return

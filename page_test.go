@@ -39,7 +39,9 @@ func TestConditionalRequests(t *testing.T) {
 		{name: "none", status: 200},
 		{name: "the etag", header: `If-None-Match: "v1"`, status: 304},
 		{name: "one of several, weak", header: `If-None-Match: "a,b", W/"v1"`, status: 304},
-		{name: "the etag of the gzip coding", header: `If-None-Match: "v1-gzip"`, status: 304},
+		{name: "the etag of the gzip coding", header: "If-None-Match: \"v1-gzip\"\nAccept-Encoding: gzip", status: 304},
+		{name: "the etag of the gzip coding, for a client without it", header: `If-None-Match: "v1-gzip"`, status: 200},
+		{name: "the etag of the plain body, for a client with gzip", header: "If-None-Match: \"v1\"\nAccept-Encoding: gzip", status: 200},
 		{name: "star", header: "If-None-Match: *", status: 304},
 		{name: "another etag", header: `If-None-Match: "v2"`, status: 200},
 		{name: "a weak entry", header: `If-None-Match: W/"x"`, etag: `W/"x"`, status: 304},
@@ -84,6 +86,19 @@ func TestConditionalRequests(t *testing.T) {
 				t.Errorf("Age %q, want 10", got)
 			}
 		})
+	}
+}
+
+// TestModifiedSinceGenerated: a page without Last-Modified was modified when it was generated
+// (RFC 9111, section 4.3.2).
+func TestModifiedSinceGenerated(t *testing.T) {
+	p := testPage(func(e *store.Entry) { e.Header.Del("Last-Modified") })
+	for since, want := range map[time.Time]int{at(0): http.StatusNotModified, at(5): http.StatusNotModified, at(-1): http.StatusOK} {
+		w := httptest.NewRecorder()
+		p.serveHit(w, request("http://h/", "If-Modified-Since: "+since.UTC().Format(http.TimeFormat)), new(presentation), at(10), store.Fresh, false)
+		if w.Code != want {
+			t.Errorf("If-Modified-Since %v after it was generated: %d, want %d", since.Sub(at(0)), w.Code, want)
+		}
 	}
 }
 

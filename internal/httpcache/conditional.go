@@ -31,34 +31,28 @@ func CodedETag(etag, coding string) string {
 }
 
 // NotModified evaluates the conditions of a GET or HEAD request (RFC 9110, section
-// 13.2.2): If-None-Match, and If-Modified-Since if that is absent. etags are the entity
-// tags of the representations, empty where there is none; any of them matches, by the
-// weak comparison. A zero modified means that the page has no Last-Modified.
-func NotModified(h http.Header, modified time.Time, etags ...string) bool {
+// 13.2.2): If-None-Match, and If-Modified-Since if that is absent. etag is the entity tag of
+// the selected representation, empty if it has none; modified is its Last-Modified, or else
+// when it was generated (RFC 9111, section 4.3.2).
+func NotModified(h http.Header, etag string, modified time.Time) bool {
 	if lines := h["If-None-Match"]; len(lines) > 0 {
 		for _, line := range lines {
 			for tag := range Members(line) {
-				if tag == "*" || matchesWeakly(tag, etags) {
+				if tag == "*" || matchesWeakly(tag, etag) {
 					return true
 				}
 			}
 		}
 		return false
 	}
-	if lines := h["If-Modified-Since"]; len(lines) == 1 && !modified.IsZero() {
-		since, err := http.ParseTime(lines[0])
-		return err == nil && !modified.After(since)
+	if lines := h["If-Modified-Since"]; len(lines) == 1 {
+		since, ok := ParseDate(lines[0])
+		return ok && !modified.After(since)
 	}
 	return false
 }
 
 // matchesWeakly compares weakly (RFC 9110, section 8.8.3.2).
-func matchesWeakly(tag string, etags []string) bool {
-	tag = strings.TrimPrefix(tag, "W/")
-	for _, etag := range etags {
-		if etag != "" && tag == strings.TrimPrefix(etag, "W/") {
-			return true
-		}
-	}
-	return false
+func matchesWeakly(tag, etag string) bool {
+	return etag != "" && strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/")
 }

@@ -227,13 +227,15 @@ func ParseDate(s string) (t time.Time, ok bool) {
 }
 
 // staleWindow returns the route's stale window, or a shorter one that the response states
-// (RFC 5861; RFC 9111, section 5.2.2.2).
+// (RFC 5861), none if the response forbids that (RFC 9111, sections 5.2.2.2 and 5.2.2.8).
+// s-maxage forbids it too (section 5.2.2.10), unless the operator grants a stale window, as
+// the route's is.
 func (r Rules) staleWindow(d Directives) time.Duration {
-	if v, ok := d.Seconds("stale-while-revalidate"); ok {
-		return min(v, r.Stale)
-	}
 	if d.Has("must-revalidate") || d.Has("proxy-revalidate") {
 		return 0
+	}
+	if v, ok := d.Seconds("stale-while-revalidate"); ok {
+		return min(v, r.Stale)
 	}
 	return r.Stale
 }
@@ -242,6 +244,9 @@ func (r Rules) staleWindow(d Directives) time.Duration {
 // the origin fails (RFC 5861, section 4).
 func StaleIfError(h http.Header) time.Duration {
 	d, _ := ForSharedCache(h)
+	if d.Has("must-revalidate") || d.Has("proxy-revalidate") {
+		return 0
+	}
 	v, _ := d.Seconds("stale-if-error")
 	return v
 }

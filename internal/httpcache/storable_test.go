@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-	for _, directive := range []string{"must-revalidate", "proxy-revalidate", "stale-while-revalidate=0"} {
+	for _, directive := range []string{"must-revalidate", "proxy-revalidate", "stale-while-revalidate=0", "must-revalidate, stale-while-revalidate=30", "stale-while-revalidate=30, proxy-revalidate"} {
 		if v := opted.withBounds().Judge(200, headerOf("Cache-Control: s-maxage=1, "+directive)); v.Stale != 0 {
 			t.Errorf("%s leaves a stale window of %v", directive, v.Stale)
 		}
