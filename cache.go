@@ -18,6 +18,7 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/breaker"
 	"github.com/facetheory/isr/internal/frequency"
+	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/store"
 )
 
@@ -48,7 +49,8 @@ type Cache struct {
 	log    *slog.Logger
 
 	floor       floor
-	marks       markTable
+	marks       marks.Table
+	build       atomic.Int64 // the sequence of this process's build of the site; 0: none, or not read yet
 	memory      *memory
 	unpublished *unpublishedPages
 	negative    *negativeCache
@@ -382,10 +384,10 @@ func (c *Cache) collectPeriodically(ctx context.Context) {
 
 // keepPurges compacts the purge marks and renews permanent pins.
 func (c *Cache) keepPurges(ctx context.Context) error {
-	marks, err := gc.CompactMarks(ctx, c.meta, false)
+	compacted, err := gc.CompactMarks(ctx, c.meta, false)
 	pins, err2 := gc.RenewPins(ctx, c.meta, gc.RenewOptions{Partition: c.cfg.Partition, Now: c.now})
-	if marks.Marks > 0 || pins.Pins > 0 || pins.Purged > 0 {
-		c.log.Info("compacted purge marks and renewed permanent pins", "marks", marks.Marks, "pins", pins.Pins, "purged", pins.Purged)
+	if compacted.Marks > 0 || pins.Pins > 0 || pins.Purged > 0 {
+		c.log.Info("compacted purge marks and renewed permanent pins", "marks", compacted.Marks, "pins", pins.Pins, "purged", pins.Purged)
 	}
 	return errors.Join(err, err2)
 }

@@ -43,7 +43,7 @@ func (s *search) entry(got rendering, at timing, seq int64, rec store.Record) st
 		Tags:         got.verdict.Tags,
 		Stale:        store.ClampInterval(got.verdict.Stale.Truncate(time.Second)),
 		PurgeSeq:     seq,
-		Build:        s.c.marks.build.Load(),
+		Build:        s.c.build.Load(),
 		InitialAge:   httpcache.Age(res.header),
 		RenderTime:   max(at.took.Round(time.Millisecond), time.Millisecond),
 	}
@@ -152,7 +152,7 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 	if err != nil {
 		return store.Record{}, at, fmt.Errorf("reading %s: %w", k, err)
 	}
-	rec.Purges = c.marks.lasting(rec.Purges)
+	rec.Purges = c.lasting(rec.Purges)
 	// A flight that puts a page into memory checks afterwards what was learned: either
 	// it sees this, or this sees its page.
 	c.flights.learn(k, rec.Purges)
@@ -165,7 +165,7 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 	}
 	// Marks are not learned by flights: they apply to this entry, and not to one with
 	// other tags that a flight may be rendering.
-	rec.Purges = rec.Purges.Merge(c.marks.covering(k, rec.Entry.Tags, c.now()))
+	rec.Purges = rec.Purges.Merge(c.marks.Covering(k, rec.Entry.Tags, c.now()))
 	if _, ok := c.follower.recent(c.now()); !ok {
 		// This process does not follow the log, or could not read it lately.
 		at.asOf = at.began

@@ -28,7 +28,7 @@ type flight struct {
 
 	// cover is what this process has read of the page's own purges since the flight
 	// began, nil if nothing. Waiting requests are not served what it covers. Marks are
-	// in the table of marks (see marks.go).
+	// in the table of marks (see internal/marks).
 	cover atomic.Pointer[store.PurgeState] // written under flights.mu
 
 	// reloadedAt is when the page was last reloaded since the flight began (see

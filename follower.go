@@ -244,7 +244,7 @@ func (f *follower) advance(changes []store.Change, end int64) error {
 // its sequence, and a process that has reached a sequence knows its marks.
 func (f *follower) apply(change store.Change) {
 	f.learn(change.Seq)
-	f.c.marks.apply(f.c.now(), change.Marks...)
+	f.c.marks.Apply(f.c.now(), change.Marks...)
 	f.c.reload(change.Reload...)
 	f.moveTo(change.Seq)
 	f.c.deliverFor(change, f.nodes.Load())
@@ -357,7 +357,7 @@ func (f *follower) begin(ctx context.Context) error {
 		f.committed.Store(0)
 	}
 	f.learn(sequence.Seq)
-	if err := f.c.marks.load(ctx, f.c.meta, keep, f.c.now); err != nil {
+	if err := f.c.marks.Load(ctx, f.c.meta, keep, f.c.now); err != nil {
 		return fmt.Errorf("reading the purge marks: %w", err)
 	}
 	if err := f.c.readBuild(ctx); err != nil {

@@ -21,6 +21,7 @@ func TestLayering(t *testing.T) {
 		{"/downstream", []string{module + "$", module + "/dynamostore", module + "/gateway"}, "deliveries need the seam alone"},
 		{"/internal/breaker", []string{module + "$", module + "/store"}, "the breaker counts answers, and knows no store"},
 		{"/internal/frequency", []string{module}, "the sketch must not depend on the cache"},
+		{"/internal/marks", []string{module + "$", module + "/internal/httpcache"}, "the table of marks needs the seam alone"},
 		{"/internal/httpcache", []string{module}, "the rules of HTTP caching are pure functions"},
 		{"/internal/canonical", []string{module}, "URL normalization must not depend on the cache"},
 		{"/httpconn", []string{module, "github.com/aws/"}, "sockets must not depend on the policy"},

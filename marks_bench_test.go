@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/store"
 )
 
@@ -21,8 +22,8 @@ func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
 // newMarks returns marks of tags, and of prefixes of 80 lengths: three quarters of pages with
 // their variants, as purges of URLs write them, and a quarter of folders.
 func newMarks(n int) []store.Mark {
-	marks := make([]store.Mark, n)
-	for i := range marks {
+	list := make([]store.Mark, n)
+	for i := range list {
 		target := PurgeTag("", fmt.Sprintf("product-%d", i))
 		switch name := fmt.Sprintf("example.com/shop/%0*d", 1+i/2%80, i); i % 8 {
 		case 1, 3, 5:
@@ -30,9 +31,9 @@ func newMarks(n int) []store.Mark {
 		case 7:
 			target = PurgePrefix("", name+"/")
 		}
-		marks[i] = store.Mark{Target: target, Seq: int64(i + 1), At: time.Now()}
+		list[i] = store.Mark{Target: target, Seq: int64(i + 1), At: time.Now()}
 	}
-	return marks
+	return list
 }
 
 // BenchmarkMarks: what marks add to a hit of a page with ten tags, beside a cache without
@@ -81,11 +82,12 @@ func BenchmarkMarks(b *testing.B) {
 	}
 	b.Run("none", func(b *testing.B) { without = hits(b, func() {}) })
 	for _, n := range []int{10_000, 100_000} {
-		c.marks = markTable{}
-		c.marks.apply(time.Now(), newMarks(n)...)
+		c.marks = marks.Table{}
+		c.marks.Apply(time.Now(), newMarks(n)...)
 		b.Run(fmt.Sprint(n), func(b *testing.B) { compare(b, hits(b, func() {})) })
 		b.Run(fmt.Sprint(n, " after a change"), func(b *testing.B) {
-			compare(b, hits(b, func() { c.marks.version.Add(1) }))
+			p := c.memory.get(k)
+			compare(b, hits(b, func() { p.marked = marks.Memo{} }))
 		})
 	}
 }
@@ -93,9 +95,9 @@ func BenchmarkMarks(b *testing.B) {
 // A mark takes about 100 bytes of memory beside its text.
 func TestBytesPerMark(t *testing.T) {
 	const n = 100_000
-	marks := newMarks(n)
+	list := newMarks(n)
 	texts := 0
-	for _, m := range marks {
+	for _, m := range list {
 		texts += len(m.Target.Value)
 	}
 	inUse := func() uint64 {
@@ -104,14 +106,14 @@ func TestBytesPerMark(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	var table markTable
+	var table marks.Table
 	before := inUse()
-	table.apply(time.Now(), marks...)
+	table.Apply(time.Now(), list...)
 	per := float64(inUse()-before) / n
 	t.Logf("%.0f bytes per mark, beside %d bytes of text on average", per, texts/n)
 	if per > 110 {
 		t.Errorf("%.0f bytes per mark", per)
 	}
-	runtime.KeepAlive(marks)
+	runtime.KeepAlive(list)
 	runtime.KeepAlive(&table)
 }

@@ -93,7 +93,7 @@ func newNegativeCache(bytes int64, c *Cache) (*negativeCache, error) {
 // monotonic reading: a wall clock that is set back would prolong entries.
 func (n *negativeCache) get(k store.Key, now time.Time) *negativeEntry {
 	e, ok := n.byKey.GetIfPresent(k)
-	if !ok || !now.Before(e.until) || n.c.floor.above(e.readAt) || n.floor.above(e.readAt) || n.c.marks.covering(k, nil, n.c.now()).Seq > e.seq {
+	if !ok || !now.Before(e.until) || n.c.floor.above(e.readAt) || n.floor.above(e.readAt) || n.c.marks.Covering(k, nil, n.c.now()).Seq > e.seq {
 		return nil
 	}
 	return e
@@ -283,7 +283,7 @@ func (s *search) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
 	e.GeneratedAt, e.Revalidate, e.Stale = at.generatedAt, 0, 0
 	e.Key, e.Route = s.key.Text, s.route.Name
 	e.Status, e.ETag, e.Header, e.Tags = http.StatusGone, "", nil, nil
-	e.PinnedUntil, e.AssertedAt, e.PurgeSeq, e.Build, e.Withdrawn = time.Time{}, time.Time{}, seq, s.c.marks.build.Load(), true
+	e.PinnedUntil, e.AssertedAt, e.PurgeSeq, e.Build, e.Withdrawn = time.Time{}, time.Time{}, seq, s.c.build.Load(), true
 	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)
 	return e
 }

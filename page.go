@@ -10,6 +10,7 @@ import (
 
 	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/store"
 )
 
@@ -21,7 +22,7 @@ type page struct {
 	// cover is the purge state when the page was read. Marks that were made since are in
 	// the table of marks: marked has those of its last version.
 	cover  store.PurgeState
-	marked atomic.Pointer[coverage]
+	marked marks.Memo
 	read   reading // by which it was found
 	body   []byte  // immutable
 	// negative: the page is a response such as 404, of the negative cache.

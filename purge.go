@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/breaker"
 	"github.com/facetheory/isr/store"
 )
 
@@ -134,7 +135,7 @@ func (c *Cache) applyPurge(targets []store.PurgeTarget, hard bool, seq int64) {
 		m.Target = t
 		marks = append(marks, m)
 	}
-	c.marks.apply(m.At, marks...)
+	c.marks.Apply(m.At, marks...)
 }
 
 // purgeTargets checks targets, and completes those of pages: by their partition keys, and
@@ -361,4 +362,75 @@ func (c *Cache) hasVariants() bool {
 // hasVariantsLocked is hasVariants for the present routes.
 func (c *Cache) hasVariantsLocked() bool {
 	return len(c.bound) == 0 || slices.ContainsFunc(c.bound, func(b *boundRoute) bool { return len(b.Vary)+len(b.KeyClasses) > 0 })
+}
+
+// purges returns all purges that this process knows to cover a page: those read with it,
+// those of the page that the flight f has read since, which may be nil, and all marks. It
+// is on the hit path.
+func (c *Cache) purges(f *flight, p *page, now time.Time) store.PurgeState {
+	return c.lasting(f.known(p.cover).Merge(c.marks.Recall(&p.marked, p.key, p.entry.Tags, now)))
+}
+
+// lasting returns p with the lifetime of marks and the build that are known now. It is on
+// the hit path.
+func (c *Cache) lasting(p store.PurgeState) store.PurgeState {
+	p.MarkLifetime = max(p.MarkLifetime, c.marks.Lifetime())
+	p.Build = c.build.Load()
+	return p
+}
+
+// state is the freshness of a page by [Cache.purges].
+func (c *Cache) state(f *flight, p *page, now time.Time) store.State {
+	return store.Freshness(&p.entry, c.purges(f, p, now), now)
+}
+
+// purges returns all purges that this process knows to cover the entry of a record that
+// the search has read.
+func (s *search) purges(rec store.Record) store.PurgeState {
+	known := s.f.known(rec.Purges)
+	if e := rec.Entry; e != nil {
+		known = known.Merge(s.c.marks.Covering(s.key, e.Tags, s.c.now()))
+	}
+	return s.c.lasting(known)
+}
+
+// acceptable reports whether a page satisfies a visitor who must not get anything older
+// than the sequence minSeq: it was rendered after that, or nothing that this process knows
+// covers it. The process must have applied the log up to minSeq.
+func (c *Cache) acceptable(p *page, minSeq int64) bool {
+	return p.entry.PurgeSeq >= minSeq && !p.entry.Foreign || !p.entry.CoveredBy(c.purges(nil, p, c.now()))
+}
+
+// readBuild finds the sequence at which this process's build of the site was deployed (see
+// Config.Build). Older builds keep serving the pages of newer ones.
+func (c *Cache) readBuild(ctx context.Context) error {
+	if c.cfg.Build == "" || c.build.Load() > 0 {
+		return nil
+	}
+	seq, err := c.meta.Build(ctx, c.cfg.Build)
+	if err != nil {
+		return fmt.Errorf("reading the sequence of the build %q: %w", c.cfg.Build, err)
+	}
+	c.build.Store(seq)
+	return nil
+}
+
+// awaitBuild calls readBuild until it succeeds, for a cache that does not follow the log.
+// Searches wait for the first call, so that no page of an older build is served as fresh.
+func (c *Cache) awaitBuild(ctx context.Context) {
+	for round := 0; ; round++ {
+		err := c.readBuild(ctx)
+		if round == 0 {
+			close(c.follower.begun)
+		}
+		if err == nil {
+			return
+		}
+		if round == 0 {
+			c.log.Error("the pages of older builds count as fresh until the build can be read", "error", err)
+		}
+		if backoff.Wait(ctx, c.jitter(backoff.Exponential(breaker.FirstProbe, breaker.MaxProbe, round))) != nil {
+			return
+		}
+	}
 }

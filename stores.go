@@ -215,7 +215,7 @@ func (t *watchedTable) Sequence(ctx context.Context) (store.Sequence, error) {
 	seq, err := t.MetaStore.Sequence(call)
 	t.logAnswered(ctx, err)
 	if err == nil {
-		t.c.marks.note(seq)
+		t.c.marks.Note(seq)
 	}
 	return seq, err
 }
@@ -233,7 +233,7 @@ func (t *watchedTable) Changes(ctx context.Context, after int64) (store.Sequence
 	seq, changes, err := t.MetaStore.Changes(ctx, after)
 	t.logAnswered(ctx, err)
 	if err == nil {
-		t.c.marks.note(seq)
+		t.c.marks.Note(seq)
 	}
 	return seq, changes, err
 }

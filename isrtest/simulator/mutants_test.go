@@ -47,7 +47,7 @@ func mutants() []mutant {
 			{"stores.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
 		}},
 		{"a page keeps the purge state of the first version of the table", "purges", []edited{
-			{"marks.go", "known.version != version ||", "known.version != version && !mutated(\"a page keeps the purge state of the first version of the table\") ||"},
+			{"internal/marks/marks.go", "known.version != version ||", "known.version != version && !mutated(\"a page keeps the purge state of the first version of the table\") ||"},
 		}},
 		{"a visitor takes a page that was rendered before a purge", "purges", []edited{
 			{"outcome.go", "&& (leader || h.c.acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.acceptable(p, known))"},
@@ -79,6 +79,10 @@ func mutants() []mutant {
 	}
 }
 
+const mutatedSource = `
+func mutated(name string) bool { return os.Getenv("ISR_MUTANT") == name }
+`
+
 const mutantSource = `package isr
 
 import (
@@ -92,8 +96,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-func mutated(name string) bool { return os.Getenv("ISR_MUTANT") == name }
-
+` + mutatedSource + `
 var mutantSeen sync.Map // of store.Record by *search
 
 func (s *search) mutantRead(ctx context.Context) (store.Record, error) {
@@ -163,7 +166,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// compileMutants compiles these tests with all mutants in package isr.
+// compileMutants compiles these tests with all mutants in package isr and its internal packages.
 func compileMutants(t *testing.T) (program string) {
 	t.Helper()
 	module, err := filepath.Abs("../..")
@@ -171,7 +174,10 @@ func compileMutants(t *testing.T) (program string) {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	replaced := map[string]string{filepath.Join(module, "mutant.go"): mutantSource}
+	replaced := map[string]string{
+		filepath.Join(module, "mutant.go"):                mutantSource,
+		filepath.Join(module, "internal/marks/mutant.go"): "package marks\n\nimport \"os\"\n" + mutatedSource,
+	}
 	for _, m := range mutants() {
 		for _, e := range m.edits {
 			file := filepath.Join(module, e.file)
@@ -187,7 +193,7 @@ func compileMutants(t *testing.T) (program string) {
 	}
 	overlay := struct{ Replace map[string]string }{make(map[string]string)}
 	for file, source := range replaced {
-		overlay.Replace[file] = filepath.Join(folder, filepath.Base(file))
+		overlay.Replace[file] = filepath.Join(folder, fmt.Sprintf("%d-%s", len(overlay.Replace), filepath.Base(file)))
 		writeText(t, overlay.Replace[file], source)
 	}
 	list, err := json.Marshal(overlay)

@@ -1,4 +1,17 @@
-package isr
+// Package marks has the purge marks that a process knows, by which it judges pages.
+//
+// A purge of a tag, a prefix, a tenant or the site writes one mark, whatever the number of
+// pages that it covers. Each process keeps all marks in memory, and judges pages by them:
+//
+//	LOG ──► follower ──► Table ◄── Cache.Purge
+//	                       │ version: one atomic load
+//	hit ──► page ──► the state computed for that version ──► freshness
+//	                       │ another version, or a mark has expired since
+//	                       └──► look up the page's tenant, tags and prefixes
+//
+// A change of the table costs each page one look-up, at its next hit. No page is dropped
+// from memory because of a mark.
+package marks
 
 import (
 	"context"
@@ -10,18 +23,6 @@ import (
 
 	"github.com/facetheory/isr/store"
 )
-
-// A purge of a tag, a prefix, a tenant or the site writes one mark, whatever the number of
-// pages that it covers. Each process keeps all marks in memory, and judges pages by them:
-//
-//	LOG ──► follower ──► markTable ◄── Cache.Purge
-//	                         │ version: one atomic load
-//	hit ──► page ──► the state computed for that version ──► freshness
-//	                         │ another version, or a mark has expired since
-//	                         └──► look up the page's tenant, tags and prefixes
-//
-// A change of the table costs each page one look-up, at its next hit. No page is dropped
-// from memory because of a mark.
 
 // A mark is the newest purge of a tag, a prefix, a tenant or the site; zero: none.
 type mark struct {
@@ -226,11 +227,10 @@ func (m mark) external(target store.PurgeTarget) store.Mark {
 	return out
 }
 
-// A markTable has what this process knows of purges of more than one page. All methods are
-// safe for concurrent use.
-type markTable struct {
+// A Table has what this process knows of purges of more than one page. The zero value is
+// empty. All methods are safe for concurrent use.
+type Table struct {
 	lifetime atomic.Int64 // of marks, in nanoseconds; 0: SEQ has none, or was not read yet
-	build    atomic.Int64 // the sequence of this process's build of the site; 0: none, or not read yet
 
 	// version is 0 while there are no marks, and changes with them.
 	version atomic.Uint64 // written under mu
@@ -242,8 +242,8 @@ type markTable struct {
 // sweepEvery is how often marks whose lifetime has ended are removed.
 const sweepEvery = time.Hour
 
-// apply adds marks.
-func (t *markTable) apply(now time.Time, marks ...store.Mark) {
+// Apply adds marks.
+func (t *Table) Apply(now time.Time, marks ...store.Mark) {
 	if len(marks) == 0 {
 		return
 	}
@@ -256,10 +256,10 @@ func (t *markTable) apply(now time.Time, marks ...store.Mark) {
 	t.version.Add(1)
 }
 
-// load replaces all marks by those of the store, read after the sequence upTo, so that
+// Load replaces all marks by those of the store, read after the sequence upTo, so that
 // marks that were deleted disappear. Marks with a higher sequence, which were made
 // meanwhile, stay. If the store fails, nothing changes.
-func (t *markTable) load(ctx context.Context, from store.PurgeStore, upTo int64, now func() time.Time) error {
+func (t *Table) Load(ctx context.Context, from store.PurgeStore, upTo int64, now func() time.Time) error {
 	var next markSet
 	for m, err := range from.Marks(ctx) {
 		if err != nil {
@@ -279,7 +279,7 @@ func (t *markTable) load(ctx context.Context, from store.PurgeStore, upTo int64,
 
 // sweepLocked removes the marks whose lifetime has ended: the entries that they cover
 // have expired (see [store.Entry.OutlivesMarks]). Callers must hold mu.
-func (t *markTable) sweepLocked(now time.Time) {
+func (t *Table) sweepLocked(now time.Time) {
 	lifetime := time.Duration(t.lifetime.Load())
 	if lifetime == 0 || now.Sub(t.swept) < sweepEvery {
 		return
@@ -289,12 +289,12 @@ func (t *markTable) sweepLocked(now time.Time) {
 	t.set.drop(func(m mark) bool { return m.at < ended && (m.later == nil || m.later.at.Before(now)) })
 }
 
-// covering returns the merged state of the marks that cover a page with these tags.
-func (t *markTable) covering(k store.Key, tags []string, now time.Time) store.PurgeState {
+// Covering returns the merged state of the marks that cover a page with these tags.
+func (t *Table) Covering(k store.Key, tags []string, now time.Time) store.PurgeState {
 	return t.compute(k, tags, now).state
 }
 
-func (t *markTable) compute(k store.Key, tags []string, now time.Time) coverage {
+func (t *Table) compute(k store.Key, tags []string, now time.Time) coverage {
 	if t.version.Load() == 0 {
 		return coverage{}
 	}
@@ -305,52 +305,28 @@ func (t *markTable) compute(k store.Key, tags []string, now time.Time) coverage 
 	return c
 }
 
-// of is covering for a page, which keeps the result. It is on the hit path: unless the
-// table has changed since, it takes no lock and allocates nothing.
-func (t *markTable) of(p *page, now time.Time) store.PurgeState {
+// A Memo keeps what covers one page. The zero value is empty.
+type Memo struct {
+	last atomic.Pointer[coverage]
+}
+
+// Recall is [Table.Covering] for the page of a memo, which keeps the result. It is on the hit
+// path: unless the table has changed since, it takes no lock and allocates nothing.
+func (t *Table) Recall(m *Memo, k store.Key, tags []string, now time.Time) store.PurgeState {
 	version := t.version.Load()
 	if version == 0 {
 		return store.PurgeState{}
 	}
-	known := p.marked.Load()
+	known := m.last.Load()
 	if known == nil || known.version != version || !known.until.IsZero() && !known.until.After(now) {
-		known = new(t.compute(p.key, p.entry.Tags, now))
-		p.marked.Store(known)
+		known = new(t.compute(k, tags, now))
+		m.last.Store(known)
 	}
 	return known.state
 }
 
-// purges returns all purges that this process knows to cover a page: those read with it,
-// those of the page that the flight f has read since, which may be nil, and all marks. It
-// is on the hit path.
-func (c *Cache) purges(f *flight, p *page, now time.Time) store.PurgeState {
-	return c.marks.lasting(f.known(p.cover).Merge(c.marks.of(p, now)))
-}
-
-// state is the freshness of a page by [Cache.purges].
-func (c *Cache) state(f *flight, p *page, now time.Time) store.State {
-	return store.Freshness(&p.entry, c.purges(f, p, now), now)
-}
-
-// purges returns all purges that this process knows to cover the entry of a record that
-// the search has read.
-func (s *search) purges(rec store.Record) store.PurgeState {
-	known := s.f.known(rec.Purges)
-	if e := rec.Entry; e != nil {
-		known = known.Merge(s.c.marks.covering(s.key, e.Tags, s.c.now()))
-	}
-	return s.c.marks.lasting(known)
-}
-
-// acceptable reports whether a page satisfies a visitor who must not get anything older
-// than the sequence minSeq: it was rendered after that, or nothing that this process knows
-// covers it. The process must have applied the log up to minSeq.
-func (c *Cache) acceptable(p *page, minSeq int64) bool {
-	return p.entry.PurgeSeq >= minSeq && !p.entry.Foreign || !p.entry.CoveredBy(c.purges(nil, p, c.now()))
-}
-
-// note records the lifetime in SEQ, which never decreases.
-func (t *markTable) note(seq store.Sequence) {
+// Note records the lifetime in SEQ, which never decreases.
+func (t *Table) Note(seq store.Sequence) {
 	for old := t.lifetime.Load(); old < int64(seq.MarkLifetime); old = t.lifetime.Load() {
 		if t.lifetime.CompareAndSwap(old, int64(seq.MarkLifetime)) {
 			return
@@ -358,10 +334,6 @@ func (t *markTable) note(seq store.Sequence) {
 	}
 }
 
-// lasting returns p with the lifetime of marks and the build that are known now. It is on
-// the hit path.
-func (t *markTable) lasting(p store.PurgeState) store.PurgeState {
-	p.MarkLifetime = max(p.MarkLifetime, time.Duration(t.lifetime.Load()))
-	p.Build = t.build.Load()
-	return p
-}
+// Lifetime returns how long marks live, as far as is known; 0 if it is not. It is on the hit
+// path.
+func (t *Table) Lifetime() time.Duration { return time.Duration(t.lifetime.Load()) }
