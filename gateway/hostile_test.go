@@ -318,3 +318,102 @@ func (l lines) Write(p []byte) (int, error) {
 	l <- string(p)
 	return len(p), nil
 }
+
+// An origin may refuse a body before it has read it, and close the connection, which resets it.
+// The visitor gets the origin's response nevertheless.
+func TestEarlyRefusals(t *testing.T) {
+	origin, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { origin.Close() })
+	go func() {
+		for {
+			conn, err := origin.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 9\r\nConnection: close\r\n\r\nToo large")
+				}
+			}()
+		}
+	}()
+	address := frontOf(t, gateway.Config{MaxConnections: 1024}, "http://"+origin.Addr().String())
+	for _, expect := range []string{"", "Expect: 100-continue\r\n"} {
+		for range 30 {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const length = 8 << 20
+			go func() {
+				_, _ = fmt.Fprintf(conn, "POST /upload HTTP/1.1\r\nHost: example.com\r\nContent-Length: %d\r\n%s\r\n", length, expect)
+				_, _ = conn.Write(make([]byte, length)) // the server may close the connection first
+			}()
+			r := bufio.NewReader(conn)
+			res, err := http.ReadResponse(r, nil)
+			if err == nil && res.StatusCode == http.StatusContinue {
+				res, err = http.ReadResponse(r, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			if err != nil || res.StatusCode != http.StatusRequestEntityTooLarge || string(body) != "Too large" {
+				t.Errorf("with %q: %d %q, %v; want 413", expect, res.StatusCode, body, err)
+			}
+			conn.Close()
+		}
+	}
+}
+
+// The origin decides whether a client that expects 100 Continue sends its body (RFC 9110,
+// section 10.1.1).
+func TestExpectContinue(t *testing.T) {
+	address := front(t, gateway.Config{MaxConnections: 16}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refuses" {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			return
+		}
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n, err)
+	}))
+	body := strings.Repeat("x", 100<<10)
+	for _, path := range []string{"/refuses", "/reads"} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: example.com\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", path, len(body))
+		r := bufio.NewReader(conn)
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "/refuses" {
+			if res.StatusCode != http.StatusRequestEntityTooLarge {
+				t.Errorf("%s: %d, want 413 before the body", path, res.StatusCode)
+			}
+			continue
+		}
+		if res.StatusCode != http.StatusContinue {
+			t.Fatalf("%s: %d, want 100", path, res.StatusCode)
+		}
+		if _, err := io.WriteString(conn, body); err != nil {
+			t.Fatal(err)
+		}
+		if res, err = http.ReadResponse(r, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(res.Body); err != nil || string(got) != fmt.Sprint(len(body), " <nil>") {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/canonical"
 )
 
@@ -106,11 +107,16 @@ func respondLocally(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
+// continueTimeout is how long an origin may take to answer "Expect: 100-continue" before the
+// body is sent to it, as long as curl waits.
+const continueTimeout = time.Second
+
 func transport(cfg Origin) *http.Transport {
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:            httpconn.AwaitRefusals((&net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second}).DialContext),
 		TLSHandshakeTimeout:    2 * cfg.ConnectTimeout,
 		ResponseHeaderTimeout:  cfg.ResponseTimeout,
+		ExpectContinueTimeout:  continueTimeout,
 		IdleConnTimeout:        90 * time.Second,
 		MaxIdleConns:           512,
 		MaxIdleConnsPerHost:    256,
@@ -136,7 +142,9 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 		delete(r.Out.Header, "Connection")
 		delete(r.Out.Header, "Http2-Settings")
 	}
-	delete(r.Out.Header, "Expect") // the proxy has already sent 100 Continue
+	if !awaitsContinue(r.In) {
+		delete(r.Out.Header, "Expect") // the prefix of the body is here
+	}
 	p.forward(r)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -26,6 +27,9 @@ func bufferBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) (
 		return http.NoBody, nil
 	}
 	patient := &patientReader{inner: r.Body, control: http.NewResponseController(w), timeout: timeout}
+	if awaitsContinue(r) {
+		return &requestBody{reader: patient, closer: r.Body, left: r.ContentLength}, nil
+	}
 	var prefix bytes.Buffer
 	_, err := io.CopyN(&prefix, patient, prefixLength)
 	switch {
@@ -37,6 +41,13 @@ func bufferBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) (
 		return nil, err
 	}
 	return &requestBody{reader: io.MultiReader(&prefix, patient), closer: r.Body, left: r.ContentLength}, nil
+}
+
+// awaitsContinue reports whether the client waits for the origin to accept the body before it
+// sends it (RFC 9110, section 10.1.1), and the body is longer than the prefix, or of unknown
+// length.
+func awaitsContinue(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Expect"), "100-continue") && (r.ContentLength < 0 || r.ContentLength > prefixLength)
 }
 
 // A patientReader reads from a client, with a timeout for each read.
