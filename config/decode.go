@@ -268,6 +268,9 @@ func (d *decoder) namedSections(node ast.Node, v reflect.Value, f *field, path s
 	if !ok || !d.count(node, len(pairs), f, path) {
 		return
 	}
+	if len(pairs) > 0 {
+		d.sources[path] = Source{File: d.name, Line: d.at(node).line}
+	}
 	v.Set(reflect.MakeMap(v.Type()))
 	for _, p := range pairs {
 		at := join(path, p.name)

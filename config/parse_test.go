@@ -89,3 +89,14 @@ routes:
 		}
 	}
 }
+
+// Port 0 is a free port each time: addresses with it are not the same.
+func TestFreePorts(t *testing.T) {
+	const text = `
+listen: [{address: 127.0.0.1:0}, {address: 127.0.0.1:0}]
+admin: {address: 127.0.0.1:0}
+origins: {site: {demo: true}}`
+	if _, err := config.Parse("isr.yaml", []byte(text), environment); err != nil {
+		t.Error(err)
+	}
+}

@@ -26,7 +26,7 @@ type Settings struct {
 	StoreNegative bool     `yaml:"store_negative" help:"Store 404 and 410 responses of pages that are not stored yet, for all servers, instead of keeping them in the negative cache."`
 
 	RenderTimeout *time.Duration `yaml:"render_timeout" other:"timeout" min:"1ms" max:"24h" help:"Time limit for the origin to render a page." unset:"30s" example:"10s"`
-	Wait          *time.Duration `yaml:"wait" min:"1ms" max:"24h" help:"How long a visitor waits for a page that is rendered." unset:"render_timeout and twice lease" example:"20s"`
+	Wait          *time.Duration `yaml:"wait" min:"1ms" max:"24h" help:"How long a visitor waits for a page that another server renders or that waits for its turn at the origin, and with policy: wait, for the new page; then the stale page is served, or 503." unset:"render_timeout and twice lease" example:"20s"`
 	MaxBody       *Size          `yaml:"max_body" min:"1B" max:"1GiB" help:"Largest page that is stored; larger responses pass through. At most that of the top level." unset:"max_body of the top level" example:"2MiB"`
 	Compression   bool           `yaml:"compression" default:"true" help:"Compress pages of a text format for clients that accept gzip."`
 
@@ -58,8 +58,8 @@ type Negative struct {
 // Reject says which generations are suspicious.
 type Reject struct {
 	SmallerThan Percent  `yaml:"smaller_than" default:"0%" min:"0%" max:"100%" help:"Smaller than this part of the current generation; 0% disables it." example:"50%"`
-	Without     []string `yaml:"without" max:"32" format:"bodyText" help:"A page with a status of 200 to 299 that lacks one of these texts." example:"\"</html>\""`
-	With        []string `yaml:"with" max:"32" format:"bodyText" help:"A page that has one of these texts." example:"[\"Fatal error\"]"`
+	Without     []string `yaml:"without" max:"32" format:"bodyText" help:"An HTML page with a status of 200 to 299 that lacks one of these texts." example:"\"</html>\""`
+	With        []string `yaml:"with" max:"32" format:"bodyText" help:"An HTML page that has one of these texts." example:"[\"Fatal error\"]"`
 	Status      bool     `yaml:"status" help:"A status of another class than that of the current generation, as 404 after 200."`
 	ContentType bool     `yaml:"content_type" help:"A content type other than that of the current generation."`
 	LostHeaders []string `yaml:"lost_headers" max:"32" format:"header" help:"A response without one of these headers, which the current generation has." example:"[Content-Security-Policy]"`

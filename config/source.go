@@ -34,6 +34,6 @@ func (s Source) String() string {
 	return text + " and preset " + s.Preset
 }
 
-// Source returns where the value at a path comes from, such as "memory",
-// "origins.site.max_renders" or "routes[2].negative.404".
+// Source returns where the value at a path comes from, such as "memory", "origins" (if it
+// has any), "origins.site.max_renders" or "routes[2].negative.404".
 func (f *File) Source(path string) Source { return f.sources[path] }

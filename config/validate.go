@@ -45,7 +45,9 @@ func (f *File) validateListeners(d *decoder) {
 		if first, twice := known[l.Address]; twice {
 			d.failAt(at+".address", "%s is the address of listen[%d] too; give another one", l.Address, first)
 		}
-		known[l.Address] = i
+		if !strings.HasSuffix(l.Address, ":0") { // which is a free port each time
+			known[l.Address] = i
+		}
 		if l.ProxyProtocol && len(l.TrustedProxies) == 0 {
 			d.failAt(at+".proxy_protocol", "needs trusted_proxies: otherwise any client could claim any address")
 		}

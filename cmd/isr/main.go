@@ -55,8 +55,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program. It returns the exit code: 0 for success, 1 for a failure, 2 for a
-// usage error.
+// run is the program. It returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case len(args) == 0:
@@ -67,22 +66,26 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	return execute(ctx, args, &streams{in: os.Stdin, out: stdout, err: stderr})
+}
 
-	out := &streams{in: os.Stdin, out: stdout, err: stderr}
+// execute executes a command until ctx is done. It returns the exit code: 0 for success, 1
+// for a failure, 2 for a usage error.
+func execute(ctx context.Context, args []string, out *streams) int {
 	exit := -1 // set when kong has handled the command line itself, such as --help
 	var cli commands
 	parser, err := kong.New(&cli,
 		kong.Name("isr"),
 		kong.Description(description),
 		kong.DefaultEnvars("ISR"),
-		kong.Writers(stdout, stderr),
+		kong.Writers(out.out, out.err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(out),
 	)
 	if err != nil {
-		fmt.Fprintf(stderr, "isr: %v\n", err)
+		fmt.Fprintf(out.err, "isr: %v\n", err)
 		return 2
 	}
 	parsed, err := parser.Parse(args)
@@ -90,7 +93,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exit
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "isr: %s\n", parseError(err))
+		fmt.Fprintf(out.err, "isr: %s\n", parseError(err))
 		return 2
 	}
 	err = parsed.Run(parser)
@@ -99,14 +102,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "isr: %v\n", err)
+		fmt.Fprintf(out.err, "isr: %v\n", err)
 		return 2
 	}
 	text := err.Error()
 	if !out.debug {
 		text = withoutRequestIDs(text)
 	}
-	fmt.Fprintf(stderr, "isr: %s\n", text)
+	fmt.Fprintf(out.err, "isr: %s\n", text)
 	return 1
 }
 

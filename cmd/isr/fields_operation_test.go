@@ -1,0 +1,216 @@
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/md5" //nolint:gosec // of SQS
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// bearer is the value of Authorization with a token.
+func bearer(token string) string { return "Bearer " + token }
+
+const testToken = "correct-horse-battery"
+
+// hook sends a webhook to the hook cms, and returns the response.
+func (s *fieldServer) hook(base, secret, body string) visit {
+	s.Helper()
+	at := strconv.FormatInt(time.Now().Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(at + "." + body))
+	r, err := http.NewRequestWithContext(s.Context(), http.MethodPost, base+"/-/hooks/cms", strings.NewReader(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "X-ISR-Timestamp": at, "X-ISR-Signature": "sha256=" + hex.EncodeToString(mac.Sum(nil)),
+	} {
+		r.Header.Set(name, value)
+	}
+	res, err := s.client.Do(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer res.Body.Close()
+	return visit{code: res.StatusCode}
+}
+
+// newQueue returns an SQS queue with one message.
+func newQueue(s *fieldServer, body string) {
+	var given atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		switch _, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "."); {
+		case operation == "ReceiveMessage" && !given.Swap(true):
+			sum := md5.Sum([]byte(body)) //nolint:gosec // of SQS
+			_ = json.NewEncoder(w).Encode(map[string]any{"Messages": []map[string]string{{
+				"MessageId": "1", "ReceiptHandle": "1", "Body": body, "MD5OfBody": hex.EncodeToString(sum[:]),
+			}}})
+		case operation == "ReceiveMessage":
+			s.origin.wait(r) // a long poll
+			fmt.Fprint(w, "{}")
+		case operation == "DeleteMessageBatch":
+			fmt.Fprint(w, `{"Successful":[{"Id":"0"}],"Failed":[]}`)
+		default:
+			fmt.Fprint(w, "{}")
+		}
+	}))
+	s.Cleanup(server.Close)
+	s.replace("QUEUE", server.URL+"/1/purges")
+}
+
+// state returns the state of the stored page at /.
+func (s *fieldServer) state() string {
+	s.Helper()
+	for line := range strings.Lines(s.isr("get", s.url+"/")) {
+		if state, ok := strings.CutPrefix(line, "state"); ok {
+			return strings.TrimSpace(state)
+		}
+	}
+	return ""
+}
+
+// operationFieldTests are tests of the admin API, health checks, the shutdown, purging by
+// others, and the log.
+func operationFieldTests() []fieldTest {
+	const cached = "defaults: {revalidate: 1h}\n"
+	writeToken := func(s *fieldServer) { s.write("token", testToken) }
+	hooks := func(rest string) string {
+		return cached + "admin: {address: 127.0.0.1:0}\ntriggers: {hooks: {cms: {provider: generic, secrets: {file: DIR/token}, targets: [all]" + rest
+	}
+	admin := func(s *fieldServer) string { return s.logged(`admin API on (http://[^"]+)`) }
+	return append([]fieldTest{
+		{
+			fields: "admin.address admin.token", file: "admin: {address: 127.0.0.1:0, token: {file: DIR/token}}", prepare: writeToken,
+			show: func(s *fieldServer) {
+				for token, code := range map[string]int{testToken: 200, "something-else-of-it": 401} {
+					if v := s.get(admin(s)+"/-/pages", "Authorization", bearer(token)); v.code != code {
+						s.Errorf("%s: %s", token, v)
+					}
+				}
+				if strings.HasSuffix(admin(s), defaultAdmin) {
+					s.Error("the address is the default")
+				}
+			},
+		},
+		{fields: "health.address", file: "health: {address: 127.0.0.1:0}", show: func(s *fieldServer) {
+			s.until("the server is ready", func() bool { return s.get(s.logged(`health on (http://[^"]+)`)).code == 200 })
+		}},
+		{fields: "health.path", file: "health: {path: /-/ready}", show: func(s *fieldServer) {
+			s.until("the server is ready", func() bool { return strings.Contains(s.get("/-/ready").body, `"ready"`) })
+		}},
+		{fields: "health.drain", file: "health: {path: /-/ready, drain: 1s}", show: func(s *fieldServer) {
+			s.stop()
+			s.until("the server is not ready", func() bool { return strings.Contains(s.get("/-/ready").body, `"draining"`) })
+			s.expect("/", 200, "isr; fwd=") // without draining, the connection would be refused
+		}},
+		{fields: "health.grace", file: "health: {grace: 50ms}\ndefaults: {cache: off}", origin: held, show: func(s *fieldServer) {
+			go func() { _, _ = s.try(http.MethodGet, "/") }()
+			s.until("a request is in flight", func() bool { return s.origin.count() == 1 })
+			s.stop()
+			<-s.done // by default, after 35s, the test would end without
+			s.contains(s.log.String(), "requests canceled at shutdown")
+		}},
+		{
+			fields: "purge.method", file: cached + "purge: {method: true}\nadmin: {address: none, token: {file: DIR/token}}", prepare: writeToken,
+			show: func(s *fieldServer) {
+				s.expect("/", 200, stored)
+				for token, code := range map[string]int{testToken: 200, "something-else-of-it": 401} {
+					if v := s.do("PURGE", "/", "Authorization", bearer(token)); v.code != code {
+						s.Errorf("%s: %s", token, v)
+					}
+				}
+				s.contains(s.state(), "purged")
+			},
+		},
+		{fields: "purge.from", file: cached + "purge: {method: true, from: [loopback]}", show: func(s *fieldServer) {
+			if v := s.do("PURGE", "/"); v.code != 200 {
+				s.Errorf("got %s", v)
+			}
+		}},
+		downstreamTest(),
+		{
+			fields: "triggers.hooks.NAME.provider triggers.hooks.NAME.secrets triggers.hooks.NAME.targets", file: hooks("}}}"), prepare: writeToken,
+			show: func(s *fieldServer) {
+				s.expect("/", 200, stored)
+				for secret, code := range map[string]int{testToken: 200, "another-secret-of-it": 401} {
+					if v := s.hook(admin(s), secret, "{}"); v.code != code {
+						s.Errorf("%s: %s", secret, v)
+					}
+				}
+				s.contains(s.state(), "stale")
+				if v := s.hook(s.url, testToken, "{}"); v.code != http.StatusOK || s.origin.last().URL.Path != "/-/hooks/cms" {
+					s.Errorf("the hook is at the public address: %s", v)
+				}
+			},
+		},
+		{fields: "triggers.hooks.NAME.hard", file: hooks(", hard: true}}}"), prepare: writeToken, show: func(s *fieldServer) {
+			s.expect("/", 200, stored)
+			s.hook(admin(s), testToken, "{}")
+			s.contains(s.state(), "purged")
+		}},
+		{fields: "triggers.public", file: hooks("}}, public: true}"), prepare: writeToken, show: func(s *fieldServer) {
+			s.expect("/", 200, stored)
+			s.hook(s.url, testToken, "{}")
+			s.contains(s.state(), "stale")
+		}},
+		{fields: "log.format", file: "log: {format: json}", show: func(s *fieldServer) {
+			s.contains(s.log.String(), `"level":"INFO"`)
+		}},
+		{fields: "log.level", file: "log: {level: debug}", show: func(s *fieldServer) {
+			s.until("there are details", func() bool { return strings.Contains(s.log.String(), "level=DEBUG") })
+		}},
+	}, queueTests(cached)...)
+}
+
+// queueTests show purges by messages of a queue.
+func queueTests(cached string) []fieldTest {
+	queue := func(fields, message, settings, state string) fieldTest {
+		return fieldTest{
+			fields: fields, file: cached + "store: {data: DIR/data}\nhosts: ['*']",
+			prepare: func(s *fieldServer) { newQueue(s, message) },
+			show: func(s *fieldServer) {
+				s.expect("/", 200, stored, "Host", "example.com")
+				s.restart(cached + "hosts: ['*']\ntriggers: {queue: {url: 'QUEUE'" + settings + "}}")
+				s.until("the page is "+state, func() bool { return strings.Contains(s.isr("get", "http://example.com/"), state) })
+			},
+		}
+	}
+	const event = `{"page": "example.com/"}`
+	return []fieldTest{
+		queue("triggers.queue.url", `{"targets": [{"url": "example.com/"}]}`, "", "stale"),
+		queue("triggers.queue.targets", event, ", targets: ['url:https://{payload.page}']", "stale"),
+		queue("triggers.queue.hard", event, ", targets: [all], hard: true", "purged"),
+	}
+}
+
+// downstreamTest shows a purge that is delivered to Varnish.
+func downstreamTest() fieldTest {
+	var purged atomic.Pointer[http.Request]
+	return fieldTest{
+		fields: "downstream.NAME.to downstream.NAME.token", file: "downstream: {edge: {to: 'varnish:EDGE', token: {file: DIR/token}}}",
+		prepare: func(s *fieldServer) {
+			s.write("token", testToken)
+			edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				purged.Store(r)
+				w.Header().Set("X-Purged", "1")
+			}))
+			s.Cleanup(edge.Close)
+			s.replace("EDGE", edge.URL)
+		},
+		show: func(s *fieldServer) {
+			s.isr("purge", "--hard", s.url+"/news")
+			s.until("the purge is delivered", func() bool { return purged.Load() != nil })
+			s.contains(purged.Load().Method+" "+purged.Load().URL.Path, "PURGE /news")
+			s.contains(purged.Load().Header.Get("Authorization"), bearer(testToken))
+		},
+	}
+}

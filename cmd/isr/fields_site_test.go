@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// siteFields are tests of listeners, hosts, origins and presets.
+func siteFields() []fieldTest {
+	off := "\ndefaults: {cache: off}"
+	return append(originFields(), []fieldTest{
+		{fields: "preset", file: "preset: next\ndefaults: {revalidate: 1h}", show: func(s *fieldServer) {
+			s.expect("/", 200, stored)
+			s.expect("/?_rsc=1", 200, stored, "RSC", "1")
+			s.expect("/", 200, hit)
+			s.expect("/api/a", 200, bypassed)
+		}},
+		{fields: "hosts", file: "hosts: [example.com]", show: func(s *fieldServer) {
+			if v := s.get("/"); v.code != http.StatusMisdirectedRequest {
+				s.Errorf("got %s", v)
+			}
+			s.expect("/", 200, "isr; fwd=", "Host", "example.com")
+		}},
+		{fields: "public_scheme", file: "public_scheme: https\ndefaults: {revalidate: 1h}", show: func(s *fieldServer) {
+			s.expect("/", 200, stored)
+			s.contains(s.origin.last().Header.Get("X-Forwarded-Proto"), "https")
+		}},
+		{fields: "listen[].address", file: "listen: [{address: FREE}, {address: localhost:0}]", show: func(s *fieldServer) {
+			second := s.logged(`serving http://[^,]+, (http://[^"]+)`)
+			if second == "" || second == s.url {
+				s.Fatalf("the addresses are %s and %s", s.url, second)
+			}
+			s.expect("/", 200, "isr; fwd=")
+			s.expect(second+"/", 200, "isr; fwd=")
+		}},
+		{
+			fields: "listen[].tls[].cert listen[].tls[].key", file: "hosts: [127.0.0.1]\nlisten: [{address: 127.0.0.1:0, tls: [{cert: DIR/crt, key: DIR/key}]}]",
+			prepare: func(s *fieldServer) {
+				c := certificate(s.T)
+				for name, path := range map[string]string{"crt": c.Cert, "key": c.Key} {
+					if err := syscall.Symlink(path, s.dir+"/"+name); err != nil {
+						s.Fatal(err)
+					}
+				}
+				s.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a certificate of the test
+			},
+			show: func(s *fieldServer) {
+				s.expect("/", 200, "isr; fwd=")
+				s.contains(s.url, "https://")
+				s.contains(s.origin.last().Header.Get("X-Forwarded-Proto"), "https")
+			},
+		},
+		{fields: "listen[].h2c", file: "listen: [{address: 127.0.0.1:0, h2c: true}]", show: func(s *fieldServer) {
+			s.client.Transport.(*http.Transport).Protocols = new(http.Protocols)
+			s.client.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+			s.expect("/", 200, "isr; fwd=")
+		}},
+		{fields: "listen[].trusted_proxies", file: "listen: [{address: 127.0.0.1:0, trusted_proxies: [loopback]}]" + off, show: func(s *fieldServer) {
+			s.expect("/", 200, bypassed, "X-Forwarded-For", "192.0.2.7", "X-Forwarded-Proto", "https")
+			s.contains(s.origin.last().Header.Get("X-Forwarded-For"), "192.0.2.7")
+			s.contains(s.origin.last().Header.Get("X-Forwarded-Proto"), "https")
+		}},
+		{fields: "listen[].proxy_protocol", file: "listen: [{address: 127.0.0.1:0, trusted_proxies: [loopback], proxy_protocol: true}]" + off, show: func(s *fieldServer) {
+			s.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := new(net.Dialer).DialContext(ctx, network, address)
+				if err == nil {
+					_, err = fmt.Fprint(c, "PROXY TCP4 192.0.2.8 127.0.0.1 1 2\r\n")
+				}
+				return c, err
+			}
+			s.expect("/", 200, bypassed)
+			s.contains(s.origin.last().Header.Get("X-Forwarded-For"), "192.0.2.8")
+		}},
+		{fields: "client_timeout", file: "client_timeout: 1s" + off, show: func(s *fieldServer) {
+			at, err := url.Parse(s.url)
+			if err != nil {
+				s.Fatal(err)
+			}
+			c, err := net.Dial("tcp", at.Host)
+			if err != nil {
+				s.Fatal(err)
+			}
+			defer c.Close()
+			_ = c.SetReadDeadline(time.Now().Add(fieldPatience)) // by default it would take a minute
+			fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf")
+			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || res.StatusCode != http.StatusRequestTimeout {
+				s.Errorf("got %v, %v", res, err)
+			}
+		}},
+	}...)
+}
+
+// concurrent sends n requests at the same time, and returns their responses.
+func (s *fieldServer) concurrent(n int) []visit {
+	visits := make([]visit, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			v, err := s.try(http.MethodGet, fmt.Sprint("/", i))
+			if err != nil {
+				s.Error(err)
+			}
+			visits[i] = v
+		})
+	}
+	all.Wait()
+	return visits
+}
+
+// A crowd counts concurrent requests.
+type crowd struct{ now, most atomic.Int64 }
+
+// answer takes some time.
+func (c *crowd) answer(_ *countedSite, _ int, w http.ResponseWriter, _ *http.Request) {
+	n := c.now.Add(1)
+	defer c.now.Add(-1)
+	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
+	}
+	time.Sleep(30 * time.Millisecond)
+	fmt.Fprint(w, "a page")
+}
+
+// fullPort returns the address of a listener that accepts no more connections: those to it
+// hang.
+func fullPort(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
+	for range 8 {
+		c, err := net.DialTimeout("tcp", address, 100*time.Millisecond)
+		if err != nil {
+			return address
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	t.Fatal("the port is never full")
+	return ""
+}
+
+// unhealthy returns a second server, whose checks fail or hang, and that answers
+// everything else.
+func unhealthy(t *testing.T, check siteHandler) *countedSite {
+	return newCountedSite(t, func(s *countedSite, n int, w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			check(s, n, w, r)
+			return
+		}
+		fmt.Fprint(w, "down")
+	})
+}
+
+func originFields() []fieldTest {
+	var renders, passing crowd
+	return []fieldTest{
+		{fields: "origins.NAME.url", file: "origins: {site: {url: ['http://127.0.0.1:1', 'ORIGIN']}}", show: func(s *fieldServer) {
+			s.expect("/", 200, "isr; fwd=")
+		}},
+		{fields: "origins.NAME.demo", file: "origins: {site: {demo: true}}", show: func(s *fieldServer) {
+			s.contains(s.expect("/", 200, stored).body, "<html")
+		}},
+		{
+			fields: "origins.NAME.max_renders", file: "origins: {site: {url: ORIGIN, max_renders: 1}}\ndefaults: {revalidate: 1h}", origin: renders.answer,
+			show: func(s *fieldServer) {
+				s.concurrent(4)
+				if n := renders.most.Load(); n != 1 {
+					s.Errorf("%d concurrent renders", n)
+				}
+			},
+		},
+		{
+			fields: "origins.NAME.breaker_failures", file: "origins: {site: {url: 'http://127.0.0.1:1', breaker_failures: 2}}\ndefaults: {revalidate: 1h}",
+			show: func(s *fieldServer) {
+				for i := range 2 {
+					s.contains(s.get(fmt.Sprint("/", i)).status, "detail=render-failed")
+				}
+				s.contains(s.get("/2").status, "detail=origin-failing")
+			},
+		},
+		{
+			fields: "origins.NAME.max_connections", file: "origins: {site: {url: ORIGIN, max_connections: 4}}\ndefaults: {cache: off}", origin: passing.answer,
+			show: func(s *fieldServer) {
+				s.concurrent(4)
+				if n := passing.most.Load(); n != 1 { // a quarter
+					s.Errorf("%d concurrent requests of a client", n)
+				}
+			},
+		},
+		{
+			fields: "origins.NAME.connect_timeout", prepare: func(s *fieldServer) { s.origin.URL = "http://" + fullPort(s.T) },
+			file: "origins: {site: {url: ORIGIN, connect_timeout: 50ms, response_timeout: 1h}}\ndefaults: {cache: off}",
+			show: func(s *fieldServer) {
+				began := time.Now()
+				if v := s.get("/"); v.code < 500 || time.Since(began) > 4*time.Second { // by default 5s
+					s.Errorf("got %s after %s", v, time.Since(began))
+				}
+			},
+		},
+		{
+			fields: "origins.NAME.response_timeout", file: "origins: {site: {url: ORIGIN, response_timeout: 50ms}}\ndefaults: {cache: off}", origin: held,
+			show: func(s *fieldServer) {
+				if v := s.get("/"); v.code != http.StatusGatewayTimeout {
+					s.Errorf("got %s", v)
+				}
+			},
+		},
+		healthTest("path interval", "interval: 100ms, timeout: 100ms, failures: 1", answer(503, ""), "checks=1"),
+		healthTest("timeout", "interval: 200ms, timeout: 10ms, failures: 1", held, "checks=1"),
+		healthTest("failures", "interval: 100ms, timeout: 100ms, failures: 3", answer(503, ""), "checks=3"),
+	}
+}
+
+// healthTest shows that requests go to the second address once checks of the first have
+// failed.
+func healthTest(fields, health string, check siteHandler, logged string) fieldTest {
+	var names []string
+	for _, name := range strings.Fields(fields) {
+		names = append(names, "origins.NAME.health."+name)
+	}
+	var down *countedSite
+	return fieldTest{
+		fields:  strings.Join(names, " "),
+		file:    "origins: {site: {url: ['DOWN', 'ORIGIN'], health: {path: /healthz, " + health + "}}}\ndefaults: {cache: off}",
+		prepare: func(s *fieldServer) { down = unhealthy(s.T, check); s.replace("DOWN", down.URL) },
+		show: func(s *fieldServer) {
+			s.until("the first address is down", func() bool { return s.get("/").body != "down" })
+			s.contains(s.log.String(), logged)
+			checks := down.count()
+			s.until("the checks go on", func() bool { return down.count() > checks+2 })
+		},
+	}
+}
