@@ -14,7 +14,7 @@ func TestLayering(t *testing.T) {
 		never  []string
 		reason string
 	}{
-		{"", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo", module + "/s3body", module + "/dirbody", module + "/gateway"}, "the policy must not depend on a store"},
+		{"", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo", module + "/s3body", module + "/dirbody", module + "/gateway", module + "/acme"}, "the policy must not depend on a store"},
 		{"/store", []string{"github.com/aws/", module + "$", module + "/internal/httpcache", module + "/httpconn"}, "the seam to storage knows neither the policy nor a store"},
 		{"/gc", []string{"github.com/aws/", module + "$", module + "/internal/httpcache", module + "/dynamostore"}, "garbage collection needs the seam alone"},
 		{"/budget", []string{"github.com/aws/", module}, "the limits of an origin need no cache"},
@@ -25,9 +25,11 @@ func TestLayering(t *testing.T) {
 		{"/internal/httpcache", []string{module}, "the rules of HTTP caching are pure functions"},
 		{"/internal/canonical", []string{module}, "URL normalization must not depend on the cache"},
 		{"/httpconn", []string{module, "github.com/aws/"}, "sockets must not depend on the policy"},
+		{"/acme", []string{module + "$", module + "/gateway", "github.com/aws/"}, "certificates need no cache"},
 		{"/isrtest", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "the suite must not depend on a store"},
-		{"/gateway", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "the gateway knows the cache only"},
+		{"/gateway", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo", module + "/acme"}, "the gateway knows the cache only"},
 		{"/gateway/admin", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "operators are answered from the interfaces of the cache"},
+		{"/config", []string{module + "/acme", "github.com/caddyserver/"}, "a file is checked without what it configures"},
 		{"/trigger", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "webhooks need neither AWS nor a store"},
 		{"/localdynamo", []string{module + "/dynamostore", module + "/gateway"}, "the engine must not depend on the cache"},
 		{"/dynamostore", []string{module + "$", module + "/localdynamo", module + "/gateway"}, "the store knows neither its engine nor the policy"},

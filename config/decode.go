@@ -95,7 +95,7 @@ func (d *decoder) err() error {
 }
 
 // secretLine matches a field for a secret, and its value if that is written literally.
-var secretLine = regexp.MustCompile(`(?i)((?:token|secrets?|secret_key|access_key|password)["']?\s*:\s*(?:\[\s*)?)("(?:[^"$]|\$[^{])[^"]*"?|'(?:[^'$]|\$[^{])[^']*'?|[^\s"'{\[$&*#][^,}\]]*)`)
+var secretLine = regexp.MustCompile(`(?i)((?:token|secrets?|secret_key|access_key|hmac_key|password)["']?\s*:\s*(?:\[\s*)?)("(?:[^"$]|\$[^{])[^"]*"?|'(?:[^'$]|\$[^{])[^']*'?|[^\s"'{\[$&*#][^,}\]]*)`)
 
 // redact hides literal secrets in a line of the file, which are not allowed in it. Those in
 // variables and files are not in the text.

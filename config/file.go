@@ -10,7 +10,9 @@ type File struct {
 	Listen []Listener `yaml:"listen" other:"listeners,address,port,addr" max:"16" help:"Addresses of the site." unset:"one listener on 127.0.0.1:8080" restart:"yes"`
 	Hosts  []string   `yaml:"hosts" max:"1000" format:"host" help:"Hosts to serve: example.com, *.example.com, or * for any. Requests for other hosts get 421. Required if a listener is reachable from other machines." unset:"localhost" example:"[example.com, www.example.com]"`
 
-	PublicScheme string `yaml:"public_scheme" enum:"http,https" help:"Scheme of the public URL of the site, sent to origins as X-Forwarded-Proto." unset:"https if a listener has tls, else http" example:"https"`
+	ACME ACME `yaml:"acme" other:"letsencrypt,lets_encrypt" help:"Certificates of listeners with acme: one for each of hosts, obtained from a certificate authority and renewed." restart:"yes"`
+
+	PublicScheme string `yaml:"public_scheme" enum:"http,https" help:"Scheme of the public URL of the site, sent to origins as X-Forwarded-Proto." unset:"https if a listener has tls or acme, else http" example:"https"`
 
 	Origins  map[string]Origin `yaml:"origins" other:"origin,upstreams,backends,services,sites" max:"100" format:"name" help:"Sites behind the cache, by name."`
 	Defaults Settings          `yaml:"defaults" help:"Settings of routes that do not set them themselves. Requests that no route matches have these settings."`
@@ -45,6 +47,7 @@ type File struct {
 type Listener struct {
 	Address        string        `yaml:"address" default:"127.0.0.1:8080" format:"address" help:"Address to listen on: host:port, or :port for all interfaces."`
 	TLS            []Certificate `yaml:"tls" max:"100" help:"Certificates for HTTPS, with HTTP/2; the requested host selects one. Changed files are read again." unset:"plain HTTP"`
+	ACME           bool          `yaml:"acme" help:"HTTPS, with HTTP/2, with the certificates that acme obtains, instead of tls."`
 	H2C            bool          `yaml:"h2c" help:"Accept HTTP/2 without TLS, from clients that begin with it (prior knowledge)."`
 	TrustedProxies []string      `yaml:"trusted_proxies" max:"1000" format:"network" help:"Networks whose X-Forwarded-* and Forwarded headers are trusted: a CIDR, loopback or private." example:"[10.0.0.0/8]"`
 	ProxyProtocol  bool          `yaml:"proxy_protocol" help:"Require the PROXY protocol, v1 or v2, on connections from trusted_proxies."`
@@ -54,6 +57,26 @@ type Listener struct {
 type Certificate struct {
 	Cert string `yaml:"cert" required:"yes" format:"path" help:"File with the certificate and its chain, in PEM." example:"/etc/isr/example.com.crt"`
 	Key  string `yaml:"key" required:"yes" format:"path" help:"File with the private key, in PEM." example:"/etc/isr/example.com.key"`
+}
+
+// Encrypted reports whether the listener serves HTTPS.
+func (l Listener) Encrypted() bool { return len(l.TLS) > 0 || l.ACME }
+
+// ACME is how certificates are obtained (RFC 8555).
+type ACME struct {
+	Email           string          `yaml:"email" required:"yes" format:"email" help:"Address at which the certificate authority reaches whoever runs the site." example:"ops@example.com"`
+	Agree           bool            `yaml:"agree" help:"Agree to the terms of service of the certificate authority. Nothing is requested from it without true."`
+	Directory       string          `yaml:"directory" default:"https://acme-v02.api.letsencrypt.org/directory" format:"url" help:"URL of the ACME directory of the certificate authority: Let's Encrypt, or another one."`
+	CAFile          string          `yaml:"ca_file" format:"path" help:"File with the roots, in PEM, that the HTTPS of directory is verified with." unset:"those of the system" example:"/etc/isr/internal-ca.crt"`
+	Storage         string          `yaml:"storage" format:"path" help:"Folder of account, keys and certificates; only its owner can read it. Servers with the same hosts share it." unset:"acme in store.data; required with store.table" example:"/var/lib/isr/acme"`
+	Challenges      []string        `yaml:"challenges" max:"2" enum:"tls-alpn,http" help:"How to prove that the hosts are served here: tls-alpn (TLS-ALPN-01: the authority connects to port 443 of the host, which must reach a listener with acme), which is tried first, or http (HTTP-01: port 80, which must reach a listener without TLS)." unset:"tls-alpn, and http if a listener without TLS has port 80" example:"[http]"`
+	ExternalAccount ExternalAccount `yaml:"external_account" help:"External account binding, which some authorities require."`
+}
+
+// An ExternalAccount is an account at a certificate authority that ACME accounts belong to.
+type ExternalAccount struct {
+	KeyID   string `yaml:"key_id" format:"word" help:"Key identifier that the authority has given." unset:"none" example:"kid-1"`
+	HMACKey Secret `yaml:"hmac_key" help:"HMAC key that the authority has given, in base64url." example:"{file: /run/secrets/acme-hmac}"`
 }
 
 // An Origin is a site behind the cache, at one or more addresses.

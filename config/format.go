@@ -90,6 +90,7 @@ var patterns = map[string]pattern{
 	"originName": {namePattern, 40, "the name of an origin, of lower-case letters, digits and -"},
 	"word":       {regexp.MustCompile(`^[!-~]+$`), 255, "a name without spaces"},
 	"path":       {printable, 1024, "the path of a file or folder"},
+	"email":      {regexp.MustCompile(`^[!-?A-~]+@[0-9A-Za-z.-]+$`), 254, "an e-mail address like ops@example.com"},
 	"urlpath":    {regexp.MustCompile(`^/[!-"$->@-~]*$`), 1024, "a path like /healthz, without host and query"},
 	"query":      {regexp.MustCompile(`^[^\x00-\x20\x7f&=#;]+$`), 256, "the name of a query parameter"},
 	"cookie":     {fieldName, 256, "the name of a cookie"},

@@ -40,7 +40,7 @@ func (f *File) complete(d *decoder) {
 	}
 	if f.PublicScheme == "" {
 		f.PublicScheme = "http"
-		if slices.ContainsFunc(f.Listen, func(l Listener) bool { return len(l.TLS) > 0 }) {
+		if slices.ContainsFunc(f.Listen, func(l Listener) bool { return l.Encrypted() }) {
 			f.PublicScheme = "https"
 		}
 	}

@@ -18,6 +18,7 @@ func (f *File) validate(d *decoder) {
 		sections []string
 	}{
 		{f.validateListeners, []string{"listen", "hosts", "health", "admin", "dynamodb", "purge"}},
+		{f.validateACME, []string{"listen", "hosts", "acme", "store"}},
 		{f.validateStore, []string{"store"}},
 		{f.validateAdmin, []string{"admin", "store", "purge"}},
 		{f.validateTriggers, []string{"triggers", "admin", "store"}},
@@ -51,8 +52,11 @@ func (f *File) validateListeners(d *decoder) {
 		if l.ProxyProtocol && len(l.TrustedProxies) == 0 {
 			d.failAt(at+".proxy_protocol", "needs trusted_proxies: otherwise any client could claim any address")
 		}
-		if l.H2C && len(l.TLS) > 0 {
-			d.failAt(at+".h2c", "is HTTP/2 without TLS, and this listener has tls, with which HTTP/2 needs no setting; remove h2c")
+		if l.H2C && l.Encrypted() {
+			d.failAt(at+".h2c", "is HTTP/2 without TLS, and this listener has TLS, with which HTTP/2 needs no setting; remove h2c")
+		}
+		if len(l.TLS) > 0 && l.ACME {
+			d.failAt(at+".acme", "and tls exclude each other in a listener; remove one of them, or use two listeners")
 		}
 		if len(f.Hosts) == 0 && !isLoopback(l.Address) {
 			d.failAt(at+".address", "%s is reachable from other machines and needs hosts, since each name would be cached as a site of its own; add hosts: [example.com]", l.Address)

@@ -17,7 +17,7 @@ import (
 // serveFile serves the listeners of a file until the test ends.
 func serveFile(t *testing.T, f *config.File, h http.Handler) *public {
 	t.Helper()
-	p, err := listen(f, slog.New(slog.DiscardHandler))
+	p, err := listen(f, t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,10 @@ func exampleVisits() map[string][]string {
 			"fetch @/hello", `stdout '^200\nisr; fwd=miss; fwd-status=200; stored'`,
 			"fetch @/wp-admin/", `stdout 'detail=off'`,
 		},
+		"HTTPS with certificates from Let's Encrypt": {
+			"fetch @/hello", `stdout '^200\nisr; fwd=miss; fwd-status=200; stored'`,
+			"fetch @/.well-known/acme-challenge/x", `stdout '^404'`,
+		},
 		"Two sites behind one cache, over HTTPS": {
 			"fetch @/hello", `stdout '^200\nisr; fwd=miss; fwd-status=200; stored'`,
 			"fetch @/hello", `stdout '^200\nisr; hit'`,
@@ -92,11 +96,18 @@ func exampleScript(t *testing.T, example, site string, visits []string) string {
 	if strings.Contains(example, "tls:") {
 		scheme = "https"
 	}
+	host, port, _ := strings.Cut(address, ":")
+	if strings.Contains(example, "acme:") {
+		// The authority is down: the listener without TLS is visited. An address gets no certificate.
+		host = "localhost"
+		example = strings.NewReplacer(`":443"`, "127.0.0.1:0", `":80"`, address, "/var/lib/isr/acme", "certificates",
+			"  agree:", "  challenges: [tls-alpn, http]\n  directory: https://127.0.0.1:1/\n  agree:").Replace(example)
+	}
 	if !strings.Contains(example, "listen:") {
 		example = "listen: [{address: " + address + "}]\n" + example
 	}
 	example = strings.NewReplacer(
-		`":8080"`, address, " :8080", " "+address, " :443", " "+address, "hosts: [", "hosts: [127.0.0.1, ",
+		`":8080"`, address, " :8080", " "+address, " :443", " "+address, "hosts: [", "hosts: ["+host+", ",
 		"0.0.0.0:9180", "127.0.0.1:0", `":9181"`, "127.0.0.1:0",
 		"/etc/isr/example.com.crt", c.Cert, "/etc/isr/example.com.key", c.Key,
 		"/run/secrets/isr-admin", "secret", "/run/secrets/fastly", "secret",
@@ -112,7 +123,7 @@ func exampleScript(t *testing.T, example, site string, visits []string) string {
 	}
 	script += "exec isr serve --config isr.yaml" + flags + " &server&\n"
 	for _, line := range visits {
-		script += strings.Replace(line, "@", scheme+"://"+address, 1) + "\n"
+		script += strings.Replace(line, "@", scheme+"://"+host+":"+port, 1) + "\n"
 	}
 	return script + "kill -INT server\nwait server\n! stderr panic\n-- secret --\n0123456789abcdef0123456789abcdef\n-- isr.yaml --\n" + example
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
+	"github.com/facetheory/isr/acme"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/httpconn"
@@ -25,6 +26,7 @@ type public struct {
 	listeners []*publicListener
 	hosts     atomic.Pointer[gateway.Hosts] // with the ports of all listeners
 	failed    chan error                    // receives the error of a listener that fails
+	acme      *acme.Certificates            // nil unless a listener uses it
 	log       *slog.Logger
 }
 
@@ -32,13 +34,13 @@ type public struct {
 type publicListener struct {
 	cfg     config.Listener
 	inner   net.Listener
-	certs   *httpconn.Certificates // nil without TLS
+	tls     *tls.Config // nil without TLS
 	handler atomic.Pointer[http.Handler]
 	server  *running // once it serves
 }
 
-// listen listens on all addresses of a file.
-func listen(f *config.File, log *slog.Logger) (p *public, err error) {
+// listen listens on all addresses of a file. data is the data folder.
+func listen(f *config.File, data string, log *slog.Logger) (p *public, err error) {
 	p = &public{failed: make(chan error, len(f.Listen)), log: log}
 	defer func() {
 		if err != nil {
@@ -52,9 +54,11 @@ func listen(f *config.File, log *slog.Logger) (p *public, err error) {
 			files = append(files, httpconn.CertificateFile{Cert: c.Cert, Key: c.Key})
 		}
 		if len(files) > 0 {
-			if l.certs, err = httpconn.LoadCertificates(files, log); err != nil {
+			certs, err := httpconn.LoadCertificates(files, log)
+			if err != nil {
 				return p, fmt.Errorf("listener %s: %w", cfg.Address, err)
 			}
+			l.tls = &tls.Config{GetCertificate: certs.Get, MinVersion: tls.VersionTLS12}
 		}
 		if l.inner, err = net.Listen("tcp", cfg.Address); err != nil {
 			return p, fmt.Errorf("cannot listen on %s: %w; give another address with --listen", cfg.Address, err)
@@ -62,7 +66,7 @@ func listen(f *config.File, log *slog.Logger) (p *public, err error) {
 		p.listeners = append(p.listeners, l)
 	}
 	p.setHosts(f)
-	return p, nil
+	return p, p.useACME(f, data)
 }
 
 // close closes listeners that do not serve yet.
@@ -71,6 +75,7 @@ func (p *public) close() error {
 	for _, l := range p.listeners {
 		errs = append(errs, l.inner.Close())
 	}
+	errs = append(errs, p.closeACME(context.Background()))
 	return errors.Join(errs...)
 }
 
@@ -105,7 +110,13 @@ func (p *public) edge(f *config.File, next http.Handler, healthPath string, h *h
 			Hosts: hostsOf(f).WithListener(l.inner.Addr()), Trust: trust, Unnamed: unnamed,
 			HealthPath: healthPath, Health: http.HandlerFunc(h.public), Logger: p.log,
 		}, next)
+		if p.acme != nil && f.AnswersChallenges(l.cfg) && !l.cfg.Encrypted() {
+			edge = p.acme.Answer(edge)
+		}
 		l.handler.Store(&edge)
+	}
+	if p.acme != nil {
+		p.acme.Serve(f.CertificateHosts())
 	}
 }
 
@@ -121,7 +132,7 @@ func publicScheme(f *config.File, l config.Listener) string {
 	switch {
 	case f.PublicScheme != "":
 		return f.PublicScheme
-	case len(l.TLS) > 0:
+	case l.Encrypted():
 		return "https"
 	}
 	return "http"
@@ -139,15 +150,15 @@ func (l *publicListener) start(scheme string, clientTimeout time.Duration, faile
 	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: clientTimeout, WriteByteTimeout: clientTimeout}
 	s.Protocols = new(http.Protocols)
 	s.Protocols.SetHTTP1(true)
-	s.Protocols.SetHTTP2(l.certs != nil)
+	s.Protocols.SetHTTP2(l.tls != nil)
 	s.Protocols.SetUnencryptedHTTP2(l.cfg.H2C)
 	inner := acceptProxy(l.cfg, s, httpconn.CoalesceWrites(s, l.inner, clientTimeout))
 	r := &running{server: s, failed: failed}
-	if l.certs == nil {
+	if l.tls == nil {
 		r.serve(inner)
 		return r
 	}
-	s.TLSConfig = &tls.Config{GetCertificate: l.certs.Get, MinVersion: tls.VersionTLS12}
+	s.TLSConfig = l.tls
 	r.serveTLS(inner)
 	return r
 }
@@ -164,6 +175,9 @@ func (p *public) stop(ctx context.Context) {
 	for range p.listeners {
 		<-done
 	}
+	if err := p.closeACME(ctx); err != nil {
+		p.log.Warn("certificate orders canceled at shutdown", "error", err)
+	}
 }
 
 // urls lists the addresses that a browser on this machine can open.
@@ -171,7 +185,7 @@ func (p *public) urls() string {
 	var texts []string
 	for _, l := range p.listeners {
 		scheme := "http://"
-		if l.certs != nil {
+		if l.tls != nil {
 			scheme = "https://"
 		}
 		texts = append(texts, scheme+displayAddress(l.inner.Addr()))

@@ -135,7 +135,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 		return err
 	}
 	plan.triggers = triggers
-	public, err := listen(file, log)
+	public, err := listen(file, c.Data, log)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	for _, origin := range addresses(file) {
 		go warnOfOrigin(ctx, origin, log)
 	}
-	health.ready(func() []string { return degraded(st, cache, deliveries) })
+	health.ready(func() []string { return append(degraded(st, cache, deliveries), public.withoutCertificate()...) })
 	triggers.start(ctx)
 	defer reloader.onSignal(ctx)()
 	return c.attend(ctx, attended{public, shared, probed, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
@@ -274,6 +274,8 @@ func (c *serveCommand) validate(f *config.File) error {
 		return usagef("--disk must be at least 1MiB (got %d bytes)", *c.Disk)
 	case c.CreateTable && c.Table == "":
 		return usagef("--create-table needs --table NAME")
+	case c.Table != "" && f.CertificateHosts() != nil && f.ACME.Storage == "":
+		return usagef("--table needs acme.storage in %s: a folder that all servers share", c.Config)
 	}
 	if err := c.validateSharing(); err != nil {
 		return err

@@ -7,19 +7,27 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"testing"
 	"time"
 )
 
-// WriteCertificate writes a self-signed certificate for hosts and its key to two files.
+// WriteCertificate writes a self-signed certificate for hosts, names or addresses, and its key to two files.
 func WriteCertificate(t testing.TB, certFile, keyFile string, serial int64, hosts ...string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: hosts, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
+	for _, host := range hosts {
+		if address := net.ParseIP(host); address != nil {
+			template.IPAddresses = append(template.IPAddresses, address)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)

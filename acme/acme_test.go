@@ -1,0 +1,192 @@
+package acme_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr/acme"
+	"github.com/facetheory/isr/internal/testbed"
+)
+
+// The tests of e2e obtain certificates of a real authority. These here have one that is down.
+
+// A broken is an authority that answers nothing but 503.
+type broken struct {
+	server   *httptest.Server
+	requests atomic.Int64
+}
+
+func newBroken(t *testing.T) *broken {
+	t.Helper()
+	b := &broken{}
+	b.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		b.requests.Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(b.server.Close)
+	return b
+}
+
+// open returns certificates in a new folder, and their log. HTTP-01 arrives at an address.
+func (b *broken) open(t *testing.T) (*acme.Certificates, *testbed.Log) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AddCert(b.server.Certificate())
+	log := new(testbed.Log)
+	c, err := acme.New(acme.Config{
+		Directory: b.server.URL, Email: "ops@example.com", Roots: roots, Storage: filepath.Join(t.TempDir(), "a", "b"),
+		TLSALPN: b.server.Listener.Addr(), HTTP: b.server.Listener.Addr(), Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c, log
+}
+
+// failures returns the errors in a log.
+func failures(log *testbed.Log) (all []string) {
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "level=ERROR") {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// awaitFailures waits for errors in a log.
+func awaitFailures(t *testing.T, log *testbed.Log, n int) []string {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		if all := failures(log); len(all) >= n || t.Context().Err() != nil {
+			return all
+		}
+	}
+	return nil
+}
+
+// A failure is logged once, with its host and what to do, and the next Serve retries at once.
+// Hosts that are no longer served are not.
+func TestFailureIsRetried(t *testing.T) {
+	b := newBroken(t)
+	c, log := b.open(t)
+	c.Serve([]string{"a.test"})
+	if missing := c.Missing(); len(missing) != 1 || !strings.Contains(missing[0], "a.test") {
+		t.Errorf("missing: %q", missing)
+	}
+	errs := awaitFailures(t, log, 1)
+	for _, want := range []string{"host=a.test", "acme.directory", "retry_in=", "503"} {
+		if len(errs) != 1 || !strings.Contains(errs[0], want) {
+			t.Errorf("no %q in %q", want, errs)
+		}
+	}
+	if missing := c.Missing(); len(missing) != 1 || !strings.Contains(missing[0], "503") {
+		t.Errorf("missing: %q", missing)
+	}
+	c.Serve([]string{"b.test", "a.test"})
+	awaitFailures(t, log, 3)
+	c.Serve(nil)
+	before := b.requests.Load()
+	c.Serve(nil)
+	if missing := c.Missing(); missing != nil || b.requests.Load() != before {
+		t.Errorf("missing: %q, requests: %d, then %d", missing, before, b.requests.Load())
+	}
+}
+
+// A handshake for a host that is not served gets the alert for that, and one for a host
+// without a certificate fails.
+func TestHandshakeWithoutCertificate(t *testing.T) {
+	c, _ := newBroken(t).open(t)
+	c.Serve([]string{"a.test"})
+	for name, want := range map[string]string{"b.test": "unrecognized name", "a.test": "internal error", "": "internal error"} {
+		for _, protocols := range [][]string{nil, {"h2", "http/1.1"}, {"acme-tls/1"}} {
+			server, client := net.Pipe()
+			var serving sync.WaitGroup
+			serving.Go(func() {
+				_ = tls.Server(server, c.TLSConfig()).HandshakeContext(t.Context()) // fails
+				_ = server.Close()
+			})
+			err := tls.Client(client, &tls.Config{ServerName: name, NextProtos: protocols, InsecureSkipVerify: true}).HandshakeContext(t.Context()) //nolint:gosec // there is no certificate
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q with %q: %v, want %q", name, protocols, err, want)
+			}
+			_ = client.Close()
+			serving.Wait()
+		}
+	}
+}
+
+// The path of challenges does not reach the site, whoever asks.
+func TestAnswer(t *testing.T) {
+	c, _ := newBroken(t).open(t)
+	c.Serve([]string{"a.test"})
+	h := c.Answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	for target, want := range map[string]int{
+		"http://a.test/": http.StatusTeapot,
+		"http://a.test/.well-known/acme-challenge":           http.StatusTeapot,
+		"http://a.test/.well-known/acme-challenge/x":         http.StatusNotFound,
+		"http://A.test:8080/.well-known/acme-challenge/x":    http.StatusNotFound,
+		"http://a.test/.well-known/acme%2Dchallenge/x":       http.StatusNotFound,
+		"http://a.test/.well-known/acme-challenge/../x":      http.StatusNotFound,
+		"http://b.test/.well-known/acme-challenge/x":         http.StatusNotFound,
+		"http://a.test/.well-known/acme-challenge/%2e%2e%2f": http.StatusNotFound,
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody))
+			if w.Code != want {
+				t.Errorf("%s %s: %d, want %d", method, target, w.Code, want)
+			}
+		}
+	}
+}
+
+// The storage is private to its owner, also if it was not.
+func TestStorage(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "acme")
+	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // what is tested
+		t.Fatal(err)
+	}
+	cfg := acme.Config{Directory: "https://127.0.0.1", Email: "ops@example.com", Storage: folder, HTTP: &net.TCPAddr{}}
+	c, err := acme.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+	file := filepath.Join(folder, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Storage = file
+	var path *os.PathError
+	if _, err := acme.New(cfg); !errors.As(err, &path) {
+		t.Errorf("a file as storage: %v", err)
+	}
+	if _, err := acme.New(acme.Config{Storage: folder}); err == nil {
+		t.Error("no listener for challenges is no error")
+	}
+}

@@ -1,0 +1,68 @@
+package acme
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A host is a name that a certificate is obtained for.
+type host struct {
+	name   string
+	ctx    context.Context // done when the host is no longer served
+	cancel context.CancelFunc
+	wake   chan struct{} // has an element if the host is to be retried at once
+	loaded chan struct{} // closed once a stored certificate would be loaded
+	ended  chan struct{} // closed once its goroutine has ended
+
+	mu      sync.Mutex
+	failure string // guarded by mu: why there is no certificate; empty if there is one
+}
+
+func newHost(ctx context.Context, name string) *host {
+	h := &host{name: name, wake: make(chan struct{}, 1), loaded: make(chan struct{}), ended: make(chan struct{}), failure: "it is being obtained"}
+	h.ctx, h.cancel = context.WithCancel(ctx)
+	return h
+}
+
+func (h *host) setLoaded() { close(h.loaded) }
+
+// retry ends the wait for the next attempt.
+func (h *host) retry() {
+	select {
+	case h.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// wait waits before the next attempt. It reports whether retry has ended it.
+func (h *host) wait(d time.Duration) (woken bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-h.ctx.Done():
+	case <-timer.C:
+	case <-h.wake:
+		return true
+	}
+	return false
+}
+
+func (h *host) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failure = err.Error()
+}
+
+func (h *host) succeed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failure = ""
+}
+
+// problem returns why there is no certificate; empty if there is one.
+func (h *host) problem() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failure
+}

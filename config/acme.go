@@ -1,0 +1,107 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/facetheory/isr/internal/canonical"
+)
+
+// CertificateHosts returns the names of the hosts, without ports, that ACME obtains
+// certificates for; none if no listener uses ACME.
+func (f *File) CertificateHosts() (names []string) {
+	if !slices.ContainsFunc(f.Listen, func(l Listener) bool { return l.ACME }) {
+		return nil
+	}
+	for _, host := range f.Hosts {
+		if name := withoutPort(host); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// withoutPort returns the canonical form of a host, without its port.
+func withoutPort(host string) string {
+	host, _ = canonical.Host(host) // checked
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return host
+}
+
+// AnswersChallenges reports whether the certificate authority may be asked to prove hosts at
+// this listener, by HTTP-01 or, with ACME, by TLS-ALPN-01.
+func (f *File) AnswersChallenges(l Listener) bool {
+	switch chosen := f.ACME.Challenges; {
+	case f.CertificateHosts() == nil:
+		return false
+	case l.ACME:
+		return chosen == nil || slices.Contains(chosen, "tls-alpn")
+	case l.Encrypted():
+		return false
+	case chosen == nil:
+		_, port, _ := net.SplitHostPort(l.Address) // checked
+		return port == "80"
+	default:
+		return slices.Contains(chosen, "http")
+	}
+}
+
+func (f *File) validateACME(d *decoder) {
+	at := slices.IndexFunc(f.Listen, func(l Listener) bool { return l.ACME })
+	switch {
+	case at < 0 && d.inFile("acme"):
+		d.failAt("acme", "has no effect: no listener uses it; add acme: true to one, like {address: \":443\", acme: true}")
+		return
+	case at < 0:
+		return
+	case !d.inFile("acme"):
+		d.failAt(fmt.Sprintf("listen[%d].acme", at), "needs the top-level acme, like\nacme: {email: ops@example.com, agree: true}")
+		return
+	}
+	a := f.ACME
+	if !a.Agree {
+		d.failAt("acme.agree", "must be true: certificates are requested in your name, under the terms of service of the certificate authority, which you have to read and accept; add agree: true")
+	}
+	if !strings.HasPrefix(a.Directory, "https://") {
+		d.failAt("acme.directory", "must begin with https://; ca_file is for an authority with roots of its own")
+	}
+	if a.Storage == "" && f.Store.Table != "" {
+		d.failAt("acme.storage", "is missing, and required with store.table: give a folder that all servers share, else each of them requests certificates of its own, and they fail each other's challenges")
+	}
+	if x := a.ExternalAccount; (x.KeyID == "") != x.HMACKey.IsZero() {
+		d.failAt("acme.external_account", "needs both key_id and hmac_key, or none")
+	}
+	f.validateChallenges(d)
+	f.validateCertificateHosts(d, at)
+}
+
+func (f *File) validateChallenges(d *decoder) {
+	chosen := f.ACME.Challenges
+	plain := slices.ContainsFunc(f.Listen, func(l Listener) bool { return !l.Encrypted() })
+	switch {
+	case chosen != nil && len(chosen) == 0:
+		d.failAt("acme.challenges", "is empty; remove it, or give tls-alpn or http")
+	case slices.Contains(chosen, "http") && !plain:
+		d.failAt("acme.challenges", "http needs a listener without TLS, which port 80 of the hosts reaches; add {address: \":80\"} to listen")
+	}
+}
+
+func (f *File) validateCertificateHosts(d *decoder, listener int) {
+	if len(f.Hosts) == 0 {
+		d.failAt(fmt.Sprintf("listen[%d].acme", listener), "needs hosts, for each of which a certificate is obtained; add hosts: [example.com]")
+	}
+	for _, host := range f.Hosts {
+		_, addressErr := netip.ParseAddr(strings.Trim(withoutPort(host), "[]"))
+		switch {
+		case strings.HasPrefix(host, "*"):
+			d.failAt("hosts", "%s cannot be used with acme: a certificate is obtained for each name before it is requested, since visitors could make the server request any number of them otherwise; list the names, or use tls with the files of a wildcard certificate", host)
+		case addressErr == nil:
+			d.failAt("hosts", "%s is an address, and acme obtains certificates for names; remove it, or use tls with files", host)
+		}
+	}
+}
