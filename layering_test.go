@@ -23,6 +23,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/frequency", []string{module}, "the sketch must not depend on the cache"},
 		{"/internal/marks", []string{module + "$", module + "/internal/httpcache"}, "the table of marks needs the seam alone"},
 		{"/internal/httpcache", []string{module}, "the rules of HTTP caching are pure functions"},
+		{"/internal/wellknown", []string{module}, "names know no cache"},
 		{"/internal/canonical", []string{module}, "URL normalization must not depend on the cache"},
 		{"/httpconn", []string{module, "github.com/aws/"}, "sockets must not depend on the policy"},
 		{"/acme", []string{module + "$", module + "/gateway", "github.com/aws/"}, "certificates need no cache"},

@@ -9,9 +9,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/wellknown"
 	"github.com/facetheory/isr/store"
 )
 
@@ -28,6 +30,59 @@ const (
 	bypassQuery         = "query"
 	bypassKeyLength     = "key-length"
 )
+
+// A projector maps requests to keys, and keys to requests, by the rules of a Route.
+type projector struct {
+	Route
+	query   map[string]bool
+	vary    []string   // canonical header names, sorted, without Accept-Encoding and Host
+	classes []keyClass // sorted by the names that they have in keys
+	forward []string   // canonical header names
+	cookies []string   // patterns of cookies that are ignored
+	stale   time.Duration
+	jitter  float64
+	present *presentation
+}
+
+func newProjector(rt Route) *projector {
+	p := &projector{
+		Route:   rt,
+		query:   make(map[string]bool, len(rt.Query)),
+		cookies: append(slices.Clone(wellknown.AnalyticsCookies()), rt.IgnoreCookies...),
+		stale:   rt.Stale,
+		jitter:  max(rt.Jitter, 0),
+		classes: newKeyClasses(rt.KeyClasses),
+		present: newPresentation(rt),
+	}
+	for _, name := range rt.Forward {
+		p.forward = append(p.forward, textproto.CanonicalMIMEHeaderKey(name))
+	}
+	if rt.Jitter == 0 {
+		p.jitter = DefaultJitter
+	}
+	if rt.Auto.enabled() {
+		p.Revalidate = rt.Auto.Min
+	}
+	p.TenantHeader = textproto.CanonicalMIMEHeaderKey(rt.TenantHeader)
+	for _, name := range rt.Query {
+		p.query[name] = true
+	}
+	for _, name := range rt.Vary {
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		if name != "Accept-Encoding" && name != "Host" && name != p.TenantHeader {
+			p.vary = append(p.vary, name)
+		}
+	}
+	slices.Sort(p.vary)
+	p.vary = slices.Compact(p.vary)
+	switch {
+	case rt.Stale == 0:
+		p.stale = DefaultStale
+	case rt.Stale < 0:
+		p.stale = 0
+	}
+	return p
+}
 
 // project returns the key of a request, or the reason for which it must bypass the cache.
 // An error means that the request is refused.
@@ -90,7 +145,7 @@ func (p *projector) droppedByConnection(h http.Header) string {
 			name := textproto.CanonicalMIMEHeaderKey(member)
 			switch {
 			case name == "Authorization", name == "Cookie", name == "Host", name == "Content-Length",
-				name == p.TenantHeader && name != "", slices.Contains(p.vary, name), p.classOf(name) != nil, slices.Contains(tenantHeaders(), name):
+				name == p.TenantHeader && name != "", slices.Contains(p.vary, name), p.classOf(name) != nil, slices.Contains(wellknown.TenantHeaders(), name):
 				return name
 			}
 		}
@@ -108,7 +163,7 @@ func isWebSocket(h http.Header) bool {
 
 func (p *projector) tenant(h http.Header) (tenant, bypass string, err error) {
 	if p.TenantHeader == "" {
-		for _, name := range tenantHeaders() {
+		for _, name := range wellknown.TenantHeaders() {
 			if _, present := h[name]; present {
 				return "", bypassTenant, nil
 			}
@@ -170,6 +225,11 @@ func (p *projector) mustBypass(r *http.Request) string {
 	return ""
 }
 
+// ignoresAllCookies reports whether the route ignores every cookie.
+func (p *projector) ignoresAllCookies() bool {
+	return slices.Contains(p.IgnoreCookies, "*")
+}
+
 // ignoresCookies reports whether the route ignores all cookies of a request.
 func (p *projector) ignoresCookies(lines []string) bool {
 	for _, line := range lines {
@@ -187,7 +247,7 @@ func (p *projector) use(parameter string) canonical.ParameterUse {
 	switch {
 	case p.query[parameter]:
 		return canonical.InKey
-	case isTracking(parameter), matchesAny(p.IgnoreQuery, parameter):
+	case wellknown.IsTracking(parameter), matchesAny(p.IgnoreQuery, parameter):
 		return canonical.Dropped
 	}
 	return canonical.Unknown
@@ -272,4 +332,65 @@ func (p *projector) request(ctx context.Context, k store.Key) (*http.Request, er
 		r.Header[p.TenantHeader] = []string{k.Tenant}
 	}
 	return r, nil
+}
+
+// forwarded returns what a render that this request starts carries in addition to its key;
+// nil for nothing.
+func (p *projector) forwarded(r *http.Request) http.Header {
+	var h http.Header
+	for _, name := range p.forward {
+		if values := r.Header[name]; len(values) == 1 && len(values[0]) <= maxForwardValue {
+			if h == nil {
+				h = make(http.Header, len(p.forward))
+			}
+			h[name] = []string{values[0]}
+		}
+	}
+	return h
+}
+
+func matchesAny(patterns []string, name string) bool {
+	for _, pattern := range patterns {
+		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+			if strings.HasPrefix(name, prefix) {
+				return true
+			}
+		} else if pattern == name {
+			return true
+		}
+	}
+	return false
+}
+
+// An Explanation is what a route makes of a request.
+type Explanation struct {
+	// Bypass is the reason for which the request bypasses the cache, as the detail of
+	// Cache-Status: "method", "cookie", "query", … Empty: it does not.
+	Bypass string
+	// Key is the key of its page; zero for a request that bypasses the cache.
+	Key store.Key
+	// Render is the request that the renderer of the page gets, without the headers of
+	// Forward; nil for a request that bypasses the cache.
+	Render *http.Request
+}
+
+// Explain returns what the route makes of a request as a server receives it. An error means
+// that the route is not valid, or that such a request is refused.
+func (rt Route) Explain(r *http.Request) (Explanation, error) {
+	if err := rt.Validate(); err != nil {
+		return Explanation{}, err
+	}
+	p := newProjector(rt)
+	key, bypass, err := p.project(r)
+	if err != nil {
+		return Explanation{}, fmt.Errorf("the request is refused: %w", err)
+	}
+	if bypass != "" {
+		return Explanation{Bypass: bypass}, nil
+	}
+	render, err := p.request(r.Context(), key)
+	if err != nil {
+		return Explanation{}, err
+	}
+	return Explanation{Key: key, Render: render}, nil
 }
