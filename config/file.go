@@ -40,8 +40,12 @@ type File struct {
 	Blind         string        `yaml:"blind" default:"serve" enum:"serve,revalidate,refuse" help:"Response of a server that could not read the log for max_blind: serve (what it has), revalidate (render, without storing), or refuse (503)." restart:"yes"`
 	Build         string        `yaml:"build" format:"build" help:"Id of the build of the site, such as a commit or a date: pages of older builds are stale, and regenerated at their next request." example:"${GIT_COMMIT}" restart:"yes"`
 
+	name    string
 	sources map[string]Source
 }
+
+// Name returns the name of the file, as Parse got it; empty for a File of another origin.
+func (f *File) Name() string { return f.name }
 
 // A Listener is an address of the site.
 type Listener struct {

@@ -27,7 +27,7 @@ func Parse(name string, text []byte, lookUpEnv func(string) (string, bool)) (*Fi
 	if err := d.err(); err != nil {
 		return nil, err
 	}
-	f.sources = d.sources
+	f.name, f.sources = name, d.sources
 	return f, nil
 }
 

@@ -75,9 +75,9 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // misdirected responds with 421 (RFC 9110, section 15.5.20).
 func (e *edge) misdirected(w http.ResponseWriter, host string) {
 	if e.refused.isFirst(host) {
-		e.cfg.Logger.Warn("refused request for unknown host; if the site has it, add it with --host", "host", host, "served", e.cfg.Hosts.String())
+		e.cfg.Logger.Warn("refused request for unknown host; if the site has it, "+e.cfg.Hosts.Advice(host), "host", host, "served", e.cfg.Hosts.String())
 	}
-	plain(w, http.StatusMisdirectedRequest, "The host "+host+" is not served here. If it should be, start isr with --host "+host+".")
+	plain(w, http.StatusMisdirectedRequest, "The host "+host+" is not served here. If it should be, "+e.cfg.Hosts.Advice(host)+".")
 }
 
 // firstHosts are the first hosts that were refused. Later ones are not logged, so that

@@ -23,6 +23,7 @@ type Hosts struct {
 	ports    []string        // ":8080": ports of listeners, accepted with any of the hosts
 	any      bool            // "*"
 	loopback bool            // names and addresses of this machine
+	file     string          // the configuration file that lists them; empty: flags do
 }
 
 // ParseHosts parses the host names of a site: "example.com", "*.example.com" (subdomains at
@@ -65,6 +66,21 @@ func (h Hosts) WithListener(a net.Addr) Hosts {
 		h.ports = append(slices.Clone(h.ports), fmt.Sprintf(":%d", tcp.Port))
 	}
 	return h
+}
+
+// InFile returns the hosts as those of a configuration file, which Advice names.
+func (h Hosts) InFile(name string) Hosts {
+	h.file = name
+	return h
+}
+
+// Advice says how to serve another host, for messages: "start isr with --host example.com",
+// or what to add to the configuration file.
+func (h Hosts) Advice(host string) string {
+	if h.file == "" {
+		return "start isr with --host " + host
+	}
+	return "add it to hosts in " + h.file
 }
 
 // Serve reports whether a host, in canonical form (see [canonical.Host]), is served. It does

@@ -53,6 +53,7 @@ type Site struct {
 type tree struct {
 	table    *routing.Table
 	handlers []http.Handler // by index of the table
+	tenants  []string       // the tenant headers, by the same index
 	origins  map[string]*runningOrigin
 }
 
@@ -132,6 +133,7 @@ func newTree(cache *isr.Cache, cfg SiteConfig, old *tree) (t *tree, started []*r
 		if o == nil {
 			return nil, started, fmt.Errorf("route %q: there is no origin %q", rt.Pattern, rt.Origin)
 		}
+		t.tenants = append(t.tenants, rt.Route.TenantHeader)
 		bindings[i] = isr.Binding{Route: rt.bound(o), Renderer: o.handler}
 	}
 	t.handlers, err = cache.Bind(bindings, t.find)
@@ -156,6 +158,23 @@ func (t *tree) find(k store.Key) int {
 		return -1
 	}
 	return index
+}
+
+// TenantHeader returns the request header that names the tenant of the page at the URL of a
+// request, whatever its method; empty for a page without tenants, and without a route. It
+// fails for a URL that ServeHTTP refuses.
+func (s *Site) TenantHeader(r *http.Request) (string, error) {
+	t := s.tree.Load()
+	get := *r
+	get.Method = http.MethodGet
+	index, err := t.table.FindRequest(&get)
+	switch {
+	case errors.Is(err, routing.ErrNone):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	return t.tenants[index], nil
 }
 
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -310,3 +310,34 @@ type discard struct{ header http.Header }
 func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) WriteHeader(int)             {}
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// The tenant header is that of the route of the page, whatever the method of a request.
+func TestSiteTenantHeader(t *testing.T) {
+	origin := newEcho(t, "site")
+	route := func(pattern, header string) gateway.SiteRoute {
+		return gateway.SiteRoute{Pattern: pattern, Route: isr.Route{Revalidate: time.Minute, TenantHeader: header}, Origin: "site"}
+	}
+	cfg := gateway.SiteConfig{
+		Origins: map[string]gateway.Origin{"site": origin.origin(t)},
+		Routes:  []gateway.SiteRoute{route("/public/", ""), route("/a/", "X-A"), route("GET /b/{id}", "X-B"), route("POST /b/{id}", "X-Post")},
+	}
+	s := newSite(t, newCache(t), cfg)
+	expect := func(path, want, problem string) {
+		t.Helper()
+		r := httptest.NewRequestWithContext(t.Context(), "PURGE", "http://example.com"+path, http.NoBody)
+		got, err := s.TenantHeader(r)
+		if got != want || (err == nil) != (problem == "") || err != nil && !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: %q, %v; expected %q, %q", path, got, err, want, problem)
+		}
+	}
+	expect("/public/a", "", "")
+	expect("/a/a", "X-A", "")
+	expect("/b/7", "X-B", "")
+	expect("/none", "", "")
+	expect("/public/../a/a", "", "several ways")
+	cfg.Routes = []gateway.SiteRoute{route("/", ""), route("/a/", "X-New")}
+	if err := s.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	expect("/a/a", "X-New", "")
+}

@@ -90,7 +90,7 @@ type administration struct {
 // administer starts the admin API of a cache.
 func (p adminPlan) administer(f *folder, st *stores, cache *isr.Cache, deliveries isr.Downstream, r *reloader, s *streams, log *slog.Logger) (*administration, error) {
 	api, err := admin.New(st.meta, st.bodies, admin.Config{
-		Cache: cache, Downstream: deliveries, Serve: r.public.serves, Hosts: r.public.hosts.Load().String(), OnlyHost: r.public.hosts.Load().Only(), Reload: r.onRequest(), Version: version(), Place: st.where, Meter: st.meter, Logger: log,
+		Cache: cache, Downstream: deliveries, Hosts: r.public.served, Reload: r.onRequest(), Version: version(), Place: st.where, Meter: st.meter, Logger: log,
 	})
 	if err != nil {
 		return nil, err

@@ -120,6 +120,8 @@ type fieldServer struct {
 	log    *lockedBuffer
 	client *http.Client
 	texts  []string // to replace in the file, in pairs
+	args   []string // further arguments
+	file   string   // the present one
 
 	stop func()          // begins the shutdown
 	done <-chan struct{} // closed after it
@@ -211,8 +213,8 @@ const fieldPatience = 30 * time.Second
 // replace has a text of the file replaced.
 func (s *fieldServer) replace(text, by string) { s.texts = append(s.texts, text, by) }
 
-// begin starts the server with a file, without waiting until it serves.
-func (s *fieldServer) begin(file string) {
+// complete adds to a file what a server needs and it does not have.
+func (s *fieldServer) complete(file string) string {
 	s.Helper()
 	for section, text := range map[string]string{
 		"listen": "[{address: 127.0.0.1:0}]", "origins": "{site: {url: ORIGIN}}", "store": "{data: DIR/data}", "admin": "{address: none}",
@@ -232,16 +234,20 @@ func (s *fieldServer) begin(file string) {
 		}
 		file = strings.Replace(file, "FREE", address, 1)
 	}
-	path := filepath.Join(s.dir, "isr.yaml")
-	if err := os.WriteFile(path, []byte(file+"\n"), 0o600); err != nil {
-		s.Fatal(err)
-	}
+	return file + "\n"
+}
+
+// begin starts the server with a file, without waiting until it serves.
+func (s *fieldServer) begin(file string) {
+	s.Helper()
+	s.file = s.complete(file)
+	path := s.write("isr.yaml", s.file)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	s.log, s.stop, s.done = &lockedBuffer{}, cancel, done
 	go func() {
 		defer close(done)
-		s.exit = execute(ctx, []string{"serve", "--config", path}, &streams{in: strings.NewReader(""), out: io.Discard, err: s.log})
+		s.exit = execute(ctx, append([]string{"serve", "--config", path}, s.args...), &streams{in: strings.NewReader(""), out: io.Discard, err: s.log})
 	}()
 	s.Cleanup(func() {
 		s.origin.release() // renders end before the server does

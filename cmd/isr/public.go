@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/facetheory/isr/acme"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/httpconn"
 )
 
@@ -88,17 +90,20 @@ func (p *public) setHosts(f *config.File) {
 	p.hosts.Store(&hosts)
 }
 
-// hostsOf returns the hosts of a file.
+// hostsOf returns the hosts of a file, which name it unless they are those of --host.
 func hostsOf(f *config.File) gateway.Hosts {
-	if len(f.Hosts) == 0 {
-		return gateway.LoopbackHosts()
+	hosts := gateway.LoopbackHosts()
+	if len(f.Hosts) > 0 {
+		hosts, _ = gateway.ParseHosts(f.Hosts) // validated
 	}
-	hosts, _ := gateway.ParseHosts(f.Hosts) // validated
+	if f.Name() != "" && (len(f.Hosts) == 0 || fileSets(f, "hosts")) {
+		hosts = hosts.InFile(filepath.Base(f.Name()))
+	}
 	return hosts
 }
 
-// serves reports whether one of the listeners serves a host.
-func (p *public) serves(host string) bool { return p.hosts.Load().Serve(host) }
+// served returns the hosts that the listeners serve.
+func (p *public) served() admin.Hosts { return p.hosts.Load() }
 
 // edge replaces what the listeners do with requests: edges for the hosts of a file, before
 // next.

@@ -28,14 +28,14 @@ func (f *purgeFlags) validate(embedded bool, plan adminPlan) error {
 }
 
 // withPurgeMethod adds the method PURGE to the handler of the site, if it is enabled.
-func (c *serveCommand) withPurgeMethod(site http.Handler, tenantHeader string, a *administration, plan adminPlan, f *folder, s *streams, log *slog.Logger) (http.Handler, error) {
+func (c *serveCommand) withPurgeMethod(site *gateway.Site, a *administration, plan adminPlan, f *folder, s *streams, log *slog.Logger) (http.Handler, error) {
 	if !c.PurgeMethod {
 		return site, nil
 	}
 	networks, _ := gateway.ParseTrust(c.PurgeFrom) // validated
 	cfg := admin.PurgeMethodConfig{
 		Admit:        func(r *http.Request) bool { return gateway.FromNetworks(r, networks) },
-		TenantHeader: tenantHeader,
+		TenantHeader: site.TenantHeader,
 	}
 	if plan.secret != "" || c.Table == "" {
 		token, err := plan.token(f, s, log)

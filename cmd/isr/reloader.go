@@ -24,7 +24,7 @@ type reloader struct {
 	site   *gateway.Site
 	public *public
 	// edge replaces what the listeners do with requests.
-	edge func(*config.File) error
+	edge func(*config.File)
 	log  *slog.Logger
 
 	mu      sync.Mutex
@@ -53,9 +53,7 @@ func (r *reloader) reload() (admin.Reloaded, error) {
 	}
 	// Hosts that are new get their routes before they are served; requests for hosts that
 	// are gone get 404 or another route for a moment.
-	if err := r.edge(next); err != nil {
-		return admin.Reloaded{}, err
-	}
+	r.edge(next)
 	r.current = next
 	done := admin.Reloaded{File: r.path, Routes: len(next.Routes), Origins: len(next.Origins)}
 	r.log.Info("reloaded configuration", "file", r.path, "routes", done.Routes, "origins", done.Origins)

@@ -153,16 +153,12 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	if err != nil {
 		return errors.Join(err, public.close())
 	}
-	reloader.edge = func(f *config.File) error {
-		site, err := c.withPurgeMethod(reloader.site, tenantHeader(f), administration, plan, folder, s, log)
-		if err == nil {
-			public.edge(f, triggers.onPublic(site), c.HealthPath, health)
-		}
-		return err
-	}
-	if err := reloader.edge(file); err != nil {
+	site, err := c.withPurgeMethod(reloader.site, administration, plan, folder, s, log)
+	if err != nil {
 		return errors.Join(err, public.close())
 	}
+	reloader.edge = func(f *config.File) { public.edge(f, triggers.onPublic(site), c.HealthPath, health) }
+	reloader.edge(file)
 	relaxCollector()
 	limitMemory(int64(c.Memory))
 	log.Info("serving "+public.urls(), "origin", originText(file), "store", st.where)
@@ -375,17 +371,6 @@ func originText(f *config.File) string {
 		}
 	}
 	return strings.Join(texts, ", ")
-}
-
-// tenantHeader returns the header that names the tenant of a page to purge: that of the
-// routes, if they have one.
-func tenantHeader(f *config.File) string {
-	for _, r := range f.Routes {
-		if r.TenantHeader != "" {
-			return r.TenantHeader
-		}
-	}
-	return ""
 }
 
 // longestRender returns the longest render timeout of a file.

@@ -25,14 +25,9 @@ type Config struct {
 	// Cache executes regenerations and other changes. Nil: the API reads and changes the
 	// store, but cannot regenerate.
 	Cache *isr.Cache
-	// Serve reports whether the gateway serves a host, with its port if it has one; pages
-	// of other hosts are not regenerated. Nil: any host. Hosts lists the served hosts in
-	// error messages.
-	Serve func(host string) bool
-	Hosts string
-	// OnlyHost is the only host of the site, in all forms that cache keys have (with a
-	// port): prefixes of purges need none then. Nil: there may be several.
-	OnlyHost []string
+	// Hosts returns the hosts that the gateway serves at present; pages of others are not
+	// regenerated. Nil: any host.
+	Hosts func() Hosts
 	// Partition derives partition keys; it must be that of the cache. Nil means
 	// store.HashedPartition.
 	Partition store.Partition
@@ -49,6 +44,18 @@ type Config struct {
 	Downstream isr.Downstream
 	// Logger receives one line for each change. Nil means slog.Default().
 	Logger *slog.Logger
+}
+
+// Hosts are the hosts that a gateway serves. gateway.Hosts implements it.
+type Hosts interface {
+	// Serve reports whether a host is served, with its port if it has one.
+	Serve(host string) bool
+	// Only returns the only host of the site, in all forms that cache keys have (with a
+	// port): prefixes of purges need none then. Nil: there may be several.
+	Only() []string
+	// String lists the hosts, and Advice says how to serve another one, for messages.
+	String() string
+	Advice(host string) string
 }
 
 func (cfg Config) withDefaults() Config {

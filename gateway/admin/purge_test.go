@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/store"
 )
@@ -228,6 +230,17 @@ func TestPurgeRefusesBadInput(t *testing.T) {
 	}
 }
 
+// serving returns the Hosts of a gateway that listens on port 8080.
+func serving(t *testing.T, names ...string) func() admin.Hosts {
+	t.Helper()
+	hosts, err := gateway.ParseHosts(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts = hosts.WithListener(&net.TCPAddr{Port: 8080})
+	return func() admin.Hosts { return hosts }
+}
+
 // A prefix needs no host on a server with one.
 func TestPurgeOfPrefixWithoutHost(t *testing.T) {
 	f := newFixture(t)
@@ -238,15 +251,15 @@ func TestPurgeOfPrefixWithoutHost(t *testing.T) {
 		got, err := f.client().Purge(t.Context(), admin.Purge{Targets: []admin.PurgeTarget{{Prefix: "/blog/"}, {Tag: "x"}}})
 		return strings.Join(got.Targets, ", "), err
 	}
-	for want, hosts := range map[string]string{
-		"serves more than one (a.example, *.b.example); give the prefix with each host, like example.com/blog/": "a.example, *.b.example",
-		"has no host; a prefix begins with one, like example.com/blog/":                                         "",
+	for want, cfg := range map[string]admin.Config{
+		"serves more than one (a.example, *.b.example); give the prefix with each host, like example.com/blog/": {Hosts: serving(t, "a.example", "*.b.example")},
+		"has no host; a prefix begins with one, like example.com/blog/":                                         {},
 	} {
-		if got, err := ask(admin.Config{Hosts: hosts}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("hosts %q: %q, %v", hosts, got, err)
+		if got, err := ask(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q, %v; want %q", got, err, want)
 		}
 	}
-	got, err := ask(admin.Config{Hosts: "example.com", OnlyHost: []string{"example.com", "example.com:8080"}})
+	got, err := ask(admin.Config{Hosts: serving(t, "example.com")})
 	if want := "prefix example.com/blog/, prefix example.com:8080/blog/, tag x"; err != nil || got != want {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
@@ -281,7 +294,7 @@ func TestPurgeOfUnreachableURLs(t *testing.T) {
 	f := newFixture(t)
 	f.cache = f.node()
 	f.cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute, Query: []string{"page"}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.render(w, r) }))
-	f.serve(admin.Config{Cache: f.cache, Hosts: "example.com", Serve: func(host string) bool { return host == "example.com" }})
+	f.serve(admin.Config{Cache: f.cache, Hosts: serving(t, "example.com")})
 	for url, want := range map[string]string{
 		"example.com/a?page=2":          "",
 		"example.com/a?x=1&page=2":      "example.com/a?page=2&x=1: no visitor can reach this page: the key has a query parameter that the route does not declare; expected only page; to purge the page that visitors get give example.com/a?page=2",
@@ -370,7 +383,18 @@ func TestPurgeMethod(t *testing.T) {
 		t.Fatal(err)
 	}
 	admitted := false
-	network := f.api.PurgeMethod(admin.PurgeMethodConfig{Admit: func(*http.Request) bool { return admitted }, TenantHeader: "X-Shop"}, passed)
+	network := f.api.PurgeMethod(admin.PurgeMethodConfig{
+		Admit: func(*http.Request) bool { return admitted },
+		TenantHeader: func(r *http.Request) (string, error) {
+			switch r.URL.Path {
+			case "/a":
+				return "X-Shop", nil
+			case "/refused":
+				return "", errors.New("the path can be read in several ways")
+			}
+			return "", nil
+		},
+	}, passed)
 	for _, c := range []struct {
 		h       http.Handler
 		method  string
@@ -400,5 +424,11 @@ func TestPurgeMethod(t *testing.T) {
 	}
 	if w := ask(network, "PURGE", "http://example.com/a", "X-Shop", "acme"); w.Code != 200 || !strings.Contains(w.Body.String(), `"acme:example.com/a"`) {
 		t.Errorf("a tenant: %d %s", w.Code, w.Body)
+	}
+	if w := ask(network, "PURGE", "http://example.com/b", "X-Shop", "acme"); w.Code != 200 || !strings.Contains(w.Body.String(), `"example.com/b"`) {
+		t.Errorf("a page without tenants: %d %s", w.Code, w.Body)
+	}
+	if w := ask(network, "PURGE", "http://example.com/refused"); w.Code != 400 || !strings.Contains(w.Body.String(), "several ways") {
+		t.Errorf("a URL without pages: %d %s", w.Code, w.Body)
 	}
 }

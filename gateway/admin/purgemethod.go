@@ -16,9 +16,10 @@ type PurgeMethodConfig struct {
 	// Admit reports whether a request is admitted without a token, by its client's
 	// network. Nil: none is.
 	Admit func(*http.Request) bool
-	// TenantHeader is the request header that names the tenant of the pages, as in
-	// isr.Route; empty for a site without tenants.
-	TenantHeader string
+	// TenantHeader returns the request header that names the tenant of the page at the URL
+	// of a request, as in isr.Route; empty for one without tenants. An error means that no
+	// page can have the URL. Nil: there are no tenants.
+	TenantHeader func(*http.Request) (string, error)
 }
 
 // Headers of PURGE requests that name tags instead of the page of the URL, as configurations
@@ -36,6 +37,7 @@ const (
 //	PURGE /       Surrogate-Key: a b         all pages with one of the tags, by either rule
 //	PURGE /       Xkey-Purge: a b            the same, hard; Xkey-Softpurge: soft
 //
+// The tenant is that of the URL, also for tags.
 // As with Varnish and Fastly a purge is hard unless a header says otherwise. The response is
 // that of POST /-/purge; a request without the token gets 401. Bodies are not read.
 func (a *API) PurgeMethod(cfg PurgeMethodConfig, next http.Handler) http.Handler {
@@ -131,12 +133,19 @@ func (m *purgeMethod) input(r *http.Request) (in Purge, err error) {
 
 // tenant returns the tenant that a request names.
 func (m *purgeMethod) tenant(r *http.Request) (string, error) {
-	if m.cfg.TenantHeader == "" {
+	if m.cfg.TenantHeader == nil {
 		return "", nil
 	}
-	values := r.Header.Values(m.cfg.TenantHeader)
+	header, err := m.cfg.TenantHeader(r)
+	switch {
+	case err != nil:
+		return "", invalid("%v", err)
+	case header == "":
+		return "", nil
+	}
+	values := r.Header.Values(header)
 	if len(values) != 1 {
-		return "", invalid("the header %s must name the tenant exactly once (found %d times)", m.cfg.TenantHeader, len(values))
+		return "", invalid("the header %s must name the tenant exactly once (found %d times)", header, len(values))
 	}
 	return values[0], store.ValidTenant(values[0])
 }

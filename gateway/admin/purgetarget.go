@@ -14,16 +14,21 @@ type PurgeTarget = purgetarget.PurgeTarget
 
 // completePrefixes adds the host to prefixes that are only paths, if the site has one host.
 func (a *API) completePrefixes(targets *[]PurgeTarget) error {
+	if a.cfg.Hosts == nil {
+		return nil
+	}
+	hosts := a.cfg.Hosts()
 	var complete []PurgeTarget
 	for _, t := range *targets {
+		only := hosts.Only()
 		switch {
-		case !strings.HasPrefix(t.Prefix, "/") || a.cfg.Hosts == "":
+		case !strings.HasPrefix(t.Prefix, "/"):
 			complete = append(complete, t)
-		case len(a.cfg.OnlyHost) == 0:
-			return invalid("the prefix %.100q has no host, and this server serves more than one (%.200s); give the prefix with each host, like example.com%.100s", t.Prefix, a.cfg.Hosts, t.Prefix)
+		case len(only) == 0:
+			return invalid("the prefix %.100q has no host, and this server serves more than one (%.200s); give the prefix with each host, like example.com%.100s", t.Prefix, hosts, t.Prefix)
 		default:
 			path := t.Prefix
-			for _, host := range a.cfg.OnlyHost {
+			for _, host := range only {
 				t.Prefix = host + path
 				complete = append(complete, t)
 			}

@@ -116,20 +116,21 @@ func (a *API) regeneratePage() operation {
 
 // served returns an error for a page whose host the gateway does not serve.
 func (a *API) served(k store.Key) error {
-	if a.cfg.Serve == nil {
+	if a.cfg.Hosts == nil {
 		return nil
 	}
 	host := k.Text
 	if end := strings.IndexAny(host, "/?#"); end >= 0 {
 		host = host[:end]
 	}
-	if a.cfg.Serve(host) {
+	hosts := a.cfg.Hosts()
+	if hosts.Serve(host) {
 		return nil
 	}
 	return &Error{
 		Status: http.StatusUnprocessableEntity, Code: "unreachable",
-		Message: fmt.Sprintf("no visitor can reach %s: the host %s is not served; expected one of %s", k, host, a.cfg.Hosts),
-		Hint:    "give the URL that visitors use, with the port if it is neither 80 nor 443; or serve the host: isr serve --host " + host,
+		Message: fmt.Sprintf("no visitor can reach %s: the host %s is not served; expected one of %s", k, host, hosts),
+		Hint:    "give the URL that visitors use, with the port if it is neither 80 nor 443; or serve the host: " + hosts.Advice(host),
 	}
 }
 

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// reload replaces the file of a running server.
+func (s *fieldServer) reload(file string) {
+	s.Helper()
+	s.write("isr.yaml", s.complete(file))
+	s.isr("reload")
+}
+
+// After a reload, the admin API and its messages know the new hosts.
+func TestReloadOfHosts(t *testing.T) {
+	const rest = "\ndefaults: {revalidate: 1h}"
+	s := startFields(t, "listen: [{address: FREE}]\nhosts: [old.test]"+rest, nil, nil)
+	file := strings.Replace(s.file, "old.test", "new.test", 1)
+	expect := func(served, other string) {
+		t.Helper()
+		s.expect("/", 200, "isr; ", "Host", served)
+		v := s.get("/", "Host", other)
+		if v.code != http.StatusMisdirectedRequest {
+			t.Errorf("%s: %s", other, v)
+		}
+		s.contains(v.body, "The host "+other+" is not served here. If it should be, add it to hosts in isr.yaml.")
+		s.contains(s.log.String(), "if the site has it, add it to hosts in isr.yaml")
+		s.isr("regenerate", "http://"+served+"/")
+		problem := s.isrFails("regenerate", "http://"+other+"/")
+		s.contains(problem, "the host "+other+" is not served; expected one of "+served)
+		s.contains(problem, "add it to hosts in isr.yaml")
+		s.contains(s.isr("purge", "--prefix", "/blog/"), served+"/blog/")
+	}
+	expect("old.test", "new.test")
+	s.reload(file)
+	expect("new.test", "old.test")
+}
+
+// Hosts that a flag sets are those of --host, also with a file.
+func TestHostsOfFlags(t *testing.T) {
+	s := newFieldServer(t, nil)
+	s.args = []string{"--host", "flag.test"}
+	s.start("")
+	s.contains(s.get("/", "Host", "other.test").body, "start isr with --host other.test.")
+}
+
+// The method PURGE names the tenant as the route of the page does, also after a reload.
+func TestPurgeMethodOfTenants(t *testing.T) {
+	const file = "listen: [{address: FREE}]\npurge: {method: true, from: [loopback]}\ndefaults: {revalidate: 1h}\nroutes:\n" +
+		"  - {match: /a/, tenant_header: X-A}\n  - {match: 'GET /b/', tenant_header: X-B}\n  - {match: /public/}"
+	s := startFields(t, file, nil, nil)
+	purge := func(path string, code int, text string, headers ...string) {
+		t.Helper()
+		v := s.do("PURGE", path, headers...)
+		if v.code != code || !strings.Contains(v.body, text) {
+			t.Errorf("%s %q: got %s; expected %d %q", path, headers, v, code, text)
+		}
+	}
+	purge("/a/1", 200, `acme:`, "X-A", "acme")
+	purge("/b/1", 200, `acme:`, "X-B", "acme")
+	purge("/b/1", 400, "X-B must name the tenant", "X-A", "acme")
+	purge("/public/1", 200, `/public/1`)
+	s.reload(strings.Replace(s.file, "X-A", "X-New", 1))
+	purge("/a/1", 400, "X-New must name the tenant", "X-A", "acme")
+	purge("/a/1", 200, `acme:`, "X-New", "acme")
+}
