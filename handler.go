@@ -1,10 +1,8 @@
 package isr
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -420,90 +418,3 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *resp
 		_, _ = w.Write(res.body)
 	}
 }
-
-// pass sends a request to the renderer unchanged and streams the response to the
-// visitor. Nothing is stored. What an unsafe request changes is purged (see unsafe.go).
-func (h *handler) pass(w http.ResponseWriter, r *http.Request, status httpcache.Status) {
-	pw := &passWriter{ResponseWriter: w, as: h.route.present, status: status}
-	if !isSafe(r.Method) {
-		pw.observe = h.unsafeRequest(r).answered
-	}
-	h.route.renderer.ServeHTTP(pw, withoutReceipt(r))
-	pw.WriteHeader(http.StatusOK) // in case nothing was written
-}
-
-// passRefused passes through a request for a page that was not cacheable when it was
-// last rendered. If the response is not cacheable either, the refusal is remembered for
-// longer, without a separate render.
-func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Key, known *negativeEntry) {
-	reason := known.refused
-	pw := &passWriter{ResponseWriter: w, as: h.route.present, status: httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}}
-	pw.observe = func(status int, header http.Header) {
-		v := h.route.judge(status, header, h.route.maxBody, nil)
-		switch {
-		case v.Refused != "":
-			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: time.Now().Add(remembered), refused: v.Refused})
-		case !v.Failed && h.route.decidedByHeader(reason):
-			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt}) // expires at once
-		}
-	}
-	h.route.renderer.ServeHTTP(pw, withoutReceipt(r))
-	pw.WriteHeader(http.StatusOK)
-}
-
-// A passWriter adds Cache-Status, and the fields of the route, to a response that passes
-// through.
-type passWriter struct {
-	http.ResponseWriter
-	as      *presentation
-	status  httpcache.Status
-	observe func(status int, h http.Header) // may be nil
-	wrote   bool
-}
-
-func (w *passWriter) WriteHeader(status int) {
-	if w.wrote {
-		return
-	}
-	if status >= 200 {
-		w.begin(status)
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// begin completes the header before it is sent.
-func (w *passWriter) begin(status int) {
-	w.wrote = true
-	w.status.ForwardStatus = status
-	h := w.Header()
-	// RFC 9211, section 2: caches closer to the origin come first.
-	h["Cache-Status"] = append(h["Cache-Status"], w.status.String())
-	if w.observe != nil {
-		w.observe(status, h)
-	}
-	w.as.fields(h)
-}
-
-func (w *passWriter) Write(b []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	return w.ResponseWriter.Write(b)
-}
-
-// Flush implements [http.Flusher] for renderers that require it.
-func (w *passWriter) Flush() {
-	w.WriteHeader(http.StatusOK)
-	// A writer that cannot flush does not buffer.
-	_ = http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-// Hijack takes over the connection, for an upgrade.
-func (w *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err == nil && !w.wrote {
-		w.begin(http.StatusSwitchingProtocols)
-	}
-	return conn, rw, err
-}
-
-// Unwrap lets http.ResponseController reach the connection, for deadlines.
-func (w *passWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
