@@ -3,6 +3,7 @@ package isr
 import (
 	"cmp"
 	"context"
+	"math"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -103,6 +104,51 @@ func (h *handler) refreshStale(r *http.Request, p *page) {
 	if p.nextTry.claim(p) && h.c.storeDown() == nil {
 		h.c.join(h.search(r, p.key))
 	}
+}
+
+// maxEarlyRefresh bounds [Route.EarlyRefresh].
+const maxEarlyRefresh = 10
+
+// refreshEarly starts the regeneration of a fresh page, if this request draws it.
+func (h *handler) refreshEarly(r *http.Request, p *page, now time.Time) {
+	if !p.dueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !p.nextEarly.claim(p) {
+		return
+	}
+	if h.c.negative.get(p.key, time.Now()) != nil {
+		return // the last attempt failed, or the page became uncacheable
+	}
+	if h.c.storeDown() != nil {
+		return // the new page could not be stored
+	}
+	s := h.search(r, p.key)
+	s.early = p
+	h.c.join(s)
+}
+
+// dueEarly decides at random whether a fresh page is regenerated before it expires
+// (XFetch: Vattani, Chierichetti and Lowenstein, Optimal Probabilistic Cache
+// Stampede Prevention, 2015): if now - delta*beta*ln(rand) >= expiry, where delta is
+// the duration of the last render. Draws are independent: the more visitors a page
+// has, the earlier one of them starts, and a page without visitors expires. It is on
+// the hit path: it takes no lock and allocates nothing, and most hits are too far from
+// expiry to draw.
+func (p *page) dueEarly(now time.Time, beta float64, random func() uint64) bool {
+	spread := beta * float64(p.entry.RenderTime)
+	left := float64(p.entry.FreshUntil().Sub(now))
+	if spread <= 0 || left > maxExponential*spread || p.entry.PinnedUntil.After(now) {
+		return false // a pinned page is fresh beyond its window, and is not replaced
+	}
+	return spread*exponential(random()) >= left
+}
+
+// maxExponential is the largest value of [exponential]: -ln(2^-53).
+const maxExponential = 53 * math.Ln2
+
+// exponential turns uniformly random bits into an exponentially distributed number with
+// mean 1.
+func exponential(bits uint64) float64 {
+	const steps = 1 << 53 // the number of float64 values in (0, 1] that are equally spaced
+	return -math.Log((float64(bits>>(64-53)) + 1) / steps)
 }
 
 // search returns a search for a visitor.

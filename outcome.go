@@ -67,6 +67,155 @@ func (o failure) shown() *response {
 	return plainFailure(o.cause)
 }
 
+// failed turns the lock into a back-off row, which all processes respect, and finds the
+// best page to serve meanwhile.
+func (s *search) failed(ctx context.Context, lease store.Lease, rec store.Record, got rendering, took time.Duration) outcome {
+	pause := s.c.backOff(lease.Failures())
+	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", took.Round(time.Millisecond),
+		"failures", lease.Failures()+1, "next", pause.Round(time.Millisecond))
+	settle, cancel := s.c.settling(ctx)
+	defer cancel()
+	s.unlistVariant(settle)
+	if err := s.c.meta.BackOff(settle, lease, pause); err != nil {
+		s.c.log.Error("failed to store the back-off", "key", s.key.String(), "error", err)
+	}
+	if stale := s.f.stale.Load(); stale != nil {
+		stale.nextTry.put(stale, pause)
+		stale.rejected.Store(errors.Is(got.failure, ErrRejected))
+	}
+	o := s.unavailable(ctx, rec, got.failure, failureDetail(got.failure))
+	o.response = got.failed
+	if o.fallback == nil {
+		// If there were a page to serve, visitors must not be shown the failure, even
+		// if that page has been evicted from memory.
+		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
+	}
+	return o
+}
+
+// unavailable ends a search without a new page. The stored page is the fallback, if it
+// may be served on errors. A page that a hard purge covers never is.
+func (s *search) unavailable(ctx context.Context, rec store.Record, cause error, detail string) failure {
+	o := failure{cause: cause, detail: detail}
+	now := s.c.now()
+	purges := s.purges(rec)
+	if !servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now) {
+		return o
+	}
+	if p, err := s.load(ctx, rec); err == nil {
+		o.fallback = p
+	}
+	return o
+}
+
+// storeFailed ends a search that the store did not answer.
+func (s *search) storeFailed(ctx context.Context, err error) outcome {
+	if ctx.Err() != nil {
+		return failure{cause: context.Cause(ctx), detail: detailClosing}
+	}
+	s.c.complaints.log("the store failed", "key", s.key.String(), "error", err)
+	return failure{cause: err, detail: detailStoreError}
+}
+
+// notPublished ends a search whose page was rendered and could not be stored: waiting
+// requests, and those of the next seconds, get it.
+func (s *search) notPublished(err error) outcome {
+	s.c.complaints.log("rendered, but not published", "key", s.key.String(), "error", err)
+	p := (*s.f.rendered.Load())()
+	s.c.unpublished.put(p, s.f)
+	return unpublishedPage{page: p, detail: detailUnpublished, cause: err}
+}
+
+// A Policy decides what a visitor gets while a page is not fresh.
+//
+//	                      ServeStale              Wait                     Fail
+//
+//	fresh                 the page                the page                 the page
+//
+//	stale:
+//	  not rendered yet    the stale page, and     waits for the new page   as ServeStale
+//	                      a new one is rendered
+//	                      in the background
+//	  held                the stale page          waits for the new page;  as ServeStale
+//	                                              after Config.Wait, the
+//	                                              stale one
+//	  in back-off         the stale page          the stale page, at once  as ServeStale
+//	  the origin fails    the stale page          the stale page, when     as ServeStale
+//	                                              the render has failed
+//
+//	missing:
+//	  not rendered yet    waits for the page      as ServeStale            as ServeStale
+//	  held                waits for the page;     as ServeStale            503 at once
+//	                      after Config.Wait, 503
+//	  in back-off         the failure, at once    as ServeStale            as ServeStale
+//	  the origin fails    the failure             as ServeStale            as ServeStale
+//
+// Stale: within its stale window. Missing: not stored, purged hard, or expired; an expired
+// page is still served in place of a failure if its stale-if-error allows that. Held: a
+// flight of this process is rendering the page, or another process has its lease. A route
+// that must never show a stale page has no stale window (a negative Route.Stale), under
+// each policy.
+//
+// Cache-Status is:
+//
+//	hit; detail=stale        a stale page, while a new one is rendered
+//	hit; detail=rejected     a stale page, whose last rendering was rejected (see Reject)
+//	hit; detail=REASON       a stale page, because waiting for a new one was or would
+//	                         have been useless (Wait only): timeout, render-failed,
+//	                         back-off, origin-busy, origin-failing, store-error,
+//	                         closing
+//	fwd=stale; stored        the new page, in place of a stale or expired one; and
+//	                         "collapsed" if another request had started the render
+//	fwd=miss; detail=held    the 503 of Fail
+//
+// Every 503 has a Retry-After.
+type Policy int
+
+const (
+	// ServeStale serves a stale page at once, and regenerates it in the background. It
+	// is the zero value.
+	ServeStale Policy = iota
+	// Wait makes the visitors of a stale page wait for the new one, for at most
+	// Config.Wait.
+	Wait
+	// Fail answers with 503 and Retry-After instead of waiting for a missing page that
+	// another request or process is rendering.
+	Fail
+)
+
+func (p Policy) String() string {
+	switch p {
+	case ServeStale:
+		return "serve-stale"
+	case Wait:
+		return "wait"
+	case Fail:
+		return "fail"
+	}
+	return fmt.Sprintf("Policy(%d)", int(p))
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (p Policy) MarshalText() ([]byte, error) {
+	if !p.valid() {
+		return nil, fmt.Errorf("%s is not a policy", p)
+	}
+	return []byte(p.String()), nil
+}
+
+// UnmarshalText parses the result of [Policy.String].
+func (p *Policy) UnmarshalText(text []byte) error {
+	for _, known := range []Policy{ServeStale, Wait, Fail} {
+		if string(text) == known.String() {
+			*p = known
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not a policy; expected serve-stale, wait or fail", text)
+}
+
+func (p Policy) valid() bool { return p >= ServeStale && p <= Fail }
+
 // A reply is an outcome as one visitor gets it. A visitor may join a flight long after
 // it found a page, so the page is judged once more when the reply is made. Nothing
 // judges it after that.
