@@ -2,6 +2,7 @@ package isr
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/textproto"
@@ -12,6 +13,7 @@ import (
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/internal/wellknown"
 	"github.com/facetheory/isr/store"
 )
@@ -369,4 +371,59 @@ func (w AutoWindow) Next(window, since time.Duration, changed bool) time.Duratio
 		next = max(window/4, min(window, since/8))
 	}
 	return min(max(next, w.Min), w.Max).Truncate(time.Second)
+}
+
+// Bounds of [PathTags].
+const (
+	maxTagTemplates = 32
+	maxTagTemplate  = 256
+)
+
+// PathTags returns a function for [Route.Tags] that makes the tags of a page from its path.
+// pattern is that of the route, in the syntax of [http.ServeMux], and templates are tags in
+// which "{name}" stands for what the pattern's wildcard of that name matches: with the
+// pattern "GET /blog/{slug}" and the template "post-{slug}", the page /blog/hello has the tag
+// "post-hello". There are 1 to 32 templates of 1 to 256 bytes each.
+//
+// Values are percent-decoded once, and not changed otherwise: /blog/caf%C3%A9 has the tag
+// "post-café", /blog/a%2Fb has "post-a/b", and letters keep their case. Purges name the
+// decoded tag. A path whose tag is not valid (see [store.ValidTag]: longer than 1,024 bytes,
+// not UTF-8, or with control characters) is not stored, with detail=tags.
+//
+// The error names a template that is invalid or uses a wildcard that the pattern does not
+// have. The function is safe for concurrent use.
+func PathTags(pattern string, templates ...string) (func(*http.Request) []string, error) {
+	p, err := routing.Parse(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("isr: the pattern %q: %w", pattern, err)
+	}
+	if n := len(templates); n == 0 || n > maxTagTemplates {
+		return nil, fmt.Errorf("isr: there must be 1 to %d templates of tags (got %d)", maxTagTemplates, n)
+	}
+	var parsed []routing.Template
+	for _, text := range templates {
+		t, err := parseTagTemplate(p, text)
+		if err != nil {
+			return nil, fmt.Errorf("isr: the tag %.300q: %w", text, err)
+		}
+		parsed = append(parsed, t)
+	}
+	return func(r *http.Request) []string {
+		values := p.Wildcards(r.URL.EscapedPath())
+		tags := make([]string, 0, len(parsed))
+		for _, t := range parsed {
+			tags = append(tags, t.Expand(values))
+		}
+		return tags
+	}, nil
+}
+
+func parseTagTemplate(p routing.Pattern, text string) (routing.Template, error) {
+	if err := store.ValidTag(text); err != nil {
+		return nil, err
+	}
+	if len(text) > maxTagTemplate {
+		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), maxTagTemplate)
+	}
+	return p.Template(text)
 }
