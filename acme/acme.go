@@ -39,8 +39,8 @@ type Config struct {
 	KeyID, HMACKey string
 	// Roots verify the HTTPS of Directory. Nil means those of the system.
 	Roots *x509.CertPool
-	// Storage is the folder of accounts, private keys and certificates. It is created, and
-	// made private to its owner.
+	// Storage is the folder of accounts, private keys and certificates, which only its owner
+	// can read. It is created if it does not exist.
 	Storage string
 	// TLSALPN and HTTP are the addresses of open listeners at which challenges arrive: one
 	// whose handshakes are those of TLSConfig, and one whose requests pass through Answer.
@@ -77,8 +77,9 @@ func New(cfg Config) (*Certificates, error) {
 	if cfg.TLSALPN == nil && cfg.HTTP == nil {
 		return nil, errors.New("acme: the authority has no listener to send its challenges to")
 	}
-	if err := private(cfg.Storage); err != nil {
-		return nil, fmt.Errorf("acme: prepare storage: %w", err)
+	// certmagic does the same for what it stores. A folder that exists may have other uses.
+	if err := os.MkdirAll(cfg.Storage, 0o700); err != nil {
+		return nil, fmt.Errorf("acme: create storage: %w", err)
 	}
 	c := &Certificates{log: cmp.Or(cfg.Logger, slog.Default()), directory: cfg.Directory}
 	c.hosts.Store(&served{})
@@ -128,14 +129,6 @@ func hostPort(a net.Addr) (string, int) {
 	host, port, _ := net.SplitHostPort(a.String()) // of an open listener
 	n, _ := strconv.Atoi(port)
 	return host, n
-}
-
-// private creates a folder that only its owner can read.
-func private(folder string) error {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
-	}
-	return os.Chmod(folder, 0o700) //nolint:gosec // a folder
 }
 
 // TLSConfig returns the configuration of an HTTPS listener.
@@ -239,15 +232,16 @@ func (c *Certificates) awaitLoaded(hosts map[string]*host) {
 	}
 }
 
-// Missing returns the hosts without a certificate, each with the last error, sorted.
-func (c *Certificates) Missing() (problems []string) {
+// Problems returns the hosts that have no certificate, or one that could not be renewed,
+// sorted, each with the last error.
+func (c *Certificates) Problems() (all []string) {
 	hosts := c.hosts.Load().hosts
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		if problem := hosts[name].problem(); problem != "" {
-			problems = append(problems, fmt.Sprintf("there is no certificate for %s: %s", name, problem))
+		if problem := hosts[name].currentProblem(); problem != "" {
+			all = append(all, problem)
 		}
 	}
-	return problems
+	return all
 }
 
 // Close stops everything in the background. It waits until ctx is done for orders to be
@@ -285,11 +279,14 @@ func (c *Certificates) keep(h *host) {
 	_, err := c.magic.CacheManagedCertificate(ctx, h.name)
 	h.setLoaded()
 	for err != nil {
-		if err = c.obtain(ctx, h.name); err == nil || h.ctx.Err() != nil {
+		if err = c.obtain(ctx, h.name); err == nil {
 			break
 		}
+		if h.ctx.Err() != nil {
+			return
+		}
 		wait := backoff.Jitter(backoff.Exponential(firstRetry, lastRetry, retries), rand.Uint64())
-		h.fail(err)
+		h.setProblem("there is no certificate for " + h.name + ": " + err.Error())
 		c.log.Error("failed to obtain certificate: "+advice(err)+"; reload to retry at once",
 			"host", h.name, "authority", c.directory, "error", err, "retry_in", wait.Round(time.Second))
 		if h.wait(wait) {
@@ -298,15 +295,18 @@ func (c *Certificates) keep(h *host) {
 			retries++
 		}
 	}
-	h.succeed()
+	h.setProblem("")
 	<-h.ctx.Done()
 }
 
 // obtain loads the stored certificate of a host, or else obtains one.
 func (c *Certificates) obtain(ctx context.Context, name string) error {
 	_, err := c.magic.CacheManagedCertificate(ctx, name)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("load stored certificate: %w", err)
 	}
 	if err := c.magic.ObtainCertSync(ctx, name); err != nil {
 		return err
@@ -315,17 +315,26 @@ func (c *Certificates) obtain(ctx context.Context, name string) error {
 	return err
 }
 
-// onEvent logs what happens to certificates. Failures of hosts without one are logged by
-// keep, which knows when it retries.
+// onEvent notes and logs what happens to certificates. Failures of hosts without one are
+// those of keep, which knows when it retries.
 func (c *Certificates) onEvent(_ context.Context, event string, data map[string]any) error {
-	switch renewal, _ := data["renewal"].(bool); {
+	name, _ := data["identifier"].(string)
+	renewal, _ := data["renewal"].(bool)
+	h := c.hosts.Load().hosts[name]
+	switch {
 	case c.ctx.Err() != nil:
 	case event == "cert_obtained":
-		c.log.Info("obtained certificate", "host", data["identifier"], "renewal", renewal, "authority", c.directory)
+		c.log.Info("obtained certificate", "host", name, "renewal", renewal, "authority", c.directory)
+		if renewal && h != nil {
+			h.setProblem("")
+		}
 	case event == "cert_failed" && renewal:
 		err, _ := data["error"].(error)
+		if h != nil {
+			h.setProblem(fmt.Sprintf("the certificate of %s could not be renewed: %v", name, err))
+		}
 		c.log.Error("failed to renew certificate, the current one stays in use: "+advice(err),
-			"host", data["identifier"], "authority", c.directory, "expires_in", data["remaining"], "error", err)
+			"host", name, "authority", c.directory, "expires_in", data["remaining"], "error", err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package acme_test
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -17,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/certmagic"
+
 	"github.com/facetheory/isr/acme"
 	"github.com/facetheory/isr/internal/testbed"
 )
@@ -26,12 +29,13 @@ import (
 // A broken is an authority that answers nothing but 503.
 type broken struct {
 	server   *httptest.Server
+	storage  string
 	requests atomic.Int64
 }
 
 func newBroken(t *testing.T) *broken {
 	t.Helper()
-	b := &broken{}
+	b := &broken{storage: filepath.Join(t.TempDir(), "acme")}
 	b.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		b.requests.Add(1)
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -40,14 +44,14 @@ func newBroken(t *testing.T) *broken {
 	return b
 }
 
-// open returns certificates in a new folder, and their log. HTTP-01 arrives at an address.
+// open returns certificates of the authority, and their log.
 func (b *broken) open(t *testing.T) (*acme.Certificates, *testbed.Log) {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AddCert(b.server.Certificate())
 	log := new(testbed.Log)
 	c, err := acme.New(acme.Config{
-		Directory: b.server.URL, Email: "ops@example.com", Roots: roots, Storage: filepath.Join(t.TempDir(), "a", "b"),
+		Directory: b.server.URL, Email: "ops@example.com", Roots: roots, Storage: b.storage,
 		TLSALPN: b.server.Listener.Addr(), HTTP: b.server.Listener.Addr(), Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	if err != nil {
@@ -76,12 +80,12 @@ func awaitFailures(t *testing.T, log *testbed.Log, n int) []string {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for range tick.C {
-		if all := failures(log); len(all) >= n || t.Context().Err() != nil {
-			return all
+	for began := time.Now(); len(failures(log)) < n; <-tick.C {
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("waited in vain for %d errors in:\n%s", n, log)
 		}
 	}
-	return nil
+	return failures(log)
 }
 
 // A failure is logged once, with its host and what to do, and the next Serve retries at once.
@@ -90,8 +94,8 @@ func TestFailureIsRetried(t *testing.T) {
 	b := newBroken(t)
 	c, log := b.open(t)
 	c.Serve([]string{"a.test"})
-	if missing := c.Missing(); len(missing) != 1 || !strings.Contains(missing[0], "a.test") {
-		t.Errorf("missing: %q", missing)
+	if problems := c.Problems(); len(problems) != 1 || !strings.Contains(problems[0], "a.test") {
+		t.Errorf("problems: %q", problems)
 	}
 	errs := awaitFailures(t, log, 1)
 	for _, want := range []string{"host=a.test", "acme.directory", "retry_in=", "503"} {
@@ -99,16 +103,16 @@ func TestFailureIsRetried(t *testing.T) {
 			t.Errorf("no %q in %q", want, errs)
 		}
 	}
-	if missing := c.Missing(); len(missing) != 1 || !strings.Contains(missing[0], "503") {
-		t.Errorf("missing: %q", missing)
+	if problems := c.Problems(); len(problems) != 1 || !strings.Contains(problems[0], "503") {
+		t.Errorf("problems: %q", problems)
 	}
 	c.Serve([]string{"b.test", "a.test"})
 	awaitFailures(t, log, 3)
 	c.Serve(nil)
 	before := b.requests.Load()
 	c.Serve(nil)
-	if missing := c.Missing(); missing != nil || b.requests.Load() != before {
-		t.Errorf("missing: %q, requests: %d, then %d", missing, before, b.requests.Load())
+	if problems := c.Problems(); problems != nil || b.requests.Load() != before {
+		t.Errorf("problems: %q, requests: %d, then %d", problems, before, b.requests.Load())
 	}
 }
 
@@ -160,12 +164,46 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// The storage is private to its owner, also if it was not.
-func TestStorage(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "acme")
-	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // what is tested
+// A stored certificate is served while the authority is down. One that is due for renewal is
+// tried at once.
+func TestStoredCertificate(t *testing.T) {
+	b := newBroken(t)
+	host := strings.ToLower(rand.Text()) + ".test" // certmagic remembers failed renewals of a process
+	issuer := strings.TrimPrefix(b.server.URL, "https://")
+	file := func(key string) string { return filepath.Join(b.storage, filepath.FromSlash(key)) }
+	keys := certmagic.StorageKeys
+	if err := os.MkdirAll(file(keys.CertsSitePrefix(issuer, host)), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	// It has been valid since the year 1, so that the last third of its lifetime has begun.
+	testbed.WriteCertificate(t, file(keys.SiteCert(issuer, host)), file(keys.SitePrivateKey(issuer, host)), 7, host)
+	if err := os.WriteFile(file(keys.SiteMeta(issuer, host)), []byte(`{"sans": ["`+host+`"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, log := b.open(t)
+	c.Serve([]string{host})
+	conn, other := net.Pipe()
+	defer conn.Close()
+	defer other.Close()
+	for _, name := range []string{host, strings.ToUpper(host) + ".", ""} {
+		cert, err := c.Get(&tls.ClientHelloInfo{ServerName: name, Conn: conn})
+		if err != nil || cert == nil || cert.Leaf.SerialNumber.Int64() != 7 {
+			t.Errorf("%q: %v, %v", name, cert, err)
+		}
+	}
+	for _, want := range []string{"failed to renew certificate", "host=" + host, "expires_in=", "503"} {
+		if errs := awaitFailures(t, log, 1); !strings.Contains(errs[0], want) {
+			t.Errorf("no %q in %q", want, errs)
+		}
+	}
+	if problems := c.Problems(); len(problems) != 1 || !strings.Contains(problems[0], "the certificate of "+host+" could not be renewed: ") {
+		t.Errorf("problems: %q", problems)
+	}
+}
+
+// The storage is created for its owner only. It cannot be a file.
+func TestStorage(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "a", "acme")
 	cfg := acme.Config{Directory: "https://127.0.0.1", Email: "ops@example.com", Storage: folder, HTTP: &net.TCPAddr{}}
 	c, err := acme.New(cfg)
 	if err != nil {

@@ -16,11 +16,11 @@ type host struct {
 	ended  chan struct{} // closed once its goroutine has ended
 
 	mu      sync.Mutex
-	failure string // guarded by mu: why there is no certificate; empty if there is one
+	problem string // guarded by mu: why there is no certificate, or no new one; empty if all is well
 }
 
 func newHost(ctx context.Context, name string) *host {
-	h := &host{name: name, wake: make(chan struct{}, 1), loaded: make(chan struct{}), ended: make(chan struct{}), failure: "it is being obtained"}
+	h := &host{name: name, wake: make(chan struct{}, 1), loaded: make(chan struct{}), ended: make(chan struct{}), problem: "there is no certificate for " + name + ": it is being obtained"}
 	h.ctx, h.cancel = context.WithCancel(ctx)
 	return h
 }
@@ -48,21 +48,14 @@ func (h *host) wait(d time.Duration) (woken bool) {
 	return false
 }
 
-func (h *host) fail(err error) {
+func (h *host) setProblem(text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.failure = err.Error()
+	h.problem = text
 }
 
-func (h *host) succeed() {
+func (h *host) currentProblem() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.failure = ""
-}
-
-// problem returns why there is no certificate; empty if there is one.
-func (h *host) problem() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.failure
+	return h.problem
 }

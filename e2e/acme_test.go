@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -55,9 +56,18 @@ func TestCertificateByTLSALPN(t *testing.T) {
 	if c, err := s.handshake(""); err != nil || c.SerialNumber.Cmp(first.SerialNumber) != 0 {
 		t.Errorf("a handshake that names no host: %v", err)
 	}
-	info, err := os.Stat(filepath.Join(s.dir, "data", "acme"))
-	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the storage: %v, %v", info, err)
+	err := filepath.WalkDir(filepath.Join(s.dir, "data", "acme"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && (d.IsDir() || strings.HasSuffix(path, ".key")) && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("others can read %s: %s", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 
 	if r := get(t, s.health+"/readyz"); !strings.Contains(r.body, `"ready"`) {
@@ -274,11 +284,14 @@ func (s *secured) roots() *x509.CertPool {
 
 // handshake returns the certificate that a client of a host gets, which is not verified.
 func (s *secured) handshake(name string) (*x509.Certificate, error) {
-	conn, err := tls.Dial("tcp", addressOf(s.url), &tls.Config{ServerName: name, InsecureSkipVerify: true}) //nolint:gosec // awaitCertificate verifies
+	conn, err := tls.Dial("tcp", addressOf(s.url), &tls.Config{ServerName: name, NextProtos: []string{"h2", "http/1.1"}, InsecureSkipVerify: true}) //nolint:gosec // visit verifies
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
+	if protocol := conn.ConnectionState().NegotiatedProtocol; protocol != "h2" {
+		s.t.Errorf("the protocol is %q", protocol)
+	}
 	return conn.ConnectionState().PeerCertificates[0], nil
 }
 

@@ -65,12 +65,12 @@ func rootsOf(path string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// withoutCertificate returns the hosts for which there is no certificate yet, and why.
-func (p *public) withoutCertificate() []string {
+// problems returns what is wrong with certificates.
+func (p *public) problems() []string {
 	if p.acme == nil {
 		return nil
 	}
-	return p.acme.Missing()
+	return p.acme.Problems()
 }
 
 // closeACME stops obtaining certificates.

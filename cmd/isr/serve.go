@@ -166,7 +166,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	for _, origin := range addresses(file) {
 		go warnOfOrigin(ctx, origin, log)
 	}
-	health.ready(func() []string { return append(degraded(st, cache, deliveries), public.withoutCertificate()...) })
+	health.ready(func() []string { return append(degraded(st, cache, deliveries), public.problems()...) })
 	triggers.start(ctx)
 	defer reloader.onSignal(ctx)()
 	return c.attend(ctx, attended{public, shared, probed, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
