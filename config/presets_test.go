@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/gateway"
 )
 
 func TestPresets(t *testing.T) {
@@ -82,6 +84,26 @@ routes:
 	} {
 		if got := f.Source(path).String(); got != want {
 			t.Errorf("%s comes from %s, want %s", path, got, want)
+		}
+	}
+}
+
+// The preset and gateway.Next, of the flag --preset, have the same headers and parameters.
+func TestPresetNext(t *testing.T) {
+	f, err := config.Parse("isr.yaml", []byte("preset: next\norigins: {site: {url: \"http://a\"}}"), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range f.Routes {
+		if r.Cache == "off" {
+			continue
+		}
+		got, err := r.Rules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := gateway.Next(isr.Route{}); !slices.Equal(got.Vary, want.Vary) || !slices.Equal(got.Query, want.Query) {
+			t.Errorf("route %s of the preset has %q and %q, gateway.Next %q and %q", r.Match, got.Vary, got.Query, want.Vary, want.Query)
 		}
 	}
 }
