@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/testbed"
 )
 
 // A fieldTest shows what fields of the configuration file do on a running server, on which
@@ -43,7 +44,7 @@ func TestFields(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
 	t.Setenv("AWS_REGION", "eu-central-1")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	tests := slices.Concat(routeFields(), siteFields(), cacheFieldTests(), storeFieldTests(), operationFieldTests())
+	tests := slices.Concat(routeFields(), siteFields(), cacheFieldTests(), storeFieldTests(), operationFieldTests(), acmeFields())
 	missing := schemaFields(t)
 	for _, tt := range tests {
 		for _, field := range strings.Fields(tt.fields) {
@@ -117,7 +118,7 @@ type fieldServer struct {
 	dir    string
 	url    string // of the first listener
 	origin *countedSite
-	log    *lockedBuffer
+	log    *testbed.Log
 	client *http.Client
 	texts  []string // to replace in the file, in pairs
 	args   []string // further arguments
@@ -244,7 +245,7 @@ func (s *fieldServer) begin(file string) {
 	path := s.write("isr.yaml", s.file)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	s.log, s.stop, s.done = &lockedBuffer{}, cancel, done
+	s.log, s.stop, s.done = new(testbed.Log), cancel, done
 	go func() {
 		defer close(done)
 		s.exit = execute(ctx, append([]string{"serve", "--config", path}, s.args...), &streams{in: strings.NewReader(""), out: io.Discard, err: s.log})
@@ -411,22 +412,4 @@ func (s *fieldServer) write(name, text string) string {
 		s.Fatal(err)
 	}
 	return path
-}
-
-// A lockedBuffer is a buffer that is safe for concurrent use.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
