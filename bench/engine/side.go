@@ -17,7 +17,7 @@ import (
 
 const (
 	root          = ".."                                // of the repository, seen from the folder bench
-	dynamoDBLocal = "amplify-dynamodb-simulator@2.9.30" // as in ./test; its folder "emulator"
+	dynamoDBLocal = "amplify-dynamodb-simulator@2.9.30" // as in tools/install.sh; its folder "emulator"
 	dynalite      = "dynalite@4.0.0"
 )
 

