@@ -80,7 +80,8 @@ func New(cache *isr.Cache, route isr.Route, cfg Config) http.Handler {
 	if route.Client == nil {
 		route.Client = func(r *http.Request) netip.Prefix { return canonical.Client(r.RemoteAddr) }
 	}
-	return cache.Handler(route, Renderer(cfg))
+	name := newPseudonym()
+	return name.refuseLoops(cache.Handler(route, renderer(cfg, name)))
 }
 
 // Next is the preset for sites built with Next.js (App Router): it adds to a route the

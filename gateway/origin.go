@@ -67,7 +67,7 @@ type runningOrigin struct {
 }
 
 // startOrigin starts the health checks of an origin, which end with close.
-func startOrigin(name string, cfg Origin, site SiteConfig) (*runningOrigin, error) {
+func startOrigin(name string, cfg Origin, site SiteConfig, gateway pseudonym) (*runningOrigin, error) {
 	cfg = cfg.withDefaults()
 	o := &runningOrigin{
 		cfg: cfg, handler: cfg.Handler,
@@ -80,7 +80,7 @@ func startOrigin(name string, cfg Origin, site SiteConfig) (*runningOrigin, erro
 		return nil, fmt.Errorf("origin %q has no address", name)
 	}
 	o.pool = newPool(cfg, site.Logger)
-	o.handler = newProxy(o.pool, cfg.MaxConnections, Listener{PublicScheme: site.PublicScheme}, site.Logger)
+	o.handler = newProxy(o.pool, cfg.MaxConnections, Listener{PublicScheme: site.PublicScheme}, gateway, site.Logger)
 	return o, nil
 }
 

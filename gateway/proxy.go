@@ -21,17 +21,19 @@ import (
 
 // Renderer returns the reverse proxy to an origin. A request without a RemoteAddr is a
 // render: a projection of a cache key made by [isr.Cache].
-func Renderer(cfg Config) http.Handler {
+func Renderer(cfg Config) http.Handler { return renderer(cfg, newPseudonym()) }
+
+func renderer(cfg Config, name pseudonym) http.Handler {
 	log := logOf(cfg.Logger)
 	origin := Origin{URLs: []*url.URL{cfg.Origin}, MaxConnections: cfg.MaxConnections}.withDefaults()
-	return newProxy(newPool(origin, log), origin.MaxConnections, Listener{PublicScheme: cfg.PublicScheme, ClientTimeout: cfg.ClientTimeout}, log)
+	return newProxy(newPool(origin, log), origin.MaxConnections, Listener{PublicScheme: cfg.PublicScheme, ClientTimeout: cfg.ClientTimeout}, name, log)
 }
 
 // newProxy returns the reverse proxy to the addresses of a pool. Requests of other listeners
 // than l have theirs in their contexts.
-func newProxy(to *pool, connections int, l Listener, log *slog.Logger) *proxy {
+func newProxy(to *pool, connections int, l Listener, name pseudonym, log *slog.Logger) *proxy {
 	log = logOf(log)
-	p := &proxy{pool: to, listener: l.withDefaults(), log: log, admission: newAdmission(connections)}
+	p := &proxy{name: name, pool: to, listener: l.withDefaults(), log: log, admission: newAdmission(connections)}
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      to,
@@ -45,6 +47,7 @@ func newProxy(to *pool, connections int, l Listener, log *slog.Logger) *proxy {
 
 // A proxy forwards requests to one origin.
 type proxy struct {
+	name      pseudonym
 	pool      *pool
 	listener  Listener // of renders, and of requests whose contexts have none
 	log       *slog.Logger
@@ -145,6 +148,7 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	if !awaitsContinue(r.In) {
 		delete(r.Out.Header, "Expect") // the prefix of the body is here
 	}
+	p.name.sign(r.Out.Header, r.In.ProtoMajor, r.In.ProtoMinor)
 	p.forward(r)
 }
 

@@ -45,6 +45,8 @@ type SiteRoute struct {
 // replaced while it serves. Public requests must pass an [Edge] first.
 type Site struct {
 	cache *isr.Cache
+	name  pseudonym
+	inner http.Handler // behind the check for loops
 	tree  atomic.Pointer[tree]
 	mu    sync.Mutex // held by Reload and Close
 }
@@ -59,7 +61,8 @@ type tree struct {
 
 // NewSite returns a site, which replaces all routes of the cache. The caller must Close it.
 func NewSite(cache *isr.Cache, cfg SiteConfig) (*Site, error) {
-	s := &Site{cache: cache}
+	s := &Site{cache: cache, name: newPseudonym()}
+	s.inner = s.name.refuseLoops(http.HandlerFunc(s.serve))
 	if err := s.Reload(cfg); err != nil {
 		return nil, err
 	}
@@ -74,7 +77,7 @@ func (s *Site) Reload(cfg SiteConfig) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.tree.Load()
-	next, started, err := newTree(s.cache, cfg, old)
+	next, started, err := newTree(s.cache, cfg, s.name, old)
 	if err != nil {
 		for _, o := range started {
 			o.close()
@@ -106,7 +109,7 @@ func (t *tree) closeExcept(next *tree) {
 
 // newTree returns the tree of a configuration, and binds its routes. started are the
 // origins that are not those of the old tree.
-func newTree(cache *isr.Cache, cfg SiteConfig, old *tree) (t *tree, started []*runningOrigin, err error) {
+func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tree, started []*runningOrigin, err error) {
 	patterns := make([]string, len(cfg.Routes))
 	for i, rt := range cfg.Routes {
 		patterns[i] = rt.Pattern
@@ -115,16 +118,16 @@ func newTree(cache *isr.Cache, cfg SiteConfig, old *tree) (t *tree, started []*r
 	if t.table, err = routing.New(patterns); err != nil {
 		return nil, nil, err
 	}
-	for name, o := range cfg.Origins {
-		if old != nil && old.origins[name] != nil && old.origins[name].same(o) {
-			t.origins[name] = old.origins[name]
+	for origin, o := range cfg.Origins {
+		if old != nil && old.origins[origin] != nil && old.origins[origin].same(o) {
+			t.origins[origin] = old.origins[origin]
 			continue
 		}
-		fresh, err := startOrigin(name, o, cfg)
+		fresh, err := startOrigin(origin, o, cfg, name)
 		if err != nil {
 			return nil, started, err
 		}
-		t.origins[name] = fresh
+		t.origins[origin] = fresh
 		started = append(started, fresh)
 	}
 	bindings := make([]isr.Binding, len(cfg.Routes))
@@ -177,7 +180,9 @@ func (s *Site) TenantHeader(r *http.Request) (string, error) {
 	return t.tenants[index], nil
 }
 
-func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.inner.ServeHTTP(w, r) }
+
+func (s *Site) serve(w http.ResponseWriter, r *http.Request) {
 	t := s.tree.Load()
 	index, err := t.table.FindRequest(r)
 	switch {
