@@ -79,27 +79,17 @@ func listScan() *dynamodb.ScanInput {
 
 // scan yields the rows that match the input. It takes ownership of the input.
 func (s *Store) scan(ctx context.Context, input *dynamodb.ScanInput) iter.Seq2[row, error] {
-	return func(yield func(row, error) bool) {
-		input.TableName = &s.table
-		for {
-			var page *dynamodb.ScanOutput
-			err := s.try(ctx, func(ctx context.Context) (err error) {
-				page, err = s.api.Scan(ctx, input)
-				return err
-			})
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, item := range page.Items {
-				if !yield(item, nil) {
-					return
-				}
-			}
-			if len(page.LastEvaluatedKey) == 0 {
-				return
-			}
-			input.ExclusiveStartKey = page.LastEvaluatedKey
+	input.TableName = &s.table
+	return paged(func() ([]map[string]types.AttributeValue, bool, error) {
+		var page *dynamodb.ScanOutput
+		err := s.try(ctx, func(ctx context.Context) (err error) {
+			page, err = s.api.Scan(ctx, input)
+			return err
+		})
+		if err != nil {
+			return nil, false, err
 		}
-	}
+		input.ExclusiveStartKey = page.LastEvaluatedKey
+		return page.Items, len(page.LastEvaluatedKey) > 0, nil
+	})
 }

@@ -85,22 +85,32 @@ func (s *Store) query(ctx context.Context, input *dynamodb.QueryInput) ([]row, e
 // pages yields the rows of all result pages, and ends after the first error. It takes
 // ownership of the input.
 func (s *Store) pages(ctx context.Context, input *dynamodb.QueryInput) iter.Seq2[row, error] {
+	return paged(func() ([]map[string]types.AttributeValue, bool, error) {
+		page, err := s.queryOnce(ctx, input)
+		if err != nil {
+			return nil, false, err
+		}
+		input.ExclusiveStartKey = page.LastEvaluatedKey
+		return page.Items, len(page.LastEvaluatedKey) > 0, nil
+	})
+}
+
+// paged yields the rows of result pages, each of which next reads, and ends after the last
+// page or the first error.
+func paged(next func() (items []map[string]types.AttributeValue, more bool, err error)) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
-		for {
-			page, err := s.queryOnce(ctx, input)
-			if err != nil {
+		for more := true; more; {
+			var items []map[string]types.AttributeValue
+			var err error
+			if items, more, err = next(); err != nil {
 				yield(nil, err)
 				return
 			}
-			for _, item := range page.Items {
+			for _, item := range items {
 				if !yield(item, nil) {
 					return
 				}
 			}
-			if len(page.LastEvaluatedKey) == 0 {
-				return
-			}
-			input.ExclusiveStartKey = page.LastEvaluatedKey
 		}
 	}
 }
