@@ -21,6 +21,8 @@ import (
 //	break lease   -                moved                        -
 //	refresh       -                lost                         -
 //	release       -                gone already                 -
+//	quarantine    -                lost                         -
+//	  drop        -                another generation, or none  -
 //
 // Rollbacks and pins are members of a group commit. Where settle is nil, the caller
 // gets the error, which leaves the outcome open.

@@ -21,7 +21,9 @@ type quarantineCommand struct {
 func (*quarantineCommand) Help() string {
 	return `The reject rules of a route keep suspicious generations from replacing good ones: those that are much
 smaller, lack a required text, or have an error text. The last one of each page is kept in quarantine for
-a week, while the current generation stays and the page is rendered again with exponential backoff.`
+a week, while the current generation stays and the page is rendered again with exponential backoff.
+
+The list reads the whole table, at half the cost of isr ls; the other commands read one page.`
 }
 
 type quarantineListCommand struct {
