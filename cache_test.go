@@ -177,6 +177,39 @@ func expect(t *testing.T, a answer, body, status string) {
 	}
 }
 
+// TestUnsharableError: an error response that must not be shared reaches the visitor who caused
+// the render; the others get its status, and when to try again.
+func TestUnsharableError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
+			w.Header().Set("Cache-Control", "private, no-store")
+			w.Header().Set("Set-Cookie", "session=1")
+			w.Header().Set("Retry-After", "120")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, "maintenance")
+		})
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		answers := make([]answer, 3)
+		var visitors sync.WaitGroup
+		visitors.Go(func() { answers[0] = get(h, "/") })
+		synctest.Wait() // it waits for its render
+		visitors.Go(func() { answers[1] = get(h, "/") })
+		visitors.Wait()
+		answers[2] = get(h, "/") // during the back-off
+		for i, a := range answers {
+			own := i == 0
+			if a.Code != http.StatusServiceUnavailable || a.Header().Get("Retry-After") != "120" || a.Header().Get("Cache-Control") != "no-store" ||
+				(a.Header().Get("Set-Cookie") == "session=1") != own || (a.Body.String() == "maintenance") != own {
+				t.Errorf("visitor %d got %d %q, %v", i, a.Code, a.Body, a.Header())
+			}
+		}
+		if n := site.renders.Load(); n != 1 {
+			t.Errorf("%d renders, want 1", n)
+		}
+	})
+}
+
 // TestInitialAge: the age of a response of a cache between the origin and this one is part of
 // the age of its page, on every server (RFC 9111, section 4.2.3).
 func TestInitialAge(t *testing.T) {

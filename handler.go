@@ -441,7 +441,11 @@ func (h *handler) answerFailure(w http.ResponseWriter, r *http.Request, o failur
 	default:
 		status.Collapsed = status.Collapsed && o.detail != detailHeld
 		status.Detail = o.detail
-		h.serveFailure(w, r, o.shown(), status, retryAt(o.cause, now))
+		res := o.shown()
+		if o.own != nil && !status.Collapsed {
+			res = o.own
+		}
+		h.serveFailure(w, r, res, status, retryAt(o.cause, now))
 	}
 }
 
@@ -456,7 +460,7 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *resp
 	header["Cache-Status"] = []string{status.String()}
 	header["Cache-Control"] = []string{"no-store"}
 	header["Content-Length"] = []string{strconv.Itoa(len(res.body))}
-	if wait := retry.Sub(h.c.now()); wait > 0 {
+	if wait := retry.Sub(h.c.now()); wait > 0 && header["Retry-After"] == nil {
 		header["Retry-After"] = []string{strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)}
 	}
 	w.WriteHeader(res.status)

@@ -47,6 +47,7 @@ type failure struct {
 	cause    error
 	detail   string    // in Cache-Status
 	response *response // the renderer's own error page; nil without
+	own      *response // the same for the visitor who caused the render, if it must not be shared
 	fallback *page     // an older page that may be served instead; nil without
 }
 
@@ -84,7 +85,7 @@ func (s *search) failed(ctx context.Context, lease store.Lease, rec store.Record
 		stale.rejected.Store(errors.Is(got.failure, ErrRejected))
 	}
 	o := s.unavailable(ctx, rec, got.failure, failureDetail(got.failure))
-	o.response = got.failed
+	o.response, o.own = got.failed, got.own
 	if o.fallback == nil {
 		// If there were a page to serve, visitors must not be shown the failure, even
 		// if that page has been evicted from memory.
@@ -367,6 +368,10 @@ func plainFailure(err error) *response {
 	case errors.Is(err, errRenderTime), errors.Is(err, context.DeadlineExceeded):
 		status = http.StatusGatewayTimeout
 	}
+	return plainResponse(status)
+}
+
+func plainResponse(status int) *response {
 	return &response{
 		status: status,
 		header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},

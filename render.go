@@ -32,7 +32,8 @@ type rendering struct {
 	verdict  httpcache.Verdict // with response or refused
 	refused  string            // must not be stored, for this reason
 	failure  error             // the renderer failed
-	failed   *response         // with failure: the error response, if it may be shown
+	failed   *response         // with failure: the error response for all visitors; nil without
+	own      *response         // the same for the visitor who caused the render; nil if it is failed
 	outage   bool              // with failure: the origin was not reached, or not in time
 }
 
@@ -234,15 +235,17 @@ func (r *recorder) result() rendering {
 	case errors.Is(r.err, ErrUncacheable):
 		return rendering{refused: r.verdict.Refused, verdict: r.verdict}
 	case r.outage != nil:
-		failed := rendering{failure: fmt.Errorf("%w: %w", errUnreached, r.outage), outage: true}
+		got := rendering{failure: fmt.Errorf("%w: %w", errUnreached, r.outage), outage: true}
 		if r.verdict.Failed {
-			failed.failed = r.failedLocked()
+			got.failed, got.own = r.failedLocked()
 		}
-		return failed
+		return got
 	case r.err != nil:
 		return rendering{failure: r.err, outage: errors.Is(r.err, errRenderTime)}
 	case r.verdict.Failed:
-		return rendering{failure: fmt.Errorf("%w: status %d", errRenderStatus, r.status), failed: r.failedLocked()}
+		got := rendering{failure: fmt.Errorf("%w: status %d", errRenderStatus, r.status)}
+		got.failed, got.own = r.failedLocked()
+		return got
 	}
 	body, err := httpcache.Decode(r.sent.Get("Content-Encoding"), r.body.Bytes(), r.limit)
 	switch {
@@ -259,14 +262,23 @@ func (r *recorder) result() rendering {
 	}
 }
 
-// failedLocked returns the renderer's error response, if it may be shared.
-func (r *recorder) failedLocked() *response {
-	d, _ := httpcache.ForSharedCache(r.sent)
-	body, err := httpcache.Decode(r.sent.Get("Content-Encoding"), r.body.Bytes(), maxFailedBody)
-	if r.overflow || err != nil || d.Has("private") || d.Malformed() || httpcache.SetsCookie(r.sent) {
-		return nil
+// failedLocked returns the renderer's error response for all visitors, and, if it must not be
+// shared, for the visitor who caused the render; the others then get its status, and when to
+// try again.
+func (r *recorder) failedLocked() (shared, own *response) {
+	plain := plainResponse(r.status)
+	if retry := r.sent["Retry-After"]; len(retry) > 0 {
+		plain.header["Retry-After"] = retry
 	}
-	return &response{status: r.status, header: httpcache.StoredHeader(r.sent), body: body}
+	body, err := httpcache.Decode(r.sent.Get("Content-Encoding"), r.body.Bytes(), maxFailedBody)
+	if r.overflow || err != nil {
+		return plain, nil
+	}
+	whole := &response{status: r.status, header: httpcache.StoredHeader(r.sent), body: body}
+	if d, _ := httpcache.ForSharedCache(r.sent); d.Has("private") || d.Malformed() || httpcache.SetsCookie(r.sent) {
+		return plain, whole
+	}
+	return whole, nil
 }
 
 // backOff is the pause after a number of failures in a row: exponential backoff from one

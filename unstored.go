@@ -199,7 +199,7 @@ func (s *search) unstored(rec store.Record) *page {
 // failedUnstored remembers a failure in this process, since the back-off cannot be
 // stored.
 func (s *search) failedUnstored(got rendering, at timing) outcome {
-	o, pause := failure{cause: got.failure, detail: failureDetail(got.failure), response: got.failed}, s.c.backOff(0)
+	o, pause := failure{cause: got.failure, detail: failureDetail(got.failure), response: got.failed, own: got.own}, s.c.backOff(0)
 	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
 	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
 	return o
