@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -12,6 +13,10 @@ import (
 
 	"github.com/facetheory/isr/dynamostore"
 )
+
+// settleInOutage is how long changes wait for a store that does not reply. On a busy machine a
+// call before the outage may take a good part of it.
+const settleInOutage = 250 * time.Millisecond
 
 // A fault is a failure that is injected into one call.
 type fault int

@@ -90,7 +90,7 @@ func TestGroupInOutage(t *testing.T) {
 				}
 			}
 			r.faulty = newStore(t, r.api, r.raw.name, dynamostore.Config{
-				Now: r.clock.Now, RetryDelay: time.Microsecond, SettleTimeout: 20 * time.Millisecond,
+				Now: r.clock.Now, RetryDelay: time.Millisecond, SettleTimeout: settleInOutage,
 			})
 			r.api.arm([]fault{none, f}, true, nil)
 			unknown := 0

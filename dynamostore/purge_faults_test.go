@@ -140,7 +140,7 @@ func TestPurgeInOutage(t *testing.T) {
 		for _, f := range []fault{lostRequest, lostReply, lastRequest} {
 			r := newRig(t, db)
 			r.faulty = newStore(t, r.api, r.raw.name, dynamostore.Config{
-				Now: r.clock.Now, RetryDelay: time.Microsecond, SettleTimeout: 20 * time.Millisecond,
+				Now: r.clock.Now, RetryDelay: time.Millisecond, SettleTimeout: settleInOutage,
 			})
 			r.api.arm([]fault{none, f}, true, nil)
 			_, errs := purgedTogether(t.Context(), r.faulty, "all")

@@ -177,7 +177,7 @@ func TestRollbackInOutage(t *testing.T) {
 			r.keep("g1")
 			r.keep("g2")
 			r.faulty = newStore(t, r.api, r.raw.name, dynamostore.Config{
-				Now: r.clock.Now, RetryDelay: time.Microsecond, SettleTimeout: 20 * time.Millisecond,
+				Now: r.clock.Now, RetryDelay: time.Millisecond, SettleTimeout: settleInOutage,
 			})
 			r.api.arm(append(make([]fault, rollbackReads), f), true, nil)
 			_, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion())
