@@ -107,7 +107,7 @@ func operationFieldTests() []fieldTest {
 		{fields: "health.path", file: "health: {path: /-/ready}", show: func(s *fieldServer) {
 			s.until("the server is ready", func() bool { return strings.Contains(s.get("/-/ready").body, `"ready"`) })
 		}},
-		{fields: "health.drain", file: "health: {path: /-/ready, drain: 1s}", show: func(s *fieldServer) {
+		{fields: "health.drain", file: "health: {path: /-/ready, drain: 2s}", show: func(s *fieldServer) {
 			s.stop()
 			s.until("the server is not ready", func() bool { return strings.Contains(s.get("/-/ready").body, `"draining"`) })
 			s.expect("/", 200, "isr; fwd=") // without draining, the connection would be refused

@@ -104,15 +104,15 @@ func routeFields() []fieldTest {
 			}
 		}},
 		{
-			fields: "defaults.early_refresh", settings: "revalidate: 4s, jitter: 0, early_refresh: 10",
+			fields: "defaults.early_refresh", settings: "revalidate: 20s, jitter: 0, early_refresh: 10",
 			origin: func(_ *countedSite, n int, w http.ResponseWriter, _ *http.Request) {
-				time.Sleep(200 * time.Millisecond) // a page that takes longer is refreshed earlier
+				time.Sleep(time.Second) // a page that takes longer is refreshed earlier
 				fmt.Fprint(w, "render ", n)
 			},
 			show: func(s *fieldServer) {
 				s.expect("/", 200, stored)
 				s.until("a fresh page is refreshed", func() bool {
-					s.ttlBetween(s.expect("/", 200, hit), 0, 4)
+					s.ttlBetween(s.expect("/", 200, hit), 0, 20)
 					return s.origin.count() > 1 || s.Failed()
 				})
 			},
