@@ -51,6 +51,7 @@ type Cache struct {
 	floor       floor
 	marks       marks.Table
 	build       atomic.Int64 // the sequence of this process's build of the site; 0: none, or not read yet
+	changed     changedPages
 	memory      *memory
 	unpublished *unpublishedPages
 	negative    *negativeCache

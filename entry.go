@@ -147,7 +147,11 @@ func sameEntry(a, b *store.Entry) bool {
 // knows to be purged.
 func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record, reading, error) {
 	at := reading{began: time.Now()}
-	rec, err := c.meta.Read(ctx, pk)
+	read := c.meta.Read
+	if c.changed.lately(k) {
+		read = c.meta.ReadSerializable
+	}
+	rec, err := read(ctx, pk)
 	at.ended = time.Now()
 	if err != nil {
 		return store.Record{}, at, fmt.Errorf("reading %s: %w", k, err)

@@ -255,6 +255,7 @@ func (f *flight) crossed(read reading) bool { return read.contains(f.reloadedAt.
 // unpinned or withdrawn. Later requests get what the store has.
 func (c *Cache) reload(keys ...store.Key) {
 	for _, k := range keys {
+		c.changed.note(k)
 		// First no older reading can be added; then existing ones are removed.
 		c.flights.overtake(k, time.Now())
 		c.unstored.overtake(k, time.Now())

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"maps"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,13 +18,17 @@ import (
 // A follower reads the log, applies its purge marks, and drops pages that other nodes have
 // changed from memory:
 //
-//	SEQ ──► all marks ──► cursor ──► LOG after the cursor ──► apply ──► cursor
-//	 ▲                                  │ a gap, an unreadable row, a trimmed log,
-//	 └──────────────────────────────────┘ too long without a poll: drop all pages
+//	SEQ ──► newest rows of LOG, all marks ──► cursor ──► LOG after the cursor ──► apply ──► cursor
+//	 ▲                                                       │ a gap, an unreadable row, a trimmed log,
+//	 └───────────────────────────────────────────────────────┘ too long without a poll: drop all pages
 //
-// A page, or a mark, that is read after SEQ includes all changes up to SEQ, since a change
-// and its log row are one transaction. A page that was read before the first SEQ may be
-// served for a short time (see staleness.go), and is then read again.
+// A change and its log row are one transaction, which other reads may see in part for a
+// moment after they have seen SEQ or the row. So the marks of the newest rows are added to
+// those that were read, and pages that a row names are read in a transaction for a while
+// (see changedPages): what is read after SEQ includes all changes up to SEQ.
+//
+// A page that was read before the first SEQ may be served for a short time (see
+// staleness.go), and is then read again.
 type follower struct {
 	c   *Cache
 	log store.LogStore
@@ -341,7 +348,7 @@ func (f *follower) lost(ctx context.Context, gap *gapError) error {
 	return nil
 }
 
-// begin sets the cursor to SEQ, reads all marks, and drops all pages that were read before.
+// begin sets the cursor to SEQ, reads the newest changes and all marks, and drops all pages that were read before.
 // If the store fails, nothing changes. A dropped page is read again when it is requested
 // next, and its body is not fetched if it is the same.
 func (f *follower) begin(ctx context.Context) error {
@@ -357,9 +364,14 @@ func (f *follower) begin(ctx context.Context) error {
 		f.committed.Store(0)
 	}
 	f.learn(sequence.Seq)
-	if err := f.c.marks.Load(ctx, f.c.meta, keep, f.c.now); err != nil {
+	recent, err := f.log.Recent(ctx, sequence.Seq)
+	if err != nil {
+		return err
+	}
+	if err := f.c.marks.Load(ctx, f.c.meta, recent, keep, f.c.now); err != nil {
 		return fmt.Errorf("reading the purge marks: %w", err)
 	}
+	f.noteChanged(recent)
 	if err := f.c.readBuild(ctx); err != nil {
 		return err
 	}
@@ -374,9 +386,83 @@ func (f *follower) begin(ctx context.Context) error {
 	return nil
 }
 
+// noteChanged records the pages that changed lately, so that what is read of them from now on
+// includes these changes.
+func (f *follower) noteChanged(recent []store.Change) {
+	for _, change := range recent {
+		if change.Malformed != nil {
+			f.c.changed.noteAll()
+		}
+		for _, k := range change.Reload {
+			f.c.changed.note(k)
+		}
+	}
+}
+
 // checkLifetime warns if pages are to be kept for longer than the marks that may cover them.
 func (f *follower) checkLifetime(marks time.Duration) {
 	if needed := f.c.cfg.Retention + minMarkMargin; marks > 0 && marks < needed {
 		f.c.log.Warn("purge marks are kept for a shorter time than pages: older pages count as expired", "marks", marks, "needed", needed)
 	}
+}
+
+// Reads of a page may see a change in part (see [store.Reader]): a node that has read of a
+// purge or a rollback in the log might put the page of before into memory again, and serve it
+// until it expires. So pages that have changed lately are read in a transaction.
+
+const (
+	// changedLately is for how long. DynamoDB commits the rows of a change milliseconds
+	// apart, and states no bound.
+	changedLately = 10 * time.Second
+	// maxChangedPages bounds the pages that are remembered. If there are more, all pages are
+	// read in transactions, which cost more.
+	maxChangedPages = 1 << 14
+)
+
+// changedPages are the pages that have changed lately. Its methods are safe for concurrent
+// use.
+type changedPages struct {
+	mu   sync.Mutex
+	seed maphash.Seed         // guarded by mu
+	at   map[uint64]time.Time // guarded by mu: by the hash of the key
+	all  time.Time            // guarded by mu: when any page may have changed last
+}
+
+// note records that a page has changed, before it is read again.
+func (c *changedPages) note(k store.Key) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at == nil {
+		c.seed, c.at = maphash.MakeSeed(), make(map[uint64]time.Time)
+	}
+	if len(c.at) >= maxChangedPages {
+		maps.DeleteFunc(c.at, func(_ uint64, at time.Time) bool { return now.Sub(at) >= changedLately })
+	}
+	if len(c.at) >= maxChangedPages {
+		clear(c.at)
+		c.all = now
+	}
+	c.at[maphash.Comparable(c.seed, k)] = now
+}
+
+// noteAll records that any page may have changed.
+func (c *changedPages) noteAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = time.Now()
+}
+
+// lately reports whether a page may be read in part.
+func (c *changedPages) lately(k store.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.all.IsZero() && time.Since(c.all) < changedLately {
+		return true
+	}
+	if len(c.at) == 0 {
+		return false
+	}
+	at, known := c.at[maphash.Comparable(c.seed, k)]
+	return known && time.Since(at) < changedLately
 }

@@ -51,7 +51,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := h.c.memory.get(k)
 	cutOff := false
 	if f := h.c.follower; f.late(p, now) || f.blind(now) {
-		if f.polled.Load() == nil {
+		switch {
+		case f.polled.Load() != nil:
+		case minSeq > 0:
+			h.findSince(w, r, k, minSeq)
+			return
+		default:
 			h.find(w, r, k, p)
 			return
 		}

@@ -2,7 +2,9 @@ package isr_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -275,5 +277,49 @@ func TestReceiptWithoutPolls(t *testing.T) {
 		}
 		b := tb.peer("b", isr.Route{}, site, alone) // restarted
 		expect(t, get(b, "/", receipt), "/ rendered 2", "isr; hit")
+	})
+}
+
+// A stallingLog blocks the first time that something is logged which begins with a text.
+type stallingLog struct {
+	slog.Handler
+	text             string
+	stalled, release chan struct{}
+}
+
+func (l *stallingLog) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, l.text) {
+		close(l.stalled)
+		<-l.release
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// A node that has applied the log for the first time, but has not finished its first poll for
+// a while, as when it cannot write its own log, serves visitors with a receipt nothing older.
+func TestReceiptDuringTheFirstPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(tagged("Cache-Tag: news"))
+		a := tb.peer("a", isr.Route{}, site, nil)
+		get(a, "/")
+		receipt := purgeTag(t, a.Cache, "news")
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(http.StatusInternalServerError) })
+
+		meta := &faultyStore{MetaStore: tb.store("b")}
+		meta.sequence.Store(new(errors.New("throttled")))
+		log := &stallingLog{slog.NewTextHandler(tb.log, nil), "purge marks are kept for a shorter time", make(chan struct{}), make(chan struct{})}
+		defer close(log.release)
+		b := tb.node(meta, func(cfg *isr.Config) {
+			cfg.Retention, cfg.Logger = 100*24*time.Hour, slog.New(log)
+		}).Handler(isr.Route{}, site)
+		time.Sleep(time.Second)
+		meta.sequence.Store(nil)
+		<-log.stalled
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit; ttl=") // stale
+		time.Sleep(3 * time.Second)
+		if got := get(b, "/", receipt); got.Code != http.StatusServiceUnavailable || !strings.HasSuffix(got.status(), "detail=min-seq") {
+			t.Errorf("got %d %q, %q; want no page", got.Code, got.Body, got.status())
+		}
 	})
 }

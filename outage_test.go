@@ -49,6 +49,13 @@ func (b *brokenStore) Read(ctx context.Context, pk string) (store.Record, error)
 	return b.MetaStore.Read(ctx, pk)
 }
 
+func (b *brokenStore) ReadSerializable(ctx context.Context, pk string) (store.Record, error) {
+	if err := b.ask(ctx); err != nil {
+		return store.Record{}, err
+	}
+	return b.MetaStore.ReadSerializable(ctx, pk)
+}
+
 func (b *brokenStore) RequestRecord(ctx context.Context, pk, key string) (store.RequestRecord, bool, error) {
 	if err := b.ask(ctx); err != nil {
 		return store.RequestRecord{}, false, err

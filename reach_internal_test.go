@@ -37,6 +37,8 @@ func (s *sequenceStore) Changes(_ context.Context, after int64) (end store.Seque
 	return end, changes, nil
 }
 
+func (s *sequenceStore) Recent(context.Context, int64) ([]store.Change, error) { return nil, nil }
+
 func (s *sequenceStore) Marks(context.Context) iter.Seq2[store.Mark, error] {
 	return func(func(store.Mark, error) bool) {}
 }

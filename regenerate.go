@@ -303,7 +303,8 @@ func (s *search) sequence(ctx context.Context, rec store.Record) (int64, error) 
 	}
 	s.seqAt = time.Now()
 	sequence, err := s.c.meta.Sequence(ctx)
-	return sequence.Seq, err
+	// A purge that is being committed may be in the page's rows before it is in SEQ.
+	return max(sequence.Seq, rec.Purges.Seq), err
 }
 
 // A timing is when a render took place.

@@ -217,6 +217,14 @@ func (f *faultyStore) Read(ctx context.Context, pk string) (store.Record, error)
 	return f.MetaStore.Read(ctx, pk)
 }
 
+func (f *faultyStore) ReadSerializable(ctx context.Context, pk string) (store.Record, error) {
+	f.reads.Add(1)
+	if f.read != nil {
+		return store.Record{}, f.read()
+	}
+	return f.MetaStore.ReadSerializable(ctx, pk)
+}
+
 func (f *faultyStore) Refresh(ctx context.Context, l store.Lease) error {
 	if f.refresh != nil {
 		return f.refresh()

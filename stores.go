@@ -144,6 +144,14 @@ func (t *watchedTable) Read(ctx context.Context, pk string) (store.Record, error
 	return rec, err
 }
 
+func (t *watchedTable) ReadSerializable(ctx context.Context, pk string) (store.Record, error) {
+	call, cancel := context.WithTimeout(ctx, tableTimeout)
+	defer cancel()
+	rec, err := t.MetaStore.ReadSerializable(call, pk)
+	t.answered(ctx, pk, err)
+	return rec, err
+}
+
 func (t *watchedTable) Acquire(ctx context.Context, pk string, d time.Duration, claim *store.Claim) (store.Lease, error) {
 	call, cancel := context.WithTimeout(ctx, tableTimeout)
 	defer cancel()

@@ -182,6 +182,12 @@ func (f *faultyAPI) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput
 	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.DeleteItemOutput, error) { return f.API.DeleteItem(ctx, in) })
 }
 
+func (f *faultyAPI) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactGetItemsOutput, error) {
+	return inject(f, ctx, true, func(ctx context.Context) (*dynamodb.TransactGetItemsOutput, error) {
+		return f.API.TransactGetItems(ctx, in)
+	})
+}
+
 func (f *faultyAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	f.mu.Lock()
 	f.sent = append(f.sent, in)

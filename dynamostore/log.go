@@ -180,8 +180,10 @@ func (s *Store) advance(seen seenSequence, log *logRow, lifetime period) []actio
 // logged reports whether the log row after the seen sequence has this id. Callers must
 // have made sure that SEQ has advanced.
 func (s *Store) logged(ctx context.Context, seen seenSequence, id string) (bool, error) {
-	found, err := s.readRow(ctx, false, pkPurgeLog, logKey(seen.Seq+1))
-	return found.text(attrID) == id, err
+	// The transaction may still be committing the row, although SEQ has advanced.
+	key := logKey(seen.Seq + 1)
+	found, err := s.readSerializable(ctx, pkPurgeLog, key)
+	return found[key].text(attrID) == id, err
 }
 
 // skip advances SEQ from the seen sequence, with an empty log row, unless it has

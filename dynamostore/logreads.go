@@ -40,8 +40,7 @@ const (
 // strongly consistently.
 //
 // Rows may also be missing from a strongly consistent read for an instant, because reads
-// of several items see a transaction that is being committed in part (DynamoDB Developer
-// Guide, "Transaction isolation levels").
+// of several items see a transaction that is being committed in part (see serializable.go).
 func (s *Store) Changes(ctx context.Context, after int64) (store.Sequence, []store.Change, error) {
 	ctx = s.metered(ctx, "changes")
 	after = max(after, 0)

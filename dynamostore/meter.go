@@ -138,6 +138,18 @@ func (m meteredAPI) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput
 	return out, err
 }
 
+func (m meteredAPI) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItemsInput, o ...func(*dynamodb.Options)) (*dynamodb.TransactGetItemsOutput, error) {
+	asked := *in
+	asked.ReturnConsumedCapacity = total
+	out, err := m.API.TransactGetItems(ctx, &asked, o...)
+	if err == nil {
+		for _, table := range out.ConsumedCapacity {
+			m.read(ctx, &table)
+		}
+	}
+	return out, err
+}
+
 func (m meteredAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, o ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	asked := *in
 	asked.ReturnConsumedCapacity = total

@@ -290,10 +290,12 @@ func (p *publication) revoke(ctx context.Context, cause error) (result, err erro
 // committed reports whether META has, or had, our generation. Callers must have made
 // sure that no transaction of ours can commit later.
 func (p *publication) committed(ctx context.Context) (bool, error) {
-	meta, err := p.store.readRow(ctx, false, p.lease.pk, skMeta)
+	// The transaction may still be committing META, although LOCK is gone.
+	rows, err := p.store.readSerializable(ctx, p.lease.pk, skMeta)
 	if err != nil {
 		return false, err
 	}
+	meta := rows[skMeta]
 	if p.isOurs(meta) {
 		return true, nil
 	}

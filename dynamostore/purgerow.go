@@ -31,11 +31,11 @@ var (
 // readPurge reads the purge of a page with a strongly consistent read; zero if there
 // is none.
 func (s *Store) readPurge(ctx context.Context, pk string) (store.PurgeState, error) {
-	found, err := s.readRow(ctx, true, pk, skPurge)
-	if err != nil || found == nil {
+	rows, err := s.readSerializable(ctx, pk, skPurge)
+	if err != nil || rows[skPurge] == nil {
 		return store.PurgeState{}, err
 	}
-	return s.purgeState(ctx, found)
+	return s.purgeState(ctx, rows[skPurge])
 }
 
 // purgeState decodes a PURGE row. A malformed row is a *[MalformedError], not an

@@ -33,6 +33,24 @@ func (s *Store) Read(ctx context.Context, pk string) (store.Record, error) {
 	return record, nil
 }
 
+// ReadSerializable implements [store.MetaStore]. It costs two read units for each of three
+// rows, and what Read costs for a version row.
+func (s *Store) ReadSerializable(ctx context.Context, pk string) (store.Record, error) {
+	ctx = s.metered(ctx, "read serializable")
+	if err := checkPartition(pk); err != nil {
+		return store.Record{}, err
+	}
+	rows, err := s.readSerializable(ctx, pk, skLock, skMeta, skPurge)
+	if err != nil {
+		return store.Record{}, fmt.Errorf("read %s in a transaction: %w", pk, err)
+	}
+	record, err := s.record(ctx, pk, rows)
+	if err != nil {
+		return store.Record{}, fmt.Errorf("read %s: %w", pk, err)
+	}
+	return record, nil
+}
+
 // readRows reads LOCK, META and PURGE. It reads past rows of other services that sort
 // between them, on further result pages if necessary.
 func (s *Store) readRows(ctx context.Context, pk string) (map[string]row, error) {

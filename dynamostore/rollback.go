@@ -12,8 +12,9 @@ import (
 // Rollback implements [store.MetaStore]. A generation that is current already is
 // pinned, or unpinned, as by Pin, even if it has no version row. It costs eight
 // write units if the rows have at most 1 KB, two more if a version is superseded,
-// and five read units or more: SEQ, PURGE, the version, two queries for the marks
-// (three for a tenant's page), and one read for each tag.
+// and seven read units or more: SEQ, two for PURGE, the version, two queries for the marks
+// (three for a tenant's page), one for each 4 KB of the newest rows of the log, and one for
+// each tag.
 //
 // Concurrent rollbacks and pins share a transaction. One that waits to be sent fails,
 // without effect, if ctx ends or after SettleTimeout. One that was sent is completed
@@ -43,9 +44,9 @@ func (s *Store) Rollback(ctx context.Context, read store.Record, to string, a st
 }
 
 func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, to string, a store.Assertion) (*store.Entry, error) {
-	// SEQ is read first: a hard purge that is not yet in PURGE or a mark when they are
-	// read has a higher sequence than this one, and so covers the result of the
-	// rollback.
+	// SEQ is read first: a hard purge that was not yet made when PURGE and the marks are
+	// read has a higher sequence than this one, and so covers the result of the rollback. One
+	// that is being committed is waited for, or found in the log (see serializable.go).
 	seen, err := s.readSequence(ctx, true)
 	if err != nil {
 		return nil, err
@@ -58,7 +59,11 @@ func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, t
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkHardPurge(ctx, version, known.Merge(purged), seen, a.Key); err != nil {
+	recent, err := s.recentPurges(ctx, a.Key, version.Tags, seen.Seq)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkHardPurge(ctx, version, known.Merge(purged).Merge(recent), seen, a.Key); err != nil {
 		return nil, err
 	}
 	next := *version
@@ -171,7 +176,11 @@ func (s *Store) renewPin(ctx context.Context, f fence, read store.Record, a stor
 	if err != nil {
 		return nil, err
 	}
-	state, err := s.coveringState(ctx, e, read.Purges.Merge(purged), seen, a.Key)
+	recent, err := s.recentPurges(ctx, a.Key, e.Tags, seen.Seq)
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.coveringState(ctx, e, read.Purges.Merge(purged).Merge(recent), seen, a.Key)
 	if err != nil {
 		return nil, err
 	}

@@ -19,11 +19,11 @@ import (
 // An unloggedAPI does not reply to reads of the log.
 type unloggedAPI struct{ dynamostore.API }
 
-func (a unloggedAPI) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	if sk, ok := in.Key["sk"].(*types.AttributeValueMemberS); ok && strings.HasPrefix(sk.Value, "LOG#") {
+func (a unloggedAPI) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItemsInput, o ...func(*dynamodb.Options)) (*dynamodb.TransactGetItemsOutput, error) {
+	if sk, ok := in.TransactItems[0].Get.Key["sk"].(*types.AttributeValueMemberS); ok && strings.HasPrefix(sk.Value, "LOG#") {
 		return nil, errReset
 	}
-	return a.API.GetItem(ctx, in, o...)
+	return a.API.TransactGetItems(ctx, in, o...)
 }
 
 // TestRollbackHang: a rollback that was overtaken, perhaps by itself, and cannot read

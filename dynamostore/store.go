@@ -70,7 +70,7 @@ type Config struct {
 	// each also "with request", publish also "with history" and "with history and
 	// request"; read, request, end request, release, back off, break lease, forget,
 	// rollback, pin, renew pin, purge, list variant, variants, build, group commit (different ones of these that share a
-	// transaction), prune, versions, sequence, changes, marks, covering, delete mark,
+	// transaction), prune, versions, read serializable, sequence, changes, recent, marks, covering, delete mark,
 	// announce, withdraw, nodes, list, pinned forever, named bodies, body keys and outbox. Failed
 	// calls are not reported, though refused writes are billed. It must be safe for
 	// concurrent use. Default: not metered.

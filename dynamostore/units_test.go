@@ -150,7 +150,7 @@ func TestUnits(t *testing.T) {
 		if _, err := f.store.Rollback(t.Context(), read, "g4", f.assertion()); err != nil {
 			t.Fatal(err)
 		}
-		want("a rollback", units{7, 10}, map[string]units{"rollback": {7, 10}})
+		want("a rollback", units{9, 10}, map[string]units{"rollback": {9, 10}})
 		read = f.read()
 		b.take()
 		if _, err := f.store.Pin(t.Context(), read, f.assertion()); err != nil {

@@ -65,6 +65,7 @@ func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
 		{"Withdrawal", testWithdrawal},
 		{"Keep", testKeep},
 		{"UnchangedVersion", testUnchangedVersion},
+		{"ReadSerializable", testReadSerializable},
 		{"Changes", testChanges},
 		{"ManyChanges", testManyChanges},
 		{"PurgePage", testPurgePage},
@@ -150,6 +151,33 @@ func (f *fleet) read(store store.MetaStore, pk string) store.Record {
 		f.t.Fatalf("Read(%s): malformed: %v", pk, record.Malformed)
 	}
 	return record
+}
+
+// testReadSerializable: it returns what Read returns.
+func testReadSerializable(t *testing.T, f *fleet) {
+	compare := func(what string) {
+		t.Helper()
+		want := f.read(f.a, testPK)
+		got, err := f.b.ReadSerializable(t.Context(), testPK)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]any{want.Entry, want.Purges, want.Lock}, []any{got.Entry, got.Purges, got.Lock}, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-Read +ReadSerializable):\n%s", what, diff)
+		}
+	}
+	compare("no rows")
+	f.keep(f.a, f.entry("1"))
+	f.acquire(f.a, testPK)
+	compare("META and LOCK")
+	target := store.PurgeTarget{Kind: store.PurgeKey, Value: "example.com/news", PK: testPK}
+	if _, err := f.a.Purge(t.Context(), store.Purge{Targets: []store.PurgeTarget{target}, Hard: true}); err != nil {
+		t.Fatal(err)
+	}
+	compare("and PURGE")
+	if _, err := f.b.ReadSerializable(t.Context(), ""); !errors.Is(err, store.ErrInvalidKey) {
+		t.Errorf("ReadSerializable of no partition: %v, want ErrInvalidKey", err)
+	}
 }
 
 func (f *fleet) acquire(store store.MetaStore, pk string) store.Lease {

@@ -1,6 +1,7 @@
 package isrtest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +57,13 @@ func testChanges(t *testing.T, f *fleet) {
 	}
 	if n := f.sequence(); n != 3 {
 		t.Errorf("Sequence %d, want 3", n)
+	}
+	slices.Reverse(want)
+	for upTo := range int64(4) {
+		recent, err := f.b.Recent(t.Context(), upTo)
+		if diff := cmp.Diff(want[3-upTo:], recent, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("Recent up to %d: %v (-want +got):\n%s", upTo, err, diff)
+		}
 	}
 }
 

@@ -21,6 +21,11 @@ type LogStore interface {
 	// finds a gap, an end before the current sequence or a Malformed row does not know what
 	// it missed: rows expire.
 	Changes(ctx context.Context, after int64) (Sequence, []Change, error)
+	// Recent returns the newest rows of the log up to a sequence that was read before, newest
+	// first: all changes up to it that other reads may see in part, because they were
+	// committed a moment ago. A reader of SEQ and then of the marks, or of a page, merges
+	// them with what it reads. Rows that have expired, and those before them, are left out.
+	Recent(ctx context.Context, upTo int64) ([]Change, error)
 }
 
 // A Sequence is the state of the log.
@@ -34,8 +39,8 @@ type Sequence struct {
 // A Change is one row of the log.
 type Change struct {
 	Seq int64
-	// Reload lists the pages that were rolled back, pinned, unpinned, published over a pin
-	// or withdrawn: copies in memory that were read before must be dropped. One row may
+	// Reload lists the pages that were purged by their keys, rolled back, pinned, unpinned,
+	// published over a pin or withdrawn: copies in memory that were read before must be dropped. One row may
 	// hold the concurrent changes of several callers.
 	Reload []Key
 	// Marks are the purge marks that the change wrote.

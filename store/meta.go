@@ -45,6 +45,11 @@ type Reader interface {
 	// Read returns all that the store knows of a partition, in one strongly
 	// consistent read. A partition that was never written is a zero Record.
 	Read(ctx context.Context, pk string) (Record, error)
+	// ReadSerializable is Read in a transaction of its own, which costs more. Read may see a
+	// part of a change that is being committed, whose other part the caller has seen already,
+	// such as its row in the log. ReadSerializable returns the whole of every change that any
+	// reader has seen in part before the call.
+	ReadSerializable(ctx context.Context, pk string) (Record, error)
 }
 
 // A LeaseStore grants leases and publishes under them: the regeneration of pages. Its

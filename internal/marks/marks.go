@@ -257,15 +257,21 @@ func (t *Table) Apply(now time.Time, marks ...store.Mark) {
 }
 
 // Load replaces all marks by those of the store, read after the sequence upTo, so that
-// marks that were deleted disappear. Marks with a higher sequence, which were made
-// meanwhile, stay. If the store fails, nothing changes.
-func (t *Table) Load(ctx context.Context, from store.PurgeStore, upTo int64, now func() time.Time) error {
+// marks that were deleted disappear. recent are the newest changes up to that sequence, whose
+// marks the read may have missed. Marks with a higher sequence, which were made meanwhile,
+// stay. If the store fails, nothing changes.
+func (t *Table) Load(ctx context.Context, from store.PurgeStore, recent []store.Change, upTo int64, now func() time.Time) error {
 	var next markSet
 	for m, err := range from.Marks(ctx) {
 		if err != nil {
 			return err
 		}
 		next.add(m, now())
+	}
+	for _, change := range recent {
+		for _, m := range change.Marks {
+			next.add(m, now())
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -132,14 +132,14 @@ func TestMarksAreReloaded(t *testing.T) {
 	table.Apply(markedAt, markOf(1, 0, tag("", "deleted")), markOf(5, 5, tag("", "own")))
 	now := func() time.Time { return markedAt }
 	broken := storedMarks{marks: []store.Mark{markOf(3, 0, tag("", "stored"))}, err: errors.New("throttled")}
-	if err := table.Load(t.Context(), broken, 4, now); !errors.Is(err, broken.err) {
+	if err := table.Load(t.Context(), broken, nil, 4, now); !errors.Is(err, broken.err) {
 		t.Fatal(err)
 	}
 	version := table.version.Load()
 	if seq := table.Covering(k, []string{"deleted", "stored"}, markedAt).Seq; seq != 1 {
 		t.Errorf("sequence %d after a reload that failed", seq)
 	}
-	if err := table.Load(t.Context(), storedMarks{marks: broken.marks}, 4, now); err != nil {
+	if err := table.Load(t.Context(), storedMarks{marks: broken.marks}, nil, 4, now); err != nil {
 		t.Fatal(err)
 	}
 	if table.version.Load() == version {
@@ -151,7 +151,7 @@ func TestMarksAreReloaded(t *testing.T) {
 		}
 	}
 	var none Table
-	if err := none.Load(t.Context(), storedMarks{}, 4, now); err != nil || none.version.Load() != 0 {
+	if err := none.Load(t.Context(), storedMarks{}, nil, 4, now); err != nil || none.version.Load() != 0 {
 		t.Errorf("%v; without marks, hits look up none", err)
 	}
 }

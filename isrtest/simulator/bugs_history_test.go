@@ -51,7 +51,7 @@ func historyBugs() []simulator.Bug {
 		{Name: "a publish over a pin is not logged", Profile: "lagging", API: edit(editedAPI{drop: func(action types.TransactWriteItem, rows []string) bool {
 			return slices.Contains(rows, "LOCK") && action.Put != nil && strings.HasPrefix(sortKey(action.Put.Item), "LOG#")
 		}})},
-		{Name: "a rollback ignores purge marks", Profile: "rollbacks", API: edit(editedAPI{unlisted: "MARK#"})},
+		{Name: "a rollback ignores purge marks", Profile: "torn", API: edit(editedAPI{unlisted: "MARK#", forget: true})},
 		{Name: "the cursor advances over a gap", Profile: "log", Meta: meta(func(inner store.MetaStore) store.MetaStore { return gaplessLog{inner} })},
 		{Name: "SEQ is read before the back-off", Profile: "contention", API: func(inner dynamostore.API) dynamostore.API {
 			return &earlyReader{API: inner}
@@ -72,6 +72,10 @@ func (s loosePins) Read(ctx context.Context, pk string) (store.Record, error) {
 		rec.Entry = &e
 	}
 	return rec, err
+}
+
+func (s loosePins) ReadSerializable(ctx context.Context, pk string) (store.Record, error) {
+	return s.Read(ctx, pk)
 }
 
 // A gaplessLog fills gaps in the log with empty changes.

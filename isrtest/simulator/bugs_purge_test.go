@@ -163,8 +163,10 @@ func (s *earlyMarks) Marks(context.Context) iter.Seq2[store.Mark, error] {
 	}
 }
 
-// An unmarkedStore has no marks but those in the log.
+// An unmarkedStore has no marks but those that a follower reads in the log.
 type unmarkedStore struct{ store.MetaStore }
+
+func (unmarkedStore) Recent(context.Context, int64) ([]store.Change, error) { return nil, nil }
 
 func (unmarkedStore) Marks(context.Context) iter.Seq2[store.Mark, error] {
 	return func(func(store.Mark, error) bool) {}

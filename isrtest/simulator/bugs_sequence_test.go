@@ -55,6 +55,10 @@ func (s *earlyStore) Read(ctx context.Context, pk string) (store.Record, error) 
 	return s.MetaStore.Read(ctx, pk)
 }
 
+func (s *earlyStore) ReadSerializable(ctx context.Context, pk string) (store.Record, error) {
+	return s.Read(ctx, pk)
+}
+
 func (s *earlyStore) Sequence(context.Context) (store.Sequence, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,4 +95,8 @@ func (s blindStore) Read(ctx context.Context, pk string) (store.Record, error) {
 	rec, err := s.MetaStore.Read(ctx, pk)
 	rec.Purges = store.PurgeState{}
 	return rec, err
+}
+
+func (s blindStore) ReadSerializable(ctx context.Context, pk string) (store.Record, error) {
+	return s.Read(ctx, pk)
 }

@@ -9,7 +9,7 @@ import (
 // bugs are the seeded bugs of TestBugs. Each breaks one thing that a promise depends on. A new
 // operation of the fleet comes with bugs of its own.
 func bugs() []simulator.Bug {
-	return concat(lockBugs(), publishBugs(), answerBugs(), sequenceBugs(), bodyBugs(), historyBugs(), requestBugs(), collectBugs(), withdrawalBugs(), purgeBugs())
+	return concat(lockBugs(), publishBugs(), answerBugs(), sequenceBugs(), bodyBugs(), historyBugs(), requestBugs(), collectBugs(), withdrawalBugs(), purgeBugs(), tornBugs())
 }
 
 func concat(lists ...[]simulator.Bug) (all []simulator.Bug) {

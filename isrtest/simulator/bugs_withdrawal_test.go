@@ -27,6 +27,10 @@ func (s forgivingStore) Read(ctx context.Context, pk string) (store.Record, erro
 	return rec, err
 }
 
+func (s forgivingStore) ReadSerializable(ctx context.Context, pk string) (store.Record, error) {
+	return s.Read(ctx, pk)
+}
+
 // A secretStore keeps withdrawals out of the log.
 type secretStore struct{ store.MetaStore }
 

@@ -26,6 +26,15 @@
 // Steps run one at a time, each at its own instant, so the same seed produces the same
 // history, down to the bytes of its trace.
 //
+// # Transactions that are seen in part
+//
+// In worlds of the profile "torn" reads show some rows of a committed transaction as they
+// were before, for up to four seconds, as DynamoDB may (see dynamostore). Its caller gets no
+// reply before they show all of it; other writes and transactions of these rows are refused
+// because of a conflict. Two invariants are weaker there: a change counts as of the moment from
+// which all reads show it, and a page may be rendered once in vain by a process that has read
+// META from before a publish.
+//
 // # Promises under clock skew
 //
 // Clocks of nodes are off by up to [MaxSkew], either way, and leases last [LeaseTime],

@@ -37,6 +37,9 @@ func (w *world) choices() []choice {
 	if w.pace.purgeEvery == 1 || w.rng.IntN(w.pace.purgeEvery) == 0 {
 		purges = 1
 	}
+	if w.tears.active() {
+		wait, visits = 4, 25
+	}
 	follows := 0
 	if w.mayFollow() {
 		follows = 300
@@ -103,6 +106,7 @@ func (w *world) nextStep() {
 	w.mu.Lock()
 	w.step++
 	w.mu.Unlock()
+	w.noteReadable()
 	w.align()
 	w.settle()    // timers that end at this instant come before the step,
 	w.gate.look() // and so do the calls that they cause

@@ -90,6 +90,7 @@ func (w *world) annotate(p *page) {
 
 // external executes a write that no node requested.
 func (w *world) external(do func() error) {
+	w.tears.mend()
 	w.outside.do(func() {
 		if err := do(); err != nil {
 			w.violate("the engine responds", "%v", err)

@@ -30,10 +30,11 @@ const (
 	busy             // refused because a transaction with the same token is in progress
 	duplicate        // executed twice; the caller gets the second response
 	copied           // executed and answered; a second copy may arrive later
+	inPart           // executed and seen in part; answered once all of it is seen
 )
 
 func (f fate) String() string {
-	return [...]string{"", " [request lost]", " [reply lost]", " [slow]", " [slow reply]", " [throttled]", " [conflict]", " [in progress]", " [twice]", " [copied]"}[f]
+	return [...]string{"", " [request lost]", " [reply lost]", " [slow]", " [slow reply]", " [throttled]", " [conflict]", " [in progress]", " [twice]", " [copied]", " [in part]"}[f]
 }
 
 // fates are the faults that a kind of call may meet.
@@ -72,6 +73,9 @@ func (w *world) deliver(c *call) {
 		}
 		if c.kind != reading && w.rng.Float64()*100 < w.profile.lost[c.errand] {
 			f = lostReply
+		}
+		if w.tears != nil && f == served && c.kind == transaction && w.rng.IntN(3) == 0 {
+			f = inPart
 		}
 		if f == served && w.profile.slowSEQ && c.op == "get PURGE SEQ" && w.besideSEQ(c) {
 			return
@@ -127,8 +131,11 @@ func (w *world) meet(c *call, f fate) {
 	case slowReply:
 		o := w.execute(c, f.String())
 		c.done, c.ready = &o, time.Now().Add(w.delay())
+	case inPart:
+		o, until := w.executeInPart(c, f.String())
+		c.done, c.ready = &o, until
 	case lostReply:
-		w.execute(c, f.String())
+		w.executeInPart(c, f.String())
 		w.gate.answer(c, outcome{err: errReset})
 	case duplicate:
 		w.execute(c, f.String())

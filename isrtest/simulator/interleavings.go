@@ -25,6 +25,8 @@ func Interleavings() []string {
 		"body lost",
 		"render without the lease",
 		"weak read of the past",
+		"read of a transaction in part",
+		"conflict with a transaction in part",
 		// The log.
 		"log gap",
 		"log lost",

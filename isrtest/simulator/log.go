@@ -67,6 +67,7 @@ func (w *world) noteSequence(c *call) {
 	w.mu.Lock()
 	w.seq = seq
 	w.mu.Unlock()
+	w.noteReadable()
 	if moved {
 		w.log("  the log: %d", seq)
 		w.notePurges(c, seq)

@@ -61,7 +61,7 @@ func mutants() []mutant {
 		{"an unsafe request only drops the page from memory", "purges", []edited{
 			{"unsafe.go", "if err != nil || len(targets) == 0 {", "if err != nil || len(targets) == 0 || mutated(\"an unsafe request only drops the page from memory\") {"},
 		}},
-		{"an unsafe request ignores a page that is being rendered", "purges", []edited{
+		{"an unsafe request ignores a page that is being rendered", "posts", []edited{
 			{"unsafe.go", "if rec.Lock != nil &&", "if rec.Lock != nil && !mutated(\"an unsafe request ignores a page that is being rendered\") &&"},
 		}},
 		{"the second unsafe request within a second is forgotten", "posts", []edited{

@@ -95,10 +95,10 @@ func (w *world) start(n *node) error {
 	n.runs++
 	l := &life{
 		w: w, node: n, name: fmt.Sprintf("%s.%d", n.name, n.runs),
-		born: w.seq, dead: make(chan struct{}), pages: make(map[*page]*view), opening: make(map[string]int),
+		born: w.readable, dead: make(chan struct{}), pages: make(map[*page]*view), opening: make(map[string]int),
 	}
 	for _, p := range w.pages {
-		l.pages[p] = &view{born: len(p.history) - 1, served: -1, purges: []warning{{seq: p.hardSeq}}}
+		l.pages[p] = w.viewAtStart(p)
 	}
 	var api dynamostore.API = &gatedTable{life: l, engine: w.answering}
 	var bodies store.BodyStore = &gatedShelf{life: l}
@@ -137,6 +137,18 @@ func (w *world) start(n *node) error {
 	l.handler = l.cache.Handler(w.route, &origin{life: l})
 	n.life = l
 	return nil
+}
+
+// viewAtStart returns what a process that starts now can read of a page.
+func (w *world) viewAtStart(p *page) *view {
+	v := &view{born: len(p.history) - 1, served: -1, purges: []warning{{seq: p.hardSeq}}}
+	if _, torn := w.tears.of(p.pk, "META"); torn {
+		v.born--
+	}
+	if purge, torn := w.tears.of(p.pk, "PURGE"); torn {
+		v.purges[0].seq = numberOf(purge.before, "hard_seq")
+	}
+	return v
 }
 
 // lockedRandom returns a random source that is safe for concurrent use.

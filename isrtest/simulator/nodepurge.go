@@ -124,9 +124,9 @@ func (w *world) tell(t store.PurgeTarget, hard bool, seq, at int64) {
 			m.hard = seq
 		}
 		w.marks[t] = m
-		if hard && w.profile.assertions > 3 {
-			w.reverts = 2
-		}
+	}
+	if hard && w.profile.assertions > 3 && (t.Kind != store.PurgeKey || w.tears != nil) {
+		w.reverts = 2
 	}
 	for _, p := range w.pages {
 		e := logEffect{seq: seq, index: -1, hard: hard, at: time.Now()}

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"testing/synctest"
 	"time"
 
@@ -16,6 +17,8 @@ type pace struct {
 	settle func()
 	// speed is the factor by which durations are shortened.
 	speed time.Duration
+
+	polls time.Duration // interval at which nodes read the log; 0: pollTime
 
 	skew time.Duration // largest error of a clock, either way
 
@@ -94,4 +97,4 @@ func (p pace) seconds(d time.Duration) time.Duration {
 func (p pace) lease() time.Duration { return p.of(LeaseTime) }
 
 // poll is the interval at which nodes read the log.
-func (p pace) poll() time.Duration { return p.of(pollTime) }
+func (p pace) poll() time.Duration { return p.of(cmp.Or(p.polls, pollTime)) }

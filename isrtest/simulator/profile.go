@@ -17,6 +17,7 @@ type profile struct {
 	slowSEQ  bool    // reads of SEQ are slow
 	quiet    bool    // few visitors, so that more time passes
 	lags     bool    // eventually consistent reads return old results
+	tears    bool    // reads show transactions in part
 	// lost is the percentage of replies that are lost, by errand, in addition to the faults.
 	lost map[errand]float64
 
@@ -45,6 +46,7 @@ func profiles() []profile {
 		{name: "contention", rushes: 3, forces: 2, assertions: 2, purges: 3, faults: 2, nodePurges: 2, posts: 1},
 		{name: "purges", faults: 8, skew: true, crashes: 1, freezes: 1, forces: 2, assertions: 2, collections: 1, rushes: 1, nodePurges: 8, posts: 2},
 		{name: "garbage", demands: 6, forces: 5, collections: 5, externals: 1, nodePurges: 2},
+		{name: "torn", tears: true, faults: 3, lost: map[errand]float64{publishing: 10, purging: 10, asserting: 10}, crashes: 1, forces: 3, assertions: 4, demands: 1, nodePurges: 6, posts: 2},
 		{name: "posts", prompt: true, forces: 1, posts: 6, nodePurges: 1},
 	}
 }

@@ -68,6 +68,7 @@ func (w *world) purgePages(pages []*page, hard bool, tags ...store.PurgeTarget) 
 	w.mu.Lock()
 	w.seq = seq
 	w.mu.Unlock()
+	w.noteReadable()
 	for _, p := range pages {
 		w.look(p, nil)
 	}

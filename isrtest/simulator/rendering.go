@@ -101,6 +101,9 @@ func (w *world) checkDue(rd *rendering, seen *view) {
 	if w.isWithdrawn(rd) {
 		return
 	}
+	if w.tears.tornSince(rd.page.pk, "META", rd.lease.at) {
+		return // it may have read META of before the publish, which refuses its own
+	}
 	if rd.lease.at.Sub(rd.life.lastUnread()) < unreadTail {
 		return // a body that exists and repeatedly cannot be read counts as missing
 	}

@@ -27,6 +27,9 @@ func (w *world) checkBound(v *visitor, g *generation, how string) {
 		w.counts["hit after a long silence"]++
 	}
 	before := v.began.Add(-w.pace.staleBound())
+	if w.tears != nil {
+		before = before.Add(-w.pace.of(longestTear)) // reads may not have shown the change
+	}
 	for _, t := range v.page.told {
 		switch {
 		case !t.at.Before(before):

@@ -100,7 +100,16 @@ func (g *gatedTable) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWrite
 }
 
 func (g *gatedTable) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItemsInput, _ ...options) (*dynamodb.TransactGetItemsOutput, error) {
-	c := &call{life: g.life, kind: reading, op: "transact get", errand: other}
+	var rows []string
+	var pk string
+	for _, get := range in.TransactItems {
+		pk = textOf(get.Get.Key, "pk")
+		rows = append(rows, g.life.w.rowName(pk, textOf(get.Get.Key, "sk")))
+	}
+	c := &call{
+		life: g.life, kind: reading, op: "transact get " + strings.Join(rows, ", "), errand: g.life.w.errandOfRead(pk), rows: rows, pks: []string{pk},
+		aside: isAside(ctx), note: noteOf(ctx),
+	}
 	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.TransactGetItemsOutput, error) {
 		return g.engine.TransactGetItems(context.Background(), in)
 	})

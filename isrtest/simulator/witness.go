@@ -55,8 +55,17 @@ type witnessed struct {
 
 // Read implements [store.MetaStore].
 func (m *witness) Read(ctx context.Context, pk string) (store.Record, error) {
+	return m.read(ctx, pk, m.MetaStore.Read)
+}
+
+// ReadSerializable implements [store.MetaStore].
+func (m *witness) ReadSerializable(ctx context.Context, pk string) (store.Record, error) {
+	return m.read(ctx, pk, m.MetaStore.ReadSerializable)
+}
+
+func (m *witness) read(ctx context.Context, pk string, read func(context.Context, string) (store.Record, error)) (store.Record, error) {
 	ctx, n := withNote(ctx)
-	rec, err := m.MetaStore.Read(ctx, pk)
+	rec, err := read(ctx, pk)
 	m.life.w.learn(m.life, m.life.w.pageOf(pk), rec.Purges.HardSeq)
 	if err == nil && !isAside(ctx) {
 		m.life.w.noteRead(m.life, m.life.w.pageOf(pk), int(n.index.Load()))

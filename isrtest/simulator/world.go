@@ -33,6 +33,7 @@ type world struct {
 	engine  Engine // called only by outside.do, newWorld and close
 	// answering is the engine as the nodes see it.
 	answering Engine
+	tears     *tearingEngine // nil: transactions are not seen in part
 	closeDB   func() error
 	table     string
 	shelf     *shelf
@@ -62,6 +63,7 @@ type world struct {
 	mu        sync.Mutex
 	step      int                // guarded by mu; written by the driver
 	seq       int64              // the purge sequence of the table; guarded by mu
+	readable  int64              // the part of it that reads show; guarded by mu
 	recovered bool               // faults have stopped; guarded by mu
 	intents   map[string]*intent // by generation id; guarded by mu
 	events    []event            // that the driver has not processed yet; guarded by mu
@@ -111,11 +113,16 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 	if w.profile.lags {
 		w.answering = newLaggingEngine(w)
 	}
+	if w.profile.tears {
+		w.tears = newTearingEngine(w)
+		w.pace.polls = longestTear / 4 // so that nodes learn of changes that are seen in part
+		w.answering = w.tears
+	}
 	w.route = isr.Route{
 		Name: "site", Revalidate: pace.seconds(time.Duration(10+w.rng.IntN(50)) * time.Second),
 		Stale: pace.seconds(time.Duration(30+w.rng.IntN(200)) * time.Second),
 	}
-	if w.profile.lasting || w.profile.freezes > 0 && w.rng.IntN(2) == 0 {
+	if w.profile.lasting || (w.profile.freezes > 0 || w.profile.tears) && w.rng.IntN(2) == 0 {
 		w.route.Revalidate *= 10 // so that many are in memory when a process thaws
 	}
 	if w.rng.IntN(4) == 0 {
