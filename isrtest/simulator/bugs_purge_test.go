@@ -133,7 +133,8 @@ func (s markedLog) Changes(ctx context.Context, after int64) (store.Sequence, []
 	return seq, changes, err
 }
 
-// An earlyMarks reads the marks before SEQ when a process starts, and returns them later.
+// An earlyMarks reads the marks before SEQ when a process starts, and returns them later, without
+// those of the newest changes.
 type earlyMarks struct {
 	store.MetaStore
 	read atomic.Pointer[[]store.Mark]
@@ -152,6 +153,8 @@ func (s *earlyMarks) Sequence(ctx context.Context) (store.Sequence, error) {
 	}
 	return s.MetaStore.Sequence(ctx)
 }
+
+func (*earlyMarks) Recent(context.Context, int64) ([]store.Change, error) { return nil, nil }
 
 func (s *earlyMarks) Marks(context.Context) iter.Seq2[store.Mark, error] {
 	return func(yield func(store.Mark, error) bool) {

@@ -275,6 +275,9 @@ func (g *gate) answer(c *call, o outcome) {
 		if c.op == "get PURGE SEQ" {
 			c.life.seqRead = time.Now()
 		}
+		if c.op == "body open" {
+			c.life.opened = time.Now()
+		}
 		if c.errand == asserting && slices.Equal(c.refusedBy(o.err), []string{"SEQ"}) {
 			c.life.refused = c.pks
 		}
@@ -295,6 +298,13 @@ func (l *life) lastUnread() time.Time {
 	l.w.gate.mu.Lock()
 	defer l.w.gate.mu.Unlock()
 	return l.unread
+}
+
+// bodyOpened returns when opening a body was last answered.
+func (l *life) bodyOpened() time.Time {
+	l.w.gate.mu.Lock()
+	defer l.w.gate.mu.Unlock()
+	return l.opened
 }
 
 // sequenceRead returns when a read of SEQ was last answered.

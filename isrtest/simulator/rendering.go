@@ -130,14 +130,14 @@ func (w *world) checkAlone(rd *rendering) {
 }
 
 // leaseOf returns the lease under which a page is rendered, nil if there is none. A search renders at
-// the instant at which it has read the page, or then SEQ, and no other render of its process begins
-// in that step. In real time, which has no such instant, it is the process's lease, unless a store
+// the instant at which it has read the page, or then SEQ, or the body of a page that is purged
+// meanwhile, and no other render of its process begins in that step. In real time, which has no such instant, it is the process's lease, unless a store
 // has failed.
 func (w *world) leaseOf(rd *rendering) *grant {
 	g := rd.life.pages[rd.page].lease
 	switch {
 	case g == nil:
-	case w.pace.ordered() && !rd.life.sequenceRead().Equal(rd.began) && !w.lastReadAt(rd.life, rd.page).Equal(rd.began):
+	case w.pace.ordered() && !rd.life.sequenceRead().Equal(rd.began) && !w.lastReadAt(rd.life, rd.page).Equal(rd.began) && !rd.life.bodyOpened().Equal(rd.began):
 		return nil
 	case !w.pace.ordered() && (!w.holds(g) || rd.life.lastFailure().After(g.at.Add(-outageTail))):
 		return nil
