@@ -275,7 +275,7 @@ func (g *gate) answer(c *call, o outcome) {
 		if c.op == "get PURGE SEQ" {
 			c.life.seqRead = time.Now()
 		}
-		if c.op == "body open" {
+		if c.op == "body open" && o.err == nil {
 			c.life.opened = time.Now()
 		}
 		if c.errand == asserting && slices.Equal(c.refusedBy(o.err), []string{"SEQ"}) {
@@ -300,7 +300,7 @@ func (l *life) lastUnread() time.Time {
 	return l.unread
 }
 
-// bodyOpened returns when opening a body was last answered.
+// bodyOpened returns when a body was last opened.
 func (l *life) bodyOpened() time.Time {
 	l.w.gate.mu.Lock()
 	defer l.w.gate.mu.Unlock()

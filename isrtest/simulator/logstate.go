@@ -132,7 +132,7 @@ func (w *world) checkChanges(e event) {
 
 func (h *logState) answered(e event) {
 	h.asking--
-	h.since = e.at
+	h.since = later(h.since, e.at) // several events of one step are not in order
 }
 
 // checkPolls: a process reads the log again within Config.Poll after the last read ended,

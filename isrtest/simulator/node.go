@@ -54,7 +54,7 @@ type life struct {
 
 	unpurged time.Time // when a purge last failed; guarded by gate.mu
 	unread   time.Time // when reading a body last failed; guarded by gate.mu
-	opened   time.Time // when opening a body was last answered; guarded by gate.mu
+	opened   time.Time // when a body was last opened; guarded by gate.mu
 	seqRead  time.Time // when a read of SEQ was last answered; guarded by gate.mu
 	refused  []string  // the partitions of a rollback that SEQ has refused, until a caller is answered; guarded by gate.mu
 
