@@ -160,6 +160,9 @@ func (w *world) execute(c *call, how string) outcome {
 	w.digestEvents()
 	w.checkContention(c)
 	var o outcome
+	if w.tears != nil {
+		w.tears.now = time.Now()
+	}
 	w.outside.do(func() { o.value, o.err = c.do() })
 	w.log("%s: %s%s: %s", c.life.name, c.op, how, summary(o.err))
 	w.countRefusal(c, o.err)

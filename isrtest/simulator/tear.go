@@ -20,6 +20,7 @@ import (
 type tearingEngine struct {
 	Engine
 	w     *world
+	now   time.Time     // of the driver: calls of an engine with I/O run outside the bubble, with another clock
 	next  time.Duration // how long the next transaction is seen in part; 0: it is not
 	rows  map[rowKey]tear
 	ended map[rowKey]time.Time // when the last tear of a row ended, or ends
@@ -51,13 +52,17 @@ func (e *tearingEngine) mend() {
 	}
 }
 
-// of returns the tear of a row. It is safe for a nil engine, which has none.
+// of returns the tear of a row, for the driver. It is safe for a nil engine, which has none.
 func (e *tearingEngine) of(pk, sk string) (t tear, torn bool) {
 	if e == nil {
 		return tear{}, false
 	}
-	t, torn = e.rows[rowKey{pk, sk}]
-	return t, torn && time.Now().Before(t.until)
+	return e.tearOf(rowKey{pk, sk}, time.Now())
+}
+
+func (e *tearingEngine) tearOf(k rowKey, now time.Time) (t tear, torn bool) {
+	t, torn = e.rows[k]
+	return t, torn && now.Before(t.until)
 }
 
 // active reports whether a row is torn.
@@ -83,8 +88,7 @@ func keyOf(key item) rowKey { return rowKey{textOf(key, "pk"), textOf(key, "sk")
 
 // shown returns a row as a read returns it.
 func (e *tearingEngine) shown(row, key item) item {
-	k := keyOf(key)
-	if t, torn := e.of(k.pk, k.sk); torn {
+	if t, torn := e.tearOf(keyOf(key), e.now); torn {
 		e.w.counts["read of a transaction in part"]++
 		return t.before
 	}
@@ -141,7 +145,7 @@ func (e *tearingEngine) Query(ctx context.Context, in *dynamodb.QueryInput, o ..
 	// Rows that the transaction has deleted.
 	pk, first, last := textOf(in.ExpressionAttributeValues, ":pk"), textOf(in.ExpressionAttributeValues, ":first"), textOf(in.ExpressionAttributeValues, ":last")
 	for k := range e.rows {
-		t, torn := e.of(k.pk, k.sk)
+		t, torn := e.tearOf(k, e.now)
 		isIn := func(row item) bool { return keyOf(row) == k }
 		if torn && t.before != nil && k.pk == pk && first <= k.sk && k.sk <= last && !slices.ContainsFunc(out.Items, isIn) {
 			seen.Items = append(seen.Items, t.before)
@@ -156,8 +160,7 @@ func (e *tearingEngine) Query(ctx context.Context, in *dynamodb.QueryInput, o ..
 
 // refuses reports whether a write of a row conflicts with a transaction in progress.
 func (e *tearingEngine) refuses(key item) bool {
-	k := keyOf(key)
-	_, torn := e.of(k.pk, k.sk)
+	_, torn := e.tearOf(keyOf(key), e.now)
 	return torn
 }
 
@@ -221,8 +224,7 @@ func (e *tearingEngine) TransactWriteItems(ctx context.Context, in *dynamodb.Tra
 	for _, action := range in.TransactItems {
 		_, key := actionOf(action)
 		keys = append(keys, key)
-		k := keyOf(key)
-		if t, torn := e.of(k.pk, k.sk); torn && t.token == aws.ToString(in.ClientRequestToken) {
+		if t, torn := e.tearOf(keyOf(key), e.now); torn && t.token == aws.ToString(in.ClientRequestToken) {
 			return nil, &types.TransactionInProgressException{}
 		}
 	}
@@ -250,9 +252,9 @@ func (e *tearingEngine) TransactWriteItems(ctx context.Context, in *dynamodb.Tra
 		if in.TransactItems[i].ConditionCheck != nil || ofLog && logFirst || e.w.rng.IntN(3) == 0 {
 			continue
 		}
-		until := time.Now().Add(e.next)
+		until := e.now.Add(e.next)
 		if e.w.rng.IntN(2) == 0 {
-			until = time.Now().Add(1 + time.Duration(e.w.rng.Int64N(int64(e.next))))
+			until = e.now.Add(1 + time.Duration(e.w.rng.Int64N(int64(e.next))))
 		}
 		e.rows[keyOf(key)] = tear{before: before[i], until: until, token: aws.ToString(in.ClientRequestToken)}
 		e.ended[keyOf(key)] = until
