@@ -28,12 +28,12 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 )
 
-// A Config says where certificates come from. Whoever sets it has agreed to the terms of
-// service of the certificate authority.
+// A Config says where certificates come from. The caller has agreed to the terms of service
+// of the certificate authority.
 type Config struct {
 	// Directory is the URL of the authority's ACME directory.
 	Directory string
-	// Email is the address at which the authority reaches whoever runs the site.
+	// Email is the address at which the authority reaches the operator of the site.
 	Email string
 	// KeyID and HMACKey, if not empty, bind the account to an external one.
 	KeyID, HMACKey string

@@ -139,7 +139,7 @@ func TestHandshakeWithoutCertificate(t *testing.T) {
 	}
 }
 
-// The path of challenges does not reach the site, whoever asks.
+// No request for the path of challenges reaches the site.
 func TestAnswer(t *testing.T) {
 	c, _ := newBroken(t).open(t)
 	c.Serve([]string{"a.test"})

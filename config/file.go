@@ -68,7 +68,7 @@ func (l Listener) Encrypted() bool { return len(l.TLS) > 0 || l.ACME }
 
 // ACME is how certificates are obtained (RFC 8555).
 type ACME struct {
-	Email           string          `yaml:"email" required:"yes" format:"email" help:"Address at which the certificate authority reaches whoever runs the site." example:"ops@example.com"`
+	Email           string          `yaml:"email" required:"yes" format:"email" help:"Address at which the certificate authority reaches the operator of the site." example:"ops@example.com"`
 	Agree           bool            `yaml:"agree" help:"Agree to the terms of service of the certificate authority. Nothing is requested from it without true."`
 	Directory       string          `yaml:"directory" default:"https://acme-v02.api.letsencrypt.org/directory" format:"url" help:"URL of the ACME directory of the certificate authority: Let's Encrypt, or another one."`
 	CAFile          string          `yaml:"ca_file" format:"path" help:"File with the roots, in PEM, that the HTTPS of directory is verified with." unset:"those of the system" example:"/etc/isr/internal-ca.crt"`

@@ -64,7 +64,7 @@ func (s Secret) IsZero() bool { return s == Secret{} }
 // maxSecret bounds the size of a file with a secret, in bytes.
 const maxSecret = 4 << 10
 
-// Read returns the secret, without white space at its ends. It reads the file anew, which
+// Read returns the secret, without white space at its ends. It reads the file again, which
 // must have at most 4 KiB.
 func (s Secret) Read() (string, error) {
 	if s.path == "" {

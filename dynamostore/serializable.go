@@ -31,7 +31,7 @@ import (
 // and another one completes the transaction ("Distributed Transactions at Scale in Amazon
 // DynamoDB", USENIX ATC 2023).
 //
-// So whoever has seen SEQ at n, or the row of the log, may then read a PURGE, MARK# or META
+// So a reader that has seen SEQ at n, or the row of the log, may then read a PURGE, MARK# or META
 // row from before n. Where that matters, the rows are read by TransactGetItems, which waits
 // for such a transaction: readers of pages that have changed a moment ago
 // ([Store.ReadSerializable]), rollbacks, and the settlement of lost replies. Marks cannot be
