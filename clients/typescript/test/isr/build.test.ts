@@ -31,7 +31,7 @@ onEngines('a deployment whose replies are lost is made once', async (table) => {
   assert.equal((await storeOn(table).sequence()).seq, 1);
   const dead = table.connect({ maxAttempts: 1 });
   injectFaults(dead, (command) => (command === 'TransactWriteItems' ? 'not applied' : undefined));
-  await assert.rejects(storeOn(table, { ddb: dead, settleTimeoutMs: 200 }).build('b2'), UnknownOutcomeError);
+  await assert.rejects(storeOn(table, { ddb: dead, settleTimeoutMs: 1_000 }).build('b2'), UnknownOutcomeError);
 });
 
 onEngines('a page keeps its build, and is stale for a newer one until it is rolled back', async (table) => {

@@ -27,7 +27,7 @@ function faulty(
   const ddb = table.connect();
   let sent: ((command: string) => number) | undefined;
   return {
-    store: storeOn(table, { ddb, settleTimeoutMs: 1_000, callTimeoutMs: 1_000 }),
+    store: storeOn(table, { ddb, settleTimeoutMs: 2_000, callTimeoutMs: 2_000 }),
     arm: () => {
       sent = injectFaults(ddb, plan);
     },

@@ -200,7 +200,7 @@ for (const fault of pairs) {
   });
 
   onEngines(`an unanswered batch is settled by the log for all of its changes: ${fault}`, async (table) => {
-    const { ddb, increment } = newQueue(table, { settleTimeoutMs: 1_000 });
+    const { ddb, increment } = newQueue(table, { settleTimeoutMs: 3_000 });
     // Its transactions, but not the revoking one, which only increments SEQ.
     injectFaults(ddb, (command, _, input) => {
       if (command !== 'TransactWriteItems') return undefined;
@@ -235,7 +235,7 @@ onEngines('a batch whose client token has expired is settled by the log', async 
 });
 
 onEngines('a batch that cannot be settled is unknown for all of its changes', async (table) => {
-  const { ddb, increment } = newQueue(table, { settleTimeoutMs: 200 });
+  const { ddb, increment } = newQueue(table, { settleTimeoutMs: 1_000 });
   injectFaults(ddb, (command) => (command === 'TransactWriteItems' ? 'not applied' : undefined));
   for (const answer of await Promise.allSettled([increment('x'), increment('y')])) {
     assert.ok(answer.status === 'rejected' && answer.reason instanceof UnknownOutcomeError);

@@ -308,7 +308,7 @@ for (const fault of pairs) {
       const size = (input as { TransactItems?: unknown[] }).TransactItems?.length ?? 0;
       return command === 'TransactWriteItems' && size > 2 ? fault : undefined;
     });
-    const store = storeOn(table, { ddb, settleTimeoutMs: 500 });
+    const store = storeOn(table, { ddb, settleTimeoutMs: 3_000 });
     const purging = store.purge(everything);
     if (fault === 'reply lost') assert.deepEqual(await purging, { seq: 1 });
     else await assert.rejects(purging, NoReply);
