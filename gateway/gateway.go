@@ -76,12 +76,18 @@ func ParseOrigin(s string) (*url.URL, error) {
 // own host, which selects its certificate and virtual host. X-Forwarded-Host is that of the
 // visitor in both cases.
 func New(cache *isr.Cache, route isr.Route, cfg Config) http.Handler {
+	name := newPseudonym()
+	return name.refuseLoops(cache.Handler(atEdge(route), renderer(cfg, name)))
+}
+
+// atEdge returns a route as the cache gets it: with the name that all routes of a gateway have,
+// and clients by the address that the [Edge] has found.
+func atEdge(route isr.Route) isr.Route {
 	route.Name = RouteName
 	if route.Client == nil {
 		route.Client = func(r *http.Request) netip.Prefix { return canonical.Client(r.RemoteAddr) }
 	}
-	name := newPseudonym()
-	return name.refuseLoops(cache.Handler(route, renderer(cfg, name)))
+	return route
 }
 
 // Next is the preset for sites built with Next.js (App Router): it adds to a route the

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/store"
 )
@@ -145,11 +143,8 @@ func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tr
 
 // bound returns the route as the cache gets it.
 func (rt SiteRoute) bound(o *runningOrigin) isr.Route {
-	route := rt.Route
-	route.Name, route.Budget = RouteName, o.budget
-	if route.Client == nil {
-		route.Client = func(r *http.Request) netip.Prefix { return canonical.Client(r.RemoteAddr) }
-	}
+	route := atEdge(rt.Route)
+	route.Budget = o.budget
 	return route
 }
 

@@ -82,6 +82,10 @@ func (d Directives) Has(name string) bool {
 	return ok
 }
 
+// forbidsStale reports whether a shared cache must not serve the response once it is stale (RFC
+// 9111, sections 5.2.2.2 and 5.2.2.8).
+func (d Directives) forbidsStale() bool { return d.Has("must-revalidate") || d.Has("proxy-revalidate") }
+
 // maxDelta bounds every interval: longer ones count as ten years, far beyond the life of
 // any stored page.
 const maxDelta = 10 * 365 * 24 * time.Hour

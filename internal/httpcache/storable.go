@@ -231,7 +231,7 @@ func ParseDate(s string) (t time.Time, ok bool) {
 // s-maxage forbids it too (section 5.2.2.10), unless the operator grants a stale window, as
 // the route's is.
 func (r Rules) staleWindow(d Directives) time.Duration {
-	if d.Has("must-revalidate") || d.Has("proxy-revalidate") {
+	if d.forbidsStale() {
 		return 0
 	}
 	if v, ok := d.Seconds("stale-while-revalidate"); ok {
@@ -244,7 +244,7 @@ func (r Rules) staleWindow(d Directives) time.Duration {
 // the origin fails (RFC 5861, section 4).
 func StaleIfError(h http.Header) time.Duration {
 	d, _ := ForSharedCache(h)
-	if d.Has("must-revalidate") || d.Has("proxy-revalidate") {
+	if d.forbidsStale() {
 		return 0
 	}
 	v, _ := d.Seconds("stale-if-error")
