@@ -87,7 +87,7 @@ func TestAutoWindowIsOfTheRoute(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 0
 		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
-			w.Header().Set("Cache-Control", "s-maxage=20")
+			w.Header().Set("Cache-Control", "public, max-age=20, stale-while-revalidate=86400")
 			fmt.Fprint(w, "same")
 		})
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Auto: isr.AutoWindow{Min: 10 * time.Second, Max: time.Minute}, Jitter: -1}, site)

@@ -21,7 +21,7 @@ func cutOff(t *testing.T, tb *table, policy isr.BlindPolicy) (p *peer, renders *
 			http.Error(w, "down", http.StatusInternalServerError)
 			return
 		}
-		w.Header().Set("Cache-Control", "s-maxage=86400")
+		w.Header().Set("Cache-Control", "public, max-age=86400, stale-while-revalidate=86400")
 		_, _ = w.Write([]byte(r.URL.Path))
 	})
 	p = tb.peer("a", isr.Route{}, site, func(cfg *isr.Config) { cfg.Blind = policy })

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -478,12 +477,10 @@ func byAddress(r *http.Request) netip.Prefix {
 
 // getFrom is get from an address.
 func getFrom(h http.Handler, client, path string) answer {
-	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, http.NoBody)
+	r := newRequest(path)
 	r.RemoteAddr = client
-	w := httptest.NewRecorder()
-	began := time.Now()
-	h.ServeHTTP(w, r)
-	return answer{w, time.Since(began)}
+	a, _ := reported(h, r)
+	return a
 }
 
 // Concurrent failures of one client count once, unless the origin cannot be connected to.
@@ -689,4 +686,26 @@ func TestAttackerDoesNotStarveOthers(t *testing.T) {
 	}
 	t.Logf("of 100 visitors, the 50th, 95th and last: %v; without the attacker %v",
 		[]time.Duration{with[49], with[94], with[99]}, []time.Duration{without[49], without[94], without[99]})
+}
+
+// A miss that queues for the origin for less than two seconds reads the table three times: at
+// first, when its turn has come, and under its lease.
+func TestQueuedMissReadsThreeTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 100 * time.Millisecond
+		meta := &readCounter{MetaStore: tb.store("a")}
+		h := tb.node(meta, nil).Handler(isr.Route{Budget: tb.budget(budget.Config{Renders: 1})}, site)
+		get(h, "/known") // so that it is known how long a render takes
+		meta.reads.Store(0)
+		all := paths(12)
+		for i, a := range inTurn(h, all...) {
+			if a.Code != http.StatusOK {
+				t.Errorf("%s: %d", all[i], a.Code)
+			}
+		}
+		if got, most := meta.reads.Load(), int64(3*len(all)); got > most {
+			t.Errorf("%d misses read the table %d times, at most %d were expected", len(all), got, most)
+		}
+	})
 }

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
@@ -46,7 +48,9 @@ type Cache struct {
 	bodies store.BodyStore
 	cfg    Config
 	now    func() time.Time
-	log    *slog.Logger
+	// created is by the monotonic clock.
+	created time.Time
+	log     *slog.Logger
 
 	floor       floor
 	marks       marks.Table
@@ -56,16 +60,26 @@ type Cache struct {
 	unpublished *unpublishedPages
 	negative    *negativeCache
 	flights     flights
+	fills       fills
 	lookUps     chan struct{} // has an element for each read of a search in progress (see maxLookUps)
 	unstored    flights       // those that call no store
 	follower    *follower
 	presence    *presence
+	peers       peering
 
 	invalidations *invalidations // by unsafe requests
+	crowded       crowdedPages
+	coder         *coder
+	local         store.LocalReader  // the bodies on a local disk; nil: there are none
+	loads         singleflight.Group // reads of them for outlines
+	localReads    chan struct{}      // has an element for each such read in progress (see maxLocalReads)
 
 	tableBreaker, bodiesBreaker *breaker.Breaker
 	complaints                  *complaints
+	held                        heldLeases
+	rendering, queued           atomic.Int64                  // renders in progress, and pages that wait for a turn at their origin
 	uses                        *frequency.Counter[store.Key] // nil: every page is stored
+	storing                     recentTimes                   // what leases took beyond the renders that they were for
 
 	// ctx is the context of all flights; it ends when the context of Close does.
 	ctx   context.Context
@@ -92,18 +106,7 @@ type boundRoute struct {
 	wait          time.Duration
 	maxBody       int64
 
-	// renderTime is the moving average of render times in this process, in
-	// nanoseconds; 0 before the first.
-	renderTime atomic.Int64
-}
-
-// observe adds a render to the average. Of two concurrent calls, one may be lost.
-func (b *boundRoute) observe(took time.Duration) {
-	old := b.renderTime.Load()
-	if old == 0 {
-		old = int64(took)
-	}
-	b.renderTime.Store(max(old+(int64(took)-old)/8, 1))
+	renders recentTimes // those of its pages that this process has made, or found in the table
 }
 
 // New returns a Cache on its stores. The caller must Close it. If fields of cfg are
@@ -116,9 +119,12 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	c := &Cache{
 		cfg:           cfg,
 		now:           cfg.Now,
+		created:       time.Now(),
 		log:           cfg.Logger,
 		flights:       newFlights(),
 		lookUps:       make(chan struct{}, maxLookUps),
+		localReads:    make(chan struct{}, maxLocalReads),
+		fills:         fills{free: cfg.Fills},
 		unstored:      newFlights(),
 		tableBreaker:  breaker.New("table", cfg.Logger),
 		bodiesBreaker: breaker.New("bodies", cfg.Logger),
@@ -128,13 +134,15 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)
 	}
+	c.local = localReader(bodies, cfg.Observer)
+	meta, bodies = observedStores(meta, bodies, cfg.Observer)
 	c.meta, c.bodies = &watchedTable{meta, c}, &watchedBodies{bodies, c}
 	var err error
 	if c.unpublished, err = newUnpublishedPages(cfg.Memory/unpublishedShare, c); err != nil {
 		return nil, err
 	}
 	negative := cfg.Memory / negativeShare
-	if c.memory, err = newMemory(cfg.Memory-negative, &c.floor); err != nil {
+	if c.memory, err = newMemory(cfg.Memory-negative, &c.floor, cfg.notes()); err != nil {
 		return nil, err
 	}
 	if cfg.Memory < 0 {
@@ -145,6 +153,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	}
 	c.ctx, c.abort = context.WithCancelCause(context.Background())
 	c.invalidations = newInvalidations(c)
+	c.coder = newCoder(c, bodies)
 	c.follow()
 	if cfg.Collect > 0 {
 		c.background.Go(func() { c.collectPeriodically(c.ctx) })
@@ -156,6 +165,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 func (c *Cache) follow() {
 	c.follower = &follower{c: c, log: c.meta, staleness: newStaleness(c), begun: make(chan struct{})}
 	c.presence = newPresence(c)
+	c.peers.Peers, c.peers.c = c.cfg.Peers, c
 	c.follower.units.Store(math.Float64bits(1))
 	if c.cfg.Poll < 0 {
 		if c.cfg.Build == "" {
@@ -197,7 +207,7 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 		c.routes[rt.Name] = b
 	}
 	c.bound = append(c.bound, b)
-	return &handler{c: c, route: b}
+	return newHandler(c, b)
 }
 
 // A Binding is a route with its renderer.
@@ -228,7 +238,7 @@ func (c *Cache) Bind(bindings []Binding, find func(store.Key) int) ([]http.Handl
 	handlers, bound := make([]http.Handler, len(bindings)), make([]*boundRoute, len(bindings))
 	for i, b := range bindings {
 		bound[i] = c.bind(b.Route, b.Renderer)
-		handlers[i] = &handler{c: c, route: bound[i]}
+		handlers[i] = newHandler(c, bound[i])
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,6 +264,9 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 		wait:          rt.Wait,
 		maxBody:       c.cfg.MaxBody,
 	}
+	b.present.coder = c.coder
+	b.Label = cmp.Or(b.Label, b.Name)
+	b.present.label = b.Label
 	if b.budget == nil {
 		b.budget = budget.Unlimited()
 	}
@@ -279,6 +292,15 @@ func (c *Cache) routeAt(k store.Key) (b *boundRoute, bound bool) {
 		return nil, false
 	}
 	return find(k), true
+}
+
+// RouteLabel returns the label of the route that [Cache.Bind] has chosen for a page; empty for
+// none.
+func (c *Cache) RouteLabel(k store.Key) string {
+	if b, _ := c.routeAt(k); b != nil {
+		return b.Label
+	}
+	return ""
 }
 
 // routeOf returns the route that renders a key.
@@ -312,21 +334,30 @@ func (c *Cache) routeOf(ctx context.Context, k store.Key) (*boundRoute, error) {
 	return nil, fmt.Errorf("%w: the stored entry of %s names no route, and the cache has %d routes instead of one with a name", ErrNoRenderer, k, len(c.bound))
 }
 
-// join returns the flight of the search's key, or starts one that runs the search, which
+// start returns the flight of the search's key, or starts one that runs the search, which
 // leader reports. It returns nil once the cache is closed.
-func (c *Cache) join(s *search) (f *flight, leader bool) {
+func (c *Cache) start(s *search) (f *flight, leader bool) {
 	return c.flights.join(s, func(f *flight) outcome {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
-		return s.run(c.ctx)
+		return s.observed(c.ctx, s.run)
 	})
+}
+
+// join is start for a request that waits for the flight.
+func (c *Cache) join(s *search) (f *flight, leader bool) {
+	f, leader = c.start(s)
+	c.joined(f, leader, s.cause)
+	return f, leader
 }
 
 // joinUnstored is join for a search that calls no store.
 func (c *Cache) joinUnstored(s *search) (f *flight, leader bool) {
-	return c.unstored.join(s, func(f *flight) outcome {
+	f, leader = c.unstored.join(s, func(f *flight) outcome {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
-		return s.runUnstored(c.ctx, detailStoreError)
+		return s.observed(c.ctx, func(ctx context.Context) outcome { return s.runUnstored(ctx, detailStoreError) })
 	})
+	c.joined(f, leader, s.cause)
+	return f, leader
 }
 
 // Close prevents further regenerations, and waits for those in progress, and for the purges
@@ -335,6 +366,7 @@ func (c *Cache) joinUnstored(s *search) (f *flight, leader bool) {
 // longer read.
 func (c *Cache) Close(ctx context.Context) error {
 	defer c.background.Wait()
+	c.coder.shut()
 	err := c.closeFlights(ctx)
 	if err == nil {
 		c.abort(ErrClosed)
@@ -375,6 +407,7 @@ func (c *Cache) collectPeriodically(ctx context.Context) {
 			c.log.Error("failed to collect garbage, retrying later", "error", err)
 		}
 		if done.Bodies > 0 {
+			c.note(Event{Kind: EventCollected, Bytes: done.Bytes})
 			c.log.Info("collected garbage", "bodies", done.Bodies, "bytes", done.Bytes, "busy", done.Busy)
 		}
 		if err := c.keepPurges(ctx); err != nil && ctx.Err() == nil {
@@ -402,4 +435,12 @@ func (c *Cache) below(n uint64) uint64 {
 // jitter draws a duration between half and one and a half of d.
 func (c *Cache) jitter(d time.Duration) time.Duration {
 	return backoff.Jitter(d, c.cfg.Random())
+}
+
+// settleTime bounds what a cancelled flight still has to write.
+const settleTime = 5 * time.Second
+
+// settling returns a context for writes after the flight was cancelled.
+func (c *Cache) settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 }

@@ -51,6 +51,10 @@ type Config struct {
 	// has stored: use the same value everywhere. At most 1 GiB; zero means
 	// DefaultMaxBody.
 	MaxBody int64
+	// Fills is how many bodies this process reads from the store at once, to put pages into
+	// memory; further searches queue, the newest first. At most 4,096; zero means
+	// DefaultFills.
+	Fills int
 	// Poll is the longest interval at which this node reads the log of rollbacks, pins
 	// and purges by other nodes. For that long, plus the duration of a poll, it may
 	// serve the previous page from memory.
@@ -84,6 +88,16 @@ type Config struct {
 	// what DynamoDB serves from one partition. Announcements cost a write unit every 20s.
 	// Empty means that it does not; so does a negative Poll.
 	Node string
+	// Peers reaches the other processes directly, so that pages that they render and purges that
+	// they make are seen within milliseconds. It needs Node. Nil means that this process learns all
+	// from the table.
+	Peers Peers
+	// Release is the version of the program that announces itself, and Configuration returns a
+	// digest of its configuration, for people who look for nodes that differ: each at most
+	// [store.MaxNodeLabel] characters of printable ASCII. Configuration is called at each
+	// announcement, concurrently with requests; nil means that there is none.
+	Release       string
+	Configuration func() string
 	// Build identifies the build of the site that the renderers of this process are made
 	// from, by 1 to 256 bytes of printable ASCII. Pages of older builds are then stale: they
 	// are served, within their stale windows, while they are regenerated. A process of an
@@ -113,6 +127,9 @@ type Config struct {
 	Now func() time.Time
 	// Logger receives regenerations and all errors. Nil means slog.Default().
 	Logger *slog.Logger
+	// Observer is told of renders, waits, store calls and events, for metrics and traces.
+	// What it does delays the work that it is told of. Nil means none.
+	Observer Observer
 	// Random returns 64 random bits, from which all jitter is drawn. It must be safe for
 	// concurrent use. Nil means [rand.Uint64].
 	Random func() uint64
@@ -128,6 +145,7 @@ const (
 	DefaultRetention     = 30 * 24 * time.Hour
 	DefaultRenderTimeout = 30 * time.Second
 	DefaultMaxBody       = 16 << 20
+	DefaultFills         = 32
 	DefaultPoll          = 250 * time.Millisecond
 	DefaultMaxBlind      = 10 * time.Second
 	DefaultStoreTimeout  = 300 * time.Millisecond
@@ -141,6 +159,9 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.RenderTimeout, DefaultRenderTimeout)
 	setDefault(&cfg.Wait, cfg.RenderTimeout+2*cfg.Lease)
 	setDefault(&cfg.MaxBody, DefaultMaxBody)
+	if cfg.Fills == 0 {
+		cfg.Fills = DefaultFills
+	}
 	setDefault(&cfg.Poll, DefaultPoll)
 	setDefault(&cfg.MaxBlind, DefaultMaxBlind)
 	setDefault(&cfg.StoreTimeout, DefaultStoreTimeout)
@@ -163,6 +184,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	return cfg
 }
+
+// maxFills is the largest Config.Fills.
+const maxFills = 4096
 
 // maxNodeName is the length of the longest Config.Node, in bytes.
 const maxNodeName = 256
@@ -193,6 +217,9 @@ func (cfg Config) validate() error {
 	if cfg.MaxBody < 0 || cfg.MaxBody > 1<<30 {
 		errs = append(errs, configErrorf("MaxBody", "must be between 0 and 1GiB (got %d bytes)", cfg.MaxBody))
 	}
+	if cfg.Fills < 0 || cfg.Fills > maxFills {
+		errs = append(errs, configErrorf("Fills", "must be between 0 and %d (got %d)", maxFills, cfg.Fills))
+	}
 	if cfg.Poll >= 0 && (cfg.Poll < 10*time.Millisecond || cfg.Poll > 5*time.Minute) {
 		errs = append(errs, configErrorf("Poll", "must be between 10ms and 5m (got %s)", cfg.Poll))
 	}
@@ -207,6 +234,12 @@ func (cfg Config) validate() error {
 	}
 	if len(cfg.Node) > maxNodeName || !utf8.ValidString(cfg.Node) {
 		errs = append(errs, configErrorf("Node", "must be UTF-8 of at most %d bytes (got %.300q)", maxNodeName, cfg.Node))
+	}
+	if cfg.Peers != nil && (cfg.Node == "" || cfg.Poll < 0) {
+		errs = append(errs, configErrorf("Peers", "needs Node, and a Poll that is not negative: peers know each other by their announcements"))
+	}
+	if len(cfg.Release) > store.MaxNodeLabel {
+		errs = append(errs, configErrorf("Release", "must have at most %d characters (got %.100q)", store.MaxNodeLabel, cfg.Release))
 	}
 	if cfg.Build != "" && store.ValidBuild(cfg.Build) != nil {
 		errs = append(errs, configErrorf("Build", "must be at most 256 bytes of printable ASCII (got %.300q)", cfg.Build))

@@ -33,7 +33,7 @@ func TestDiff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb, site := newTable(t), newSite()
 				site.answers(func(w http.ResponseWriter, _ *http.Request, n int64) {
-					w.Header().Set("Cache-Control", "s-maxage=60")
+					w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 					w.Header().Set("Content-Type", "text/html; charset=utf-8")
 					fmt.Fprint(w, []string{tt.from, tt.to}[n-1])
 				})
@@ -64,7 +64,7 @@ func TestDiffOfFields(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.answers(func(w http.ResponseWriter, _ *http.Request, n int64) {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			w.Header().Set("Cache-Control", "s-maxage=60")
+			w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 			if n == 2 {
 				w.Header().Set("Surrogate-Key", "news front")
 				w.Header().Set("Content-Language", "de")

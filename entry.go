@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -23,31 +24,43 @@ func (s *search) entry(got rendering, at timing, seq int64, rec store.Record) st
 	res := got.response
 	sum := sha256.Sum256(res.body)
 	digest := hex.EncodeToString(sum[:])
-	etag := res.header.Get("Etag")
-	if !httpcache.ValidETag(etag) {
-		etag = `"` + digest[:32] + `"`
+	e := s.draft(res.status, res.header, got.verdict, at, seq)
+	if e.ETag == "" {
+		e.ETag = digestTag(digest)
 	}
-	id := s.c.newGenerationID()
-	e := store.Entry{
-		BodyKey:      store.BodyPrefix(s.pk) + id,
-		GeneratedAt:  at.generatedAt,
-		Revalidate:   s.window(got, at, rec, digest),
-		ETag:         etag,
-		GenerationID: id,
-		Key:          s.key.Text,
-		Route:        s.route.Name,
-		Status:       res.status,
-		Header:       httpcache.StoredHeader(res.header),
-		SHA256:       digest,
-		Length:       int64(len(res.body)),
-		Tags:         got.verdict.Tags,
-		Stale:        store.ClampInterval(got.verdict.Stale.Truncate(time.Second)),
-		PurgeSeq:     seq,
-		Build:        s.c.build.Load(),
-		InitialAge:   httpcache.Age(res.header),
-		RenderTime:   max(at.took.Round(time.Millisecond), time.Millisecond),
+	e.GenerationID = s.c.newGenerationID()
+	e.BodyKey = store.BodyPrefix(s.pk) + e.GenerationID
+	e.Revalidate = s.window(got, at, rec, digest)
+	e.SHA256 = digest
+	e.Length = int64(len(res.body))
+	e.RenderTime = max(at.took.Round(time.Millisecond), time.Millisecond)
+	if got.renews {
+		e.GenerationID, e.BodyKey = rec.Entry.GenerationID, rec.Entry.BodyKey
+		e.RenderTime = max(e.RenderTime, rec.Entry.RenderTime) // of the next render, which may send the page
 	}
 	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)
+	return e
+}
+
+// draft is what the header of a response says of its entry. It has no entity tag if the
+// response has none.
+func (s *search) draft(status int, h http.Header, v httpcache.Verdict, at timing, seq int64) store.Entry {
+	e := store.Entry{
+		GeneratedAt: at.generatedAt,
+		Revalidate:  wholeSeconds(v.Revalidate),
+		Key:         s.key.Text,
+		Route:       s.route.Name,
+		Status:      status,
+		Header:      httpcache.StoredHeader(h),
+		Tags:        v.Tags,
+		Stale:       store.ClampInterval(v.Stale.Truncate(time.Second)),
+		PurgeSeq:    seq,
+		Build:       s.c.build.Load(),
+		InitialAge:  httpcache.InitialAge(h, at.generatedAt),
+	}
+	if etag := h.Get("Etag"); httpcache.ValidETag(etag) {
+		e.ETag = etag
+	}
 	return e
 }
 
@@ -127,7 +140,18 @@ func (s *search) publishOptions(read store.Record, next *store.Entry) store.Publ
 // sameContent reports whether two generations look the same to visitors.
 func sameContent(a, b *store.Entry) bool {
 	return !a.Foreign && a.SHA256 == b.SHA256 && a.Length == b.Length && a.Status == b.Status && a.ETag == b.ETag &&
-		slices.Equal(a.Tags, b.Tags) && maps.EqualFunc(a.Header, b.Header, slices.Equal)
+		slices.Equal(a.Tags, b.Tags) && maps.EqualFunc(lasting(a.Header), lasting(b.Header), slices.Equal)
+}
+
+// lasting returns the header fields of an entry without those that differ in every generation.
+func lasting(h http.Header) http.Header {
+	if h["Date"] == nil && h["Cache-Status"] == nil {
+		return h
+	}
+	h = maps.Clone(h)
+	delete(h, "Date")
+	delete(h, "Cache-Status")
+	return h
 }
 
 // sameBody reports whether two entries have the same immutable body. Other services may
@@ -146,6 +170,23 @@ func sameEntry(a, b *store.Entry) bool {
 // include the marks that cover the entry. From then on this process serves no page that it
 // knows to be purged.
 func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record, reading, error) {
+	rec, at, err := c.readRow(ctx, k, pk)
+	if err != nil {
+		return store.Record{}, at, err
+	}
+	// A flight that puts a page into memory checks afterwards what was learned: either
+	// it sees this, or this sees its page.
+	c.flights.learn(k, rec.Purges)
+	withdrawn := rec.Entry != nil && rec.Entry.Withdrawn
+	if p := c.memory.known(k); p != nil && (withdrawn || store.Freshness(&p.entry, c.purges(nil, p, c.now()).Merge(rec.Purges), c.now()) == store.Purged) {
+		c.reload(k)
+	}
+	err = c.addMarks(ctx, k, &rec, &at)
+	return rec, at, err
+}
+
+// readRow reads the record of a key, without the marks that cover the entry.
+func (c *Cache) readRow(ctx context.Context, k store.Key, pk string) (store.Record, reading, error) {
 	at := reading{began: time.Now()}
 	read := c.meta.Read
 	if c.changed.lately(k) {
@@ -157,15 +198,13 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 		return store.Record{}, at, fmt.Errorf("reading %s: %w", k, err)
 	}
 	rec.Purges = c.lasting(rec.Purges)
-	// A flight that puts a page into memory checks afterwards what was learned: either
-	// it sees this, or this sees its page.
-	c.flights.learn(k, rec.Purges)
-	withdrawn := rec.Entry != nil && rec.Entry.Withdrawn
-	if p := c.memory.get(k); p != nil && (withdrawn || store.Freshness(&p.entry, c.purges(nil, p, c.now()).Merge(rec.Purges), c.now()) == store.Purged) {
-		c.reload(k)
-	}
+	return rec, at, nil
+}
+
+// addMarks adds the marks that cover the entry to a record that readRow has read.
+func (c *Cache) addMarks(ctx context.Context, k store.Key, rec *store.Record, at *reading) error {
 	if rec.Entry == nil {
-		return rec, at, nil
+		return nil
 	}
 	// Marks are not learned by flights: they apply to this entry, and not to one with
 	// other tags that a flight may be rendering.
@@ -175,11 +214,11 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 		at.asOf = at.began
 		stored, err := c.meta.Covering(ctx, k, rec.Entry.Tags)
 		if err != nil {
-			return store.Record{}, at, fmt.Errorf("reading the purge marks of %s: %w", k, err)
+			return fmt.Errorf("reading the purge marks of %s: %w", k, err)
 		}
 		rec.Purges = rec.Purges.Merge(stored)
 	}
-	return rec, at, nil
+	return nil
 }
 
 // maxLookUps bounds the concurrent reads of searches in this process, except those under
@@ -215,10 +254,17 @@ func (s *search) read(ctx context.Context) (rec store.Record, err error) {
 	if rec.Malformed != nil {
 		s.c.log.Warn("a malformed row counts as missing", "key", s.key.String(), "pk", s.pk, "error", rec.Malformed)
 	}
+	s.adapt(&rec)
+	s.f.found(rec)
+	return rec, nil
+}
+
+// adapt completes a record by what this process knows.
+func (s *search) adapt(rec *store.Record) {
 	if e := rec.Entry; e != nil && e.Foreign {
 		// Another service's row has no stale window: the route's applies.
 		foreign := *e
-		foreign.Stale = s.route.projector.stale
+		foreign.Stale = max(s.route.Stale, 0)
 		rec.Entry = &foreign
 	}
 	if s.ended = s.withdrawnHere(rec.Entry); s.ended {
@@ -227,8 +273,6 @@ func (s *search) read(ctx context.Context) (rec store.Record, err error) {
 		rec.Entry = &gone
 	}
 	rec.Purges = s.f.known(rec.Purges)
-	s.f.found(rec)
-	return rec, nil
 }
 
 // keep puts a page that was just read, or published, into memory. If it may be older
@@ -257,14 +301,18 @@ func (s *search) load(ctx context.Context, rec store.Record) (*page, error) {
 	}
 	var p *page
 	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, e) {
-		p = last.renew(*e, rec.Purges, s.latest, s.route.present)
+		p = newPage(s.key, *e, rec.Purges, s.latest, last.plain.body, s.route.present)
+		p.inherit(last)
 	} else {
+		addCoding := s.c.coder.prefetch(ctx, e, s.route.present, s.accept)
 		body, err := s.body(ctx, rec)
 		if err != nil {
 			return nil, err
 		}
 		p = newPage(s.key, *e, rec.Purges, s.latest, body, s.route.present)
+		addCoding(p)
 	}
+	p.stored = !e.Foreign
 	return p, s.keep(p)
 }
 
@@ -276,7 +324,11 @@ func (s *search) body(ctx context.Context, rec store.Record) ([]byte, error) {
 	if !e.Foreign && e.BodyKey == s.noBody {
 		return nil, fmt.Errorf("%w: %s (found earlier)", ErrNoBody, e.BodyKey)
 	}
+	if err := s.c.fills.begin(ctx); err != nil {
+		return nil, fmt.Errorf("reading the body of %s: %w", s.key, err)
+	}
 	body, err := s.c.readBody(ctx, e)
+	s.c.fills.end()
 	if errors.Is(err, errUnreadable) && !s.pinned(rec) {
 		err = fmt.Errorf("%w: %w", ErrNoBody, err)
 	}

@@ -61,7 +61,7 @@ func (failingReader) Read([]byte) (int, error) { return 0, syscall.EIO }
 
 // unchanging always answers with the same content.
 func unchanging(w http.ResponseWriter, _ *http.Request, _ int64) {
-	w.Header().Set("Cache-Control", "s-maxage=600")
+	w.Header().Set("Cache-Control", "public, max-age=600, stale-while-revalidate=86400")
 	fmt.Fprint(w, "the same")
 }
 
@@ -185,7 +185,7 @@ func TestLargerBodiesOfOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		large := func(w http.ResponseWriter, r *http.Request, n int64) {
-			w.Header().Set("Cache-Control", "s-maxage=60")
+			w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 			fmt.Fprintf(w, "%d %s", n, strings.Repeat("x", 20_000))
 		}
 		site.answers(large)

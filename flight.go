@@ -46,9 +46,23 @@ type flight struct {
 	overdue  chan struct{}
 	rendered atomic.Pointer[func() *page]
 
+	// streaming is closed when visitors may attach to stream, the response that the flight
+	// is rendering.
+	streaming chan struct{}
+	stream    atomic.Pointer[stream] // nil before the first bytes; it does not change then
+
 	// unstored is the page that was rendered meanwhile for requests that did not wait
 	// for the store, nil without. This flight may publish it.
 	unstored atomic.Pointer[page]
+
+	// begun is closed once work is set.
+	begun chan struct{}
+	work  context.Context //nolint:containedctx // that of the observed operation, which requests join
+
+	// took is how long renders of the flight have taken, in nanoseconds; 0 without.
+	took atomic.Int64
+	// leaseWait is when another process held the lease; nil: it did not.
+	leaseWait atomic.Pointer[period]
 
 	// done is closed at the end; outcome is set before.
 	done    chan struct{}
@@ -83,7 +97,7 @@ func (fs *flights) join(s *search, run func(*flight) outcome) (f *flight, leader
 	}
 	f = &flight{
 		search: s, forced: s.force, usable: make(chan struct{}), rendering: make(chan struct{}),
-		overdue: make(chan struct{}), done: make(chan struct{}),
+		overdue: make(chan struct{}), streaming: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	fs.byKey[k] = f
 	fs.flying[k] = append(fs.flying[k], f)
@@ -136,6 +150,16 @@ func (fs *flights) current(k store.Key) *flight {
 	return fs.byKey[k]
 }
 
+// oldest returns the flight of a key that began first and has not ended, or nil.
+func (fs *flights) oldest(k store.Key) *flight {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if all := fs.flying[k]; len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
 // retireAll prevents further requests from joining the current flights, which may have
 // read outdated rows. They go on for the requests that have joined.
 func (fs *flights) retireAll() {
@@ -157,6 +181,13 @@ func (f *flight) offer(p *page) {
 func (f *flight) found(rec store.Record) {
 	if p := f.stale.Load(); p != nil && (rec.Entry == nil || !sameEntry(&p.entry, rec.Entry)) {
 		f.stale.Store(nil)
+	}
+}
+
+// settleStream tells the visitors of the stream that the page is stored, or will not be.
+func (f *flight) settleStream() {
+	if st := f.stream.Load(); st != nil {
+		st.settle()
 	}
 }
 

@@ -48,6 +48,7 @@ type follower struct {
 	units atomic.Uint64
 
 	receipts pollAllowance // of polls that receipts ask for
+	heard    pollAllowance // of polls that peers ask for
 
 	// The following fields belong to the goroutine of run.
 
@@ -174,6 +175,7 @@ func (f *follower) poll(ctx context.Context) {
 	}
 	f.failing = err != nil
 	f.ended(began, err)
+	f.c.notePoll(time.Since(began.mono), err)
 }
 
 // read applies what is new in the log; or, if that is not known, starts over.
@@ -250,10 +252,14 @@ func (f *follower) advance(changes []store.Change, end int64) error {
 // apply applies the next change. The order matters: a search that knows a mark also knows
 // its sequence, and a process that has reached a sequence knows its marks.
 func (f *follower) apply(change store.Change) {
+	own := f.committed.Load() >= change.Seq // this process has purged since
 	f.learn(change.Seq)
 	f.c.marks.Apply(f.c.now(), change.Marks...)
 	f.c.reload(change.Reload...)
 	f.moveTo(change.Seq)
+	if !own {
+		f.c.noteApplied(change)
+	}
 	f.c.deliverFor(change, f.nodes.Load())
 	if change.Confirm {
 		f.c.presence.hurry()
@@ -293,10 +299,11 @@ func (f *follower) recent(now time.Time) (seq int64, ok bool) {
 // errReceiptAhead: a sequence is higher than that of the log.
 var errReceiptAhead = errors.New("the sequence is higher than that of the log")
 
-// reach waits until this process has applied the log up to a sequence. errReceiptAhead:
+// reach waits until this process has applied the log up to a sequence, and makes it poll at once
+// if that is allowed. errReceiptAhead:
 // the log, read after the call, does not reach it. Other errors are those of ctx. All
 // callers share polls. A cache that does not follow the log reads SEQ.
-func (f *follower) reach(ctx context.Context, seq int64) error {
+func (f *follower) reach(ctx context.Context, seq int64, allowed *pollAllowance) error {
 	if f.c.cfg.Poll < 0 {
 		return f.reachAlone(ctx, seq)
 	}
@@ -309,7 +316,7 @@ func (f *follower) reach(ctx context.Context, seq int64) error {
 		case ok && polled != nil && polled.mono.After(came):
 			return errReceiptAhead
 		}
-		if f.receipts.take(next, f.every()) {
+		if allowed.take(next, f.every()) {
 			f.want(next)
 		}
 		select {

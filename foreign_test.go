@@ -45,7 +45,7 @@ func TestForeignPageIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		tb.putForeign(page, "pages/theirs.html", "<!doctype html><p>theirs")
-		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Stale: time.Hour}, site)
 		a := get(h, "/")
 		expect(t, a, "<!doctype html><p>theirs", "isr; hit; ttl=")
 		if a.Header().Get("Etag") != `"theirs"` || a.Header().Get("Content-Type") != "text/html; charset=utf-8" {
@@ -148,7 +148,7 @@ func (tb *table) marksLast(d time.Duration) {
 // from the store, nor if it was in memory before the lifetime of marks was known.
 func TestPagesDoNotOutliveMarks(t *testing.T) {
 	yearly := func(w http.ResponseWriter, r *http.Request, n int64) {
-		w.Header().Set("Cache-Control", "s-maxage=31536000")
+		w.Header().Set("Cache-Control", "public, max-age=31536000, stale-while-revalidate=86400")
 		fmt.Fprintf(w, "%s rendered %d", r.URL.Path, n)
 	}
 	const lifetime = 48 * time.Hour // less a day, in which a mark may be written

@@ -16,6 +16,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
@@ -204,6 +205,57 @@ func (c *Cache) diff(ctx context.Context, k store.Key, from, to string) (d Diff,
 	return d, c.diffBodies(ctx, &d)
 }
 
+// Body returns a generation of a page with its body, without content coding: the one that an
+// id or an unambiguous prefix of it names, the current one for an empty text. At most limit
+// bytes of the body are read. Errors wrap [store.ErrNoVersion], [ErrNoBody] if the body is
+// missing, damaged or larger, or are those of the stores.
+func (c *Cache) Body(ctx context.Context, k store.Key, generation string, limit int64) (store.Entry, []byte, error) {
+	versions, err := c.Versions(ctx, k)
+	if err != nil {
+		return store.Entry{}, nil, err
+	}
+	var v Version
+	if generation == "" {
+		v, err = current(versions)
+	} else {
+		v, err = find(versions, generation)
+	}
+	if err != nil {
+		return store.Entry{}, nil, fmt.Errorf("reading a generation of %s: %w", k, err)
+	}
+	body, err := c.plainBody(ctx, &v.Entry, limit)
+	return v.Entry, body, err
+}
+
+// QuarantinedBody is Body for the generation of a page that is in quarantine. Errors wrap
+// [store.ErrNotQuarantined] if there is none.
+func (c *Cache) QuarantinedBody(ctx context.Context, k store.Key, limit int64) (store.Entry, []byte, error) {
+	q, err := c.Quarantined(ctx, k)
+	if err != nil {
+		return store.Entry{}, nil, err
+	}
+	body, err := c.plainBody(ctx, &q.Entry, limit)
+	return q.Entry, body, err
+}
+
+// plainBody returns the body of an entry without content coding.
+func (c *Cache) plainBody(ctx context.Context, e *store.Entry, limit int64) ([]byte, error) {
+	if e.Length > limit {
+		return nil, fmt.Errorf("%w that can be shown: %s has %d bytes, at most %d are read", ErrNoBody, e.BodyKey, e.Length, limit)
+	}
+	body, err := c.readBody(ctx, e)
+	if errors.Is(err, errBeyondLimit) {
+		return nil, fmt.Errorf("%w that can be shown: %w", ErrNoBody, err)
+	}
+	if lines := e.Header["Content-Encoding"]; err == nil && httpcache.Decodable(lines) {
+		body, err = httpcache.Decode(lines, body, limit)
+		if err != nil {
+			return nil, fmt.Errorf("%w that can be shown: %w", ErrNoBody, err)
+		}
+	}
+	return body, err
+}
+
 func diffFields(from, to *store.Entry) []FieldDiff {
 	a, b := comparedFields(from), comparedFields(to)
 	names := slices.Collect(maps.Keys(a))
@@ -230,7 +282,7 @@ func comparedFields(e *store.Entry) map[string]string {
 		"body bytes":    strconv.FormatInt(e.Length, 10),
 		"another's row": strconv.FormatBool(e.Foreign),
 	}
-	for name, values := range e.Header {
+	for name, values := range lasting(e.Header) {
 		fields["header "+strings.ToLower(name)] = strings.Join(values, ", ")
 	}
 	return fields

@@ -2,11 +2,11 @@ package isr
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
@@ -19,6 +19,24 @@ type handler struct {
 	route *boundRoute
 }
 
+// A DraftHandler serves unpublished content to visitors who may see it. The handlers of
+// [Cache.Handler] and [Cache.Bind] are DraftHandlers.
+type DraftHandler interface {
+	// ServeDraft sends a request to the renderer as it is, streams the response, marks it as
+	// private and not to be stored, and changes nothing: no page is stored, and an unsafe
+	// request purges none. Cache-Status has detail=draft. The caller has verified that the
+	// visitor may see drafts, and tells the renderer so, in a way that visitors cannot.
+	ServeDraft(http.ResponseWriter, *http.Request)
+}
+
+var _ DraftHandler = (*handler)(nil)
+
+func newHandler(c *Cache, b *boundRoute) *handler {
+	h := &handler{c: c, route: b}
+	b.present.reselect = h.reselect
+	return h
+}
+
 // ServeHTTP handles a request:
 //
 //	key -> a receipt: wait until the log is applied up to it
@@ -28,86 +46,23 @@ type handler struct {
 //	              -> miss:  join the single flight of the key
 //	    -> the log was not read for MaxBlind: as Config.Blind says
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	k, bypass, err := h.route.project(r)
-	switch {
-	case err != nil:
-		h.badRequest(w, err)
-		return
-	case bypass == bypassMethod:
-		h.pass(w, r, httpcache.Status{Forward: httpcache.ForwardMethod})
-		return
-	case bypass != "":
-		h.pass(w, r, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: bypass})
-		return
-	}
-	minSeq := int64(0)
-	if receipt, present := r.Header[minSeqHeader]; present {
-		var ok bool
-		if minSeq, ok = h.reachReceipt(w, r, receipt); !ok {
-			return
-		}
-	}
-	now := h.c.now()
-	p := h.c.memory.get(k)
-	cutOff := false
-	if f := h.c.follower; f.late(p, now) || f.blind(now) {
-		switch {
-		case f.polled.Load() != nil:
-		case minSeq > 0:
-			h.findSince(w, r, k, minSeq)
-			return
-		default:
-			h.find(w, r, k, p)
-			return
-		}
-		cutOff = f.await(r.Context())
-		now, p = h.c.now(), h.c.memory.get(k)
-		if cutOff && f.blind(now) {
-			h.answerBlind(w, r, k, p)
-			return
-		}
-	}
-	if minSeq > 0 && (p == nil || !h.mayServeSince(p, now, minSeq)) {
-		h.findSince(w, r, k, minSeq)
-		return
-	}
-	if p == nil {
-		h.find(w, r, k, nil)
-		return
-	}
-	switch state, _ := h.judge(nil, p, now); state {
-	case store.Fresh:
-		if h.route.EarlyRefresh > 0 {
-			h.refreshEarly(r, p, now)
-		}
-		p.serveHit(w, r, h.route.present, now, state, cutOff)
-	case store.Stale:
-		if known := h.c.negative.get(k, time.Now()); known != nil && known.refused != "" {
-			// The page has become uncacheable: the stored copy is outdated.
-			h.passRefused(w, r, k, known)
-			return
-		}
-		if h.route.Policy == Wait {
-			h.awaitFresh(w, r, p, now)
-			return
-		}
-		h.refreshStale(r, p)
-		p.serveHit(w, r, h.route.present, now, state, cutOff)
-	default:
-		h.find(w, r, k, p)
-	}
+	var d decision
+	h.decide(r, &d)
+	h.execute(w, r, &d)
 }
 
 func (h *handler) badRequest(w http.ResponseWriter, err error) {
-	w.Header()["Cache-Status"] = []string{httpcache.Status{Detail: detailBadRequest}.String()}
-	http.Error(w, "Bad request: "+err.Error()+".", http.StatusBadRequest)
+	status := httpcache.Status{Detail: detailBadRequest}
+	ReportOf(w).answer(status)
+	w.Header()["Cache-Status"] = []string{status.String()}
+	http.Error(w, strings.TrimSuffix("Bad request: "+err.Error()+".\n"+RequestIDLine(w), "\n"), http.StatusBadRequest)
 }
 
 // refreshStale starts a regeneration in the background, for one of the requests that
 // find a page stale.
 func (h *handler) refreshStale(r *http.Request, p *page) {
 	if p.nextTry.claim(p) && h.c.storeDown() == nil {
-		h.c.join(h.search(r, p.key))
+		h.c.start(h.search(r, p.key))
 	}
 }
 
@@ -115,7 +70,7 @@ func (h *handler) refreshStale(r *http.Request, p *page) {
 const maxEarlyRefresh = 10
 
 // refreshEarly starts the regeneration of a fresh page, if this request draws it.
-func (h *handler) refreshEarly(r *http.Request, p *page, now time.Time) {
+func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page, now time.Time) {
 	if !p.dueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !p.nextEarly.claim(p) {
 		return
 	}
@@ -125,9 +80,10 @@ func (h *handler) refreshEarly(r *http.Request, p *page, now time.Time) {
 	if h.c.storeDown() != nil {
 		return // the new page could not be stored
 	}
+	forwardRequestID(w, r)
 	s := h.search(r, p.key)
 	s.early = p
-	h.c.join(s)
+	h.c.start(s)
 }
 
 // dueEarly decides at random whether a fresh page is regenerated before it expires
@@ -158,7 +114,10 @@ func exponential(bits uint64) float64 {
 
 // search returns a search for a visitor.
 func (h *handler) search(r *http.Request, k store.Key) *search {
-	return &search{route: h.route, key: k, clients: h.clients(r), forwarded: h.route.forwarded(r)}
+	return &search{
+		route: h.route, key: k, cause: r.Context(), clients: h.clients(r), forwarded: h.route.forwarded(r),
+		accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]),
+	}
 }
 
 // clients returns the client that a request comes from, if the route distinguishes
@@ -181,16 +140,6 @@ func (h *handler) joinFor(r *http.Request, k store.Key, join func(*search) (*fli
 		f.search.join(s.clients[0])
 	}
 	return f, leader
-}
-
-// awaitFresh answers a request for a stale page under the policy Wait. During a
-// back-off there is nothing to wait for.
-func (h *handler) awaitFresh(w http.ResponseWriter, r *http.Request, p *page, now time.Time) {
-	if !p.nextTry.isDue(p) {
-		p.serve(w, r, h.route.present, now, store.Stale, httpcache.Status{Hit: true, Detail: detailBackOff})
-		return
-	}
-	h.find(w, r, p.key, p)
 }
 
 // find answers a request whose page is not in memory, or too old to be served without
@@ -216,10 +165,15 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 			h.answer(w, r, k, got, httpcache.Status{Forward: fwd})
 			return
 		}
-		got, ok := h.await(r.Context(), f, leader, old)
+		if attempt == 0 && (leader || h.route.Policy != Fail) {
+			r = h.hintOld(w, r, old)
+		}
+		got, ok := h.await(r, f, leader, known, old)
 		if !ok {
+			ReportOf(w).answer(httpcache.Status{Forward: fwd, Collapsed: !leader, Detail: detailCanceled})
 			return // the visitor went away; the flight goes on
 		}
+		f.report(w, came, got)
 		if !leader && h.worthRetrying(f, got, attempt, came) {
 			continue
 		}
@@ -238,65 +192,32 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 	}
 }
 
-// worthRetrying reports whether a request that joined a flight, and did not start it,
-// joins the next one instead of taking the reply.
-func (h *handler) worthRetrying(f *flight, got reply, attempt int, came time.Time) bool {
-	switch o := got.outcome.(type) {
-	case storedPage: // found for the leader, when it could still be served
-		return !o.waited && got.state < store.Stale
-	case refusal:
-		return f.forced
-	case failure:
-		switch {
-		case o.fallback != nil, o.detail == detailHeld, o.detail == detailStoreError:
-			return false
-		case f.forced: // this visitor did not ask for a forced render
-			return true
-		case o.detail == detailOriginBusy: // there may be room for this client where there is none for another
-			return h.route.Client != nil && attempt < maxPayers && time.Since(came) < h.route.wait
-		}
-	}
-	return false
-}
-
 // answerFromMemory answers a request from the negative cache, or with an unpublished page, if
 // it can.
 func (h *handler) answerFromMemory(w http.ResponseWriter, r *http.Request, k store.Key, old *page, fwd string) bool {
 	if h.answerKnown(w, r, k, old, fwd) {
 		return true
 	}
-	// A page that is requested often enough is stored.
-	due := h.c.uses != nil && h.c.uses.Add(k) >= h.c.cfg.MinUses && !h.c.full()
-	p := h.c.unpublished.get(k)
-	if p == nil || due {
+	requested := 0
+	if h.c.uses != nil {
+		requested = h.c.uses.Add(k)
+	}
+	d := decision{key: k}
+	if !h.recallUnpublished(&d, requested) {
 		return false
 	}
-	p.serve(w, r, h.route.present, h.c.now(), store.Fresh, httpcache.Status{Hit: true, Detail: detailUnpublished})
+	h.execute(w, r, &d)
 	return true
 }
 
 // answerKnown answers a request from the negative cache, if it can.
 func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k store.Key, old *page, fwd string) bool {
-	now := h.c.now()
-	known := h.c.negative.get(k, time.Now())
-	if known == nil {
+	d := decision{key: k, page: old, now: h.c.now(), forward: fwd}
+	if !h.recall(&d) {
 		return false
 	}
-	if known.refused != "" {
-		h.passRefused(w, r, k, known)
-		return true
-	}
-	if known.page != nil {
-		if state, _ := h.judge(nil, known.page, now); state == store.Fresh {
-			known.page.serveHit(w, r, h.route.present, now, state, false)
-			return true
-		}
-	}
-	if known.failed != nil && old == nil {
-		h.serveFailure(w, r, known.failed, httpcache.Status{Forward: fwd, Detail: detailBackOff}, now.Add(time.Until(known.until)))
-		return true
-	}
-	return false
+	h.execute(w, r, &d)
+	return true
 }
 
 // withoutStore answers a request while a store does not answer, or not in time: with
@@ -311,51 +232,34 @@ func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k store.K
 	h.answerUnstored(w, r, k, old, status)
 }
 
-// answerUnstored answers a request with a page that is rendered once for all waiting
-// requests, and is not stored; or, if there is none, with old, if that may be served in
-// place of a failure.
-func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
-	var got reply
-	known := h.c.follower.committed.Load()
-	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, h.c.joinUnstored)
-		status.Collapsed = f != nil && !leader
-		switch {
-		case f == nil:
-			got = reply{outcome: failure{cause: ErrClosed, detail: detailClosing}}
-		case !leader && h.route.Policy == Fail:
-			got = reply{outcome: failure{cause: errRendering, detail: detailHeld}}
-		default:
-			select {
-			case <-f.done:
-			case <-r.Context().Done():
-				return
+// awaitEnd waits for the end of the flight, or for its stream. old is the page that the caller
+// serves if the render fails; it may be nil. ok is false if the visitor went away.
+func (h *handler) awaitEnd(r *http.Request, f *flight, leader bool, known int64, old *page) (got reply, ok bool) {
+	streaming := f.streaming
+	for {
+		select {
+		case <-streaming:
+			streaming = nil
+			if got, ok := h.attach(r, f, leader, known, old); ok {
+				return got, true
 			}
-			if got = h.reply(f, leader, nil); !h.takes(got, leader, known) && attempt < maxRejoins {
-				if h.c.storeDown() == nil && !h.c.follower.blind(h.c.now()) {
-					// The render may have taken long: the store is asked again.
-					h.find(w, r, k, old)
-					return
-				}
-				continue
-			}
+		case <-f.done:
+			return h.reply(f, leader, nil), true
+		case <-r.Context().Done():
+			return reply{}, false
 		}
-		break
 	}
-	got = orPurged(got)
-	if o, failed := got.outcome.(failure); failed {
-		got = h.orStaleIfError(o, old)
-	}
-	h.answer(w, r, k, got, status)
 }
 
 // await waits for what the route's policy lets a visitor wait for: the end of the
-// flight, a page that can be served before that, or, under [Fail], the news that a
-// render has begun. ok is false if the visitor went away.
-func (h *handler) await(ctx context.Context, f *flight, leader bool, old *page) (got reply, ok bool) {
-	usable, rendering := f.usable, f.rendering
+// flight, a page that can be served before that, the page that is being rendered, or, under
+// [Fail], the news that a render has begun. ok is false if the visitor went away.
+func (h *handler) await(r *http.Request, f *flight, leader bool, known int64, old *page) (got reply, ok bool) {
+	usable, rendering, streaming := f.usable, f.rendering, f.streaming
 	if leader || h.route.Policy != Fail {
 		rendering = nil
+	} else {
+		streaming = nil
 	}
 	var late <-chan time.Time
 	if h.route.Policy == Wait {
@@ -378,16 +282,21 @@ func (h *handler) await(ctx context.Context, f *flight, leader bool, old *page) 
 				continue
 			}
 			if state, _ := h.judge(f, p, h.c.now()); state == store.Fresh || state == store.Stale && h.route.Policy != Wait {
-				return reply{storedPage{page: p}, state}, true
+				return reply{outcome: storedPage{page: p}, state: state}, true
 			}
 			old = p
 		case <-rendering:
 			return reply{outcome: failure{cause: errRendering, detail: detailHeld}}, true
+		case <-streaming:
+			streaming = nil
+			if got, ok := h.attach(r, f, leader, known, old); ok {
+				return got, true
+			}
 		case <-f.overdue:
 			if rendered := f.rendered.Load(); rendered != nil {
 				p := (*rendered)()
 				state, _ := h.judge(f, p, h.c.now())
-				return reply{unpublishedPage{page: p, detail: detailUnpublished}, state}, true
+				return reply{outcome: unpublishedPage{page: p, detail: detailUnpublished}, state: state}, true
 			}
 			return h.orStale(f, failure{cause: errStoreSlow, detail: detailStoreError}, old), true
 		case <-late:
@@ -397,7 +306,7 @@ func (h *handler) await(ctx context.Context, f *flight, leader bool, old *page) 
 			late = nil // there is no other page to serve
 		case <-f.done:
 			return h.reply(f, leader, old), true
-		case <-ctx.Done():
+		case <-r.Context().Done():
 			return reply{}, false
 		}
 	}
@@ -406,9 +315,18 @@ func (h *handler) await(ctx context.Context, f *flight, leader bool, old *page) 
 // answer serves a reply: a page as a hit or as a new page, a refusal by passing the request
 // to the renderer, a failure by its fallback or an error response.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, got reply, status httpcache.Status) {
+	if got.stream != nil {
+		h.serveStream(w, r, got, status)
+		return
+	}
 	now := h.c.now()
 	switch o := got.outcome.(type) {
 	case storedPage:
+		if d := (decision{asked: h.route.askedBy(r)}); !d.asked.accepts(o.page, now) {
+			d.passAsked()
+			h.execute(w, r, &d)
+			return
+		}
 		if !o.waited {
 			o.page.serveHit(w, r, h.route.present, now, got.state, false)
 			return
@@ -416,7 +334,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, go
 		status.Stored, status.Collapsed = true, true
 		o.page.serveNew(w, r, h.route.present, now, got.state, status)
 	case renderedPage:
-		status.Stored = true
+		status.Stored, status.ForwardStatus = true, o.forwardStatus
 		o.page.serveNew(w, r, h.route.present, now, got.state, status)
 	case unpublishedPage:
 		status.Detail = cmp.Or(status.Detail, o.detail)
@@ -456,7 +374,10 @@ func (h *handler) answerFailure(w http.ResponseWriter, r *http.Request, o failur
 
 // serveFailure writes an error response that no cache may store.
 func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *response, status httpcache.Status, retry time.Time) {
-	status.ForwardStatus = res.status
+	if status.Forward != "" {
+		status.ForwardStatus = res.status
+	}
+	ReportOf(w).answer(status)
 	header := w.Header()
 	for name, values := range res.header {
 		header[name] = values
@@ -464,12 +385,16 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *resp
 	h.route.present.fields(header)
 	header["Cache-Status"] = []string{status.String()}
 	header["Cache-Control"] = []string{"no-store"}
-	header["Content-Length"] = []string{strconv.Itoa(len(res.body))}
+	body := res.body
+	if res.plain {
+		body = append(body[:len(body):len(body)], RequestIDLine(w)...)
+	}
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	if wait := retry.Sub(h.c.now()); wait > 0 && header["Retry-After"] == nil {
 		header["Retry-After"] = []string{strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)}
 	}
 	w.WriteHeader(res.status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(res.body)
+		_, _ = w.Write(body)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 
 	"github.com/facetheory/isr"
 )
@@ -13,6 +14,14 @@ type discard struct {
 	header http.Header
 	status int
 }
+
+// A reportingDiscard takes reports, too.
+type reportingDiscard struct {
+	discard
+	report isr.Report
+}
+
+func (d *reportingDiscard) Report() *isr.Report { return &d.report }
 
 func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) WriteHeader(status int)      { d.status = status }
@@ -26,12 +35,20 @@ func BenchmarkHit(b *testing.B) {
 	for name, route := range map[string]isr.Route{
 		"plain":         {},
 		"early refresh": {EarlyRefresh: 1},
+		"coded":         {},
 	} {
 		b.Run(name, func(b *testing.B) {
 			tb := newTable(b)
 			h := tb.node(tb.store("a"), nil).Handler(route, site)
 			r := httptest.NewRequest(http.MethodGet, "http://example.com/", http.NoBody)
 			w := &discard{header: make(http.Header)}
+			if name == "coded" {
+				site.answers(longPage)
+				r.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
+				for w.header["Content-Encoding"] == nil {
+					h.ServeHTTP(w, r)
+				}
+			}
 			h.ServeHTTP(w, r)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -55,7 +72,7 @@ func TestHitAllocatesOnce(t *testing.T) {
 		Forward:      []string{"Traceparent"},
 		SetHeader:    http.Header{"X-Frame-Options": {"DENY"}},
 		RemoveHeader: []string{"X-Powered-By"},
-		Downstream:   isr.DownstreamControl{CacheControl: "no-cache", CDN: "max-age=60"},
+		Downstream:   isr.DownstreamControl{CacheControl: "no-cache", CDN: "max-age=remaining", Surrogate: "max-age=60"},
 	}, site)
 	r := httptest.NewRequest(http.MethodGet, "http://example.com/", http.NoBody)
 	r.Header.Set("Accept-Language", "de-AT, de;q=0.9, en;q=0.8")
@@ -68,4 +85,49 @@ func TestHitAllocatesOnce(t *testing.T) {
 	}); n > 1 {
 		t.Errorf("a hit allocates %v times", n)
 	}
+}
+
+// So does one with an observer, and a report.
+func TestObservedHitAllocatesOnce(t *testing.T) {
+	tb, site, seen := newTable(t), newSite(), new(notebook)
+	site.delay = 0
+	h := tb.node(tb.store("a"), func(cfg *isr.Config) { seen.observe(cfg); cfg.Poll = -1 }).Handler(isr.Route{Name: "pages"}, site)
+	r := newRequest("/")
+	w := &reportingDiscard{discard: *newDiscard()}
+	h.ServeHTTP(w, r)
+	if n := testing.AllocsPerRun(10_000, func() {
+		clear(w.header)
+		w.report = isr.Report{}
+		h.ServeHTTP(w, r)
+	}); n > 1 {
+		t.Errorf("a hit allocates %v times", n)
+	}
+	if !w.report.Hit || w.report.Route != "pages" || w.report.Key != keyOf("/") || w.report.Generation == "" {
+		t.Errorf("the report of a hit: %+v", w.report)
+	}
+}
+
+// So does one whose coding is chosen, also by a field that is not a common one.
+func TestCodedHitAllocatesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, newLongSite())
+		for _, field := range []string{"gzip, deflate, br, zstd", "GZIP;q=0.3, br ; q=0.9, *;q=0.1", "zstd;q=0.1"} {
+			r := httptest.NewRequest(http.MethodGet, "http://example.com/", http.NoBody)
+			r.Header.Set("Accept-Encoding", field)
+			w := &discard{header: make(http.Header)}
+			h.ServeHTTP(w, r)
+			settle()
+			h.ServeHTTP(w, r)
+			if w.header["Content-Encoding"] == nil {
+				t.Errorf("%s: %v", field, w.header)
+			}
+			if n := testing.AllocsPerRun(10_000, func() {
+				clear(w.header)
+				h.ServeHTTP(w, r)
+			}); n > 1 {
+				t.Errorf("%s: a hit allocates %v times", field, n)
+			}
+		}
+	})
 }

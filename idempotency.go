@@ -169,6 +169,10 @@ func (p *projector) reachable(ctx context.Context, k store.Key) error {
 		return err
 	}
 	got, bypass, err := p.project(r)
+	if learned := p.learnedIn(k); len(learned) > 0 && bypass == "" && err == nil {
+		host, path, query, _ := got.Split()
+		got.Text = store.JoinKey(host, path, query, p.variant(r.Header, learned...))
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
@@ -194,7 +198,7 @@ func (c *Cache) renderNow(ctx context.Context, wanted *search) (store.Entry, err
 		if err := c.madeBefore(ctx, wanted); err != nil {
 			return store.Entry{}, err
 		}
-		s := search{route: wanted.route, key: wanted.key, force: true, unpin: wanted.unpin, reload: wanted.reload, claim: wanted.claim}
+		s := search{route: wanted.route, key: wanted.key, cause: ctx, force: true, unpin: wanted.unpin, reload: wanted.reload, claim: wanted.claim}
 		f, leader := c.join(&s)
 		if f == nil {
 			return store.Entry{}, ErrClosed
@@ -244,6 +248,31 @@ func (c *Cache) madeBefore(ctx context.Context, s *search) error {
 		return nil
 	}
 	return earlier.CheckClaim(*s.claim, c.now())
+}
+
+// conclude records the failure of the request that this search has claimed, unless the
+// publish has completed it. If we crash before, the request is in progress until the
+// lease would have ended. After a publish with an unknown outcome this is harmless:
+// either the publish has completed the request, and nothing changes here, or it can no
+// longer commit, since it requires the request to be in progress.
+func (s *search) conclude(ctx context.Context, lease store.Lease, o outcome) {
+	if s.claim == nil {
+		return
+	}
+	reason := "another writer was faster"
+	if o != nil {
+		_, err := o.result()
+		if err == nil {
+			return
+		}
+		reason = err.Error()
+	}
+	settle, cancel := s.c.settling(ctx)
+	defer cancel()
+	if err := s.c.meta.EndRequest(settle, lease, store.RequestEnd{Failure: reason}); err != nil {
+		s.c.log.Warn("failed to record that a request failed; it stays in progress until its lease would have expired",
+			"key", s.key.String(), "request", s.claim.Key, "error", err)
+	}
 }
 
 // replay returns the result of a request that was completed before.

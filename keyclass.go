@@ -77,9 +77,9 @@ func (c KeyClass) validate(rt Route) error {
 	switch {
 	case (c.Header == "") == (c.Cookie == ""):
 		return configErrorf("KeyClasses", "must name either a header or a cookie in each element (got header %q, cookie %q)", c.Header, c.Cookie)
-	case c.Cookie != "" && (!validHeaderName(c.Cookie) || len(c.Cookie) > maxClassValue):
+	case c.Cookie != "" && (!httpcache.IsToken(c.Cookie) || len(c.Cookie) > maxClassValue):
 		errs = append(errs, configErrorf("KeyClasses", "must have names of cookies that are tokens of at most %d bytes (got %.100q)", maxClassValue, c.Cookie))
-	case c.Header != "" && !validHeaderName(c.Header):
+	case c.Header != "" && !httpcache.IsToken(c.Header):
 		errs = append(errs, configErrorf("KeyClasses", "must have names of request headers (got %.100q)", c.Header))
 	case header == "Cookie", header == "Authorization", header == "Host", header == "Accept-Encoding":
 		errs = append(errs, configErrorf("KeyClasses", "must not contain the header %q; name a cookie by Cookie", c.Header))
@@ -187,7 +187,7 @@ func (c *keyClass) class(h http.Header) int {
 func cookieValue(lines []string, name string) string {
 	for _, line := range lines {
 		for pair := range strings.SplitSeq(line, ";") {
-			if n, value, ok := strings.Cut(strings.TrimSpace(pair), "="); ok && n == name {
+			if n, value, ok := strings.Cut(strings.TrimSpace(pair), "="); ok && strings.TrimSpace(n) == name { // as net/http reads it
 				return value
 			}
 		}

@@ -2,7 +2,9 @@ package isr
 
 import (
 	"fmt"
+	"hash/maphash"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -18,27 +20,62 @@ import (
 // one.
 type memory struct {
 	floor *floor
+	note  func(Event)                    // of what is evicted and dropped; nil: not wanted
 	pages *otter.Cache[store.Key, *page] // nil: nothing is kept
+
+	// outlines are those of evicted pages (see outline). They are written under the lock of the
+	// key in pages. Nil if pages is.
+	outlines     *otter.Cache[store.Key, *outline]
+	outlineBytes atomic.Int64 // what outlines weigh
+	given        atomic.Int64 // what pages have given up of limit for them
+	limit        int64        // what both may weigh
+
+	seed  maphash.Seed                     // of the sums of bodies
+	cover atomic.Pointer[store.PurgeState] // of the last outline
 }
 
-func newMemory(bytes int64, f *floor) (*memory, error) {
-	pages, err := newPages(bytes)
+func newMemory(bytes int64, f *floor, note func(Event)) (*memory, error) {
+	m := &memory{floor: f, note: note, limit: bytes, seed: maphash.MakeSeed()}
+	var err error
+	if m.pages, err = newPages(bytes, note, m.evicted); err == nil && m.pages != nil {
+		m.outlines, err = otter.New(&otter.Options[store.Key, *outline]{
+			MaximumWeight:    uint64(bytes / outlineShare), //nolint:gosec // it is positive
+			Weigher:          func(k store.Key, o *outline) uint32 { return o.weight(k) },
+			OnAtomicDeletion: func(e otter.DeletionEvent[store.Key, *outline]) { m.outlineBytes.Add(-int64(e.Value.weight(e.Key))) },
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the memory tier: %w", err)
 	}
-	return &memory{floor: f, pages: pages}, nil
+	return m, nil
 }
 
 // newPages returns a map of pages that is bounded by their weight; nil if bytes is not
-// positive.
-func newPages(bytes int64) (*otter.Cache[store.Key, *page], error) {
+// positive. note and evicted, which may be nil, are called for what is evicted to make room;
+// evicted is called under the lock of its key, and must not call the map.
+func newPages(bytes int64, note func(Event), evicted func(*page)) (*otter.Cache[store.Key, *page], error) {
 	if bytes <= 0 {
 		return nil, nil
 	}
-	return otter.New(&otter.Options[store.Key, *page]{
+	options := &otter.Options[store.Key, *page]{
 		MaximumWeight: uint64(bytes),
 		Weigher:       func(_ store.Key, p *page) uint32 { return p.weight() },
-	})
+	}
+	if note != nil {
+		options.OnDeletion = func(e otter.DeletionEvent[store.Key, *page]) {
+			if e.Cause == otter.CauseOverflow {
+				note(Event{Kind: EventEvicted, Reason: "size", Bytes: int64(e.Value.weight())})
+			}
+		}
+	}
+	if evicted != nil {
+		options.OnAtomicDeletion = func(e otter.DeletionEvent[store.Key, *page]) {
+			if e.Cause == otter.CauseOverflow {
+				evicted(e.Value)
+			}
+		}
+	}
+	return otter.New(options)
 }
 
 // get returns the page of a key if it may be served, or nil.
@@ -86,25 +123,38 @@ func (m *memory) put(p *page, f *flight) (clear bool) {
 		return true
 	}
 	clear = true
+	defer m.divide()
 	m.pages.Compute(p.key, func(old *page, found bool) (*page, otter.ComputeOp) {
-		// Checked under the key's lock, which drop takes after the reload was
-		// recorded: either this sees the reload, or drop sees the page.
-		switch {
-		case m.floor.above(p.read.began), f.overtaken(p.read.began):
-			clear = !m.floor.crossed(p.read) && !f.crossed(p.read)
-		case !found, m.isDropped(old), old.read.before(p.read):
+		last := old
+		if o := m.outline(p.key); !found && o != nil {
+			last = o.page(p.key)
+		}
+		var newer bool
+		if newer, clear = m.succeeds(p, last, f); newer {
+			m.forgetOutline(p.key)
 			return p, otter.WriteOp
-		case p.read.before(old.read):
-		case sameEntry(&old.entry, &p.entry):
-			if p.cover.Seq >= old.cover.Seq {
-				return p, otter.WriteOp
-			}
-		default:
-			clear = false
 		}
 		return old, otter.CancelOp
 	})
 	return clear
+}
+
+// succeeds reports whether a page that a flight has read is to replace another one, which is nil
+// if there is none. clear is false if that cannot be decided.
+func (m *memory) succeeds(p, last *page, f *flight) (newer, clear bool) {
+	// Checked under the key's lock, which drop takes after the reload was recorded: either this
+	// sees the reload, or drop sees the page.
+	switch {
+	case m.floor.above(p.read.began), f.overtaken(p.read.began):
+		return false, !m.floor.crossed(p.read) && !f.crossed(p.read)
+	case last == nil, m.isDropped(last), last.read.before(p.read):
+		return true, true
+	case p.read.before(last.read):
+		return false, true
+	case sameEntry(&last.entry, &p.entry):
+		return p.cover.Seq >= last.cover.Seq, true
+	}
+	return false, false
 }
 
 // drop marks the page of a key as dropped. Raising the floor drops all pages.
@@ -112,14 +162,22 @@ func (m *memory) drop(k store.Key) {
 	if m.pages == nil {
 		return
 	}
+	var dropped *page
 	// Not ComputeIfPresent, which takes no lock if there is no page: a concurrent put
 	// that has not seen the reload may be about to write one.
 	m.pages.Compute(k, func(p *page, found bool) (*page, otter.ComputeOp) {
-		if found {
-			p.dropped.Store(true)
+		if found && !p.dropped.Swap(true) {
+			dropped = p
+		}
+		if o, _ := m.outlines.GetIfPresent(k); o != nil {
+			o.dropped.Store(true) // for pages that were made of it
+			m.forgetOutline(k)
 		}
 		return p, otter.CancelOp
 	})
+	if dropped != nil && m.note != nil {
+		m.note(Event{Kind: EventEvicted, Reason: "reloaded", Bytes: int64(dropped.weight())})
+	}
 }
 
 // A reading is the interval of a read or a write of an entry: at some moment in it the

@@ -56,7 +56,7 @@ func (h *handler) reachReceipt(w http.ResponseWriter, r *http.Request, values []
 	if err == nil {
 		ctx, cancel := context.WithTimeout(r.Context(), h.c.cfg.StoreTimeout)
 		defer cancel()
-		err = h.c.follower.reach(ctx, seq)
+		err = h.c.follower.reach(ctx, seq, &h.c.follower.receipts)
 		switch {
 		case err == nil:
 			return seq, true
@@ -84,6 +84,7 @@ func (h *handler) findSince(w http.ResponseWriter, r *http.Request, k store.Key,
 	if h.answerFromMemory(w, r, k, nil, fwd) {
 		return
 	}
+	came := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), h.route.wait)
 	defer cancel()
 	// This process may know of later purges than that of the receipt.
@@ -102,6 +103,7 @@ func (h *handler) findSince(w http.ResponseWriter, r *http.Request, k store.Key,
 			return
 		}
 		got := h.reply(f, leader, nil)
+		f.report(w, came, got)
 		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(got, leader, known)) {
 			h.answer(w, r, k, got, httpcache.Status{Forward: fwd, Collapsed: !leader})
 			return

@@ -151,6 +151,16 @@ func (n *negativeCache) renew(k store.Key, was, e *negativeEntry) {
 	})
 }
 
+// reweigh accounts for the weight of a page that has changed, if it is still there.
+func (n *negativeCache) reweigh(p *page) {
+	n.byKey.Compute(p.key, func(old *negativeEntry, found bool) (*negativeEntry, otter.ComputeOp) {
+		if !found || old.page != p {
+			return old, otter.CancelOp
+		}
+		return old, otter.WriteOp
+	})
+}
+
 func (n *negativeCache) forget(k store.Key) { n.byKey.Invalidate(k) }
 
 // refused ends a search whose page is not cacheable, and remembers that. readAt is when
@@ -256,6 +266,7 @@ func (s *search) withdraw(ctx context.Context, lease store.Lease, read store.Rec
 	})
 	switch {
 	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
+		s.lost = errors.Is(err, store.ErrLeaseLost)
 		s.c.log.Warn("another writer was faster than a withdrawal", "key", s.key.String(), "error", err)
 		if errors.Is(err, store.ErrMoved) {
 			s.release(ctx, lease)
@@ -291,7 +302,7 @@ func (s *search) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
 // withdrawHere withdraws, in this process only, all generations from before a render,
 // and remembers the refusal, if there is one.
 func (s *search) withdrawHere(at timing, refused string) {
-	if s.c.memory.get(s.key) != nil {
+	if s.c.memory.known(s.key) != nil {
 		s.c.reload(s.key)
 	}
 	e := &negativeEntry{readAt: time.Now(), seq: s.asOf, refused: refused, ended: at.generatedAt}

@@ -18,7 +18,7 @@ import (
 
 // notFound answers 404, fresh for a minute.
 func notFound(w http.ResponseWriter, r *http.Request, n int64) {
-	w.Header().Set("Cache-Control", "s-maxage=60")
+	w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 	w.WriteHeader(http.StatusNotFound)
 	fmt.Fprintf(w, "%s not found %d", r.URL.Path, n)
 }
@@ -114,7 +114,7 @@ func TestScannerEvictsNoPages(t *testing.T) {
 	site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
 		switch n % 3 {
 		case 0:
-			w.Header().Set("Cache-Control", "s-maxage=600")
+			w.Header().Set("Cache-Control", "public, max-age=600, stale-while-revalidate=86400")
 			w.WriteHeader(http.StatusNotFound)
 		case 1:
 			w.WriteHeader(http.StatusInternalServerError)
@@ -246,7 +246,7 @@ func TestNegativeWindowIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
-			w.Header().Set("Cache-Control", "s-maxage=86400")
+			w.Header().Set("Cache-Control", "public, max-age=86400, stale-while-revalidate=86400")
 			w.WriteHeader(http.StatusGone)
 		})
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)

@@ -366,7 +366,8 @@ func TestHangingBucket(t *testing.T) {
 		cut := tb.nodeOn(tb.store("cut"), bodies, nil).Handler(isr.Route{}, site)
 		bodies.hangs.Store(true)
 		for _, a := range crowd(20, []http.Handler{cut}, "/") {
-			expectUnstored(t, a, "/ rendered 1")
+			// When the header is sent the page is being stored.
+			expect(t, a, "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
 			if a.took > site.delay+isr.DefaultStoreTimeout {
 				t.Errorf("took %v", a.took)
 			}
@@ -397,7 +398,7 @@ func TestRollbackRemovesUnpublishedPage(t *testing.T) {
 		a := twoGenerations(t, tb, 1, nil)[0]
 		site := newSite()
 		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
-			w.Header().Set("Cache-Control", "s-maxage=60")
+			w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 			fmt.Fprint(w, "unpublished")
 		})
 		store := &brokenStore{MetaStore: tb.store("b")}
@@ -458,7 +459,7 @@ func TestDeniedBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
-			w.Header().Set("Cache-Control", "s-maxage=86400")
+			w.Header().Set("Cache-Control", "public, max-age=86400, stale-while-revalidate=86400")
 			fmt.Fprintf(w, "%s rendered %d", r.URL.Path, n)
 		})
 		a := tb.peer("a", withHistory, site, nil)

@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/budget"
-	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
 // An outcome is how a flight ends. It is exactly one of:
 //
 //	storedPage       the store, or the negative cache, has a page that need not be rendered
-//	renderedPage     the flight rendered a page and published it
+//	renderedPage     the flight rendered a page, or had it validated, and published it
 //	unpublishedPage  the flight rendered a page that is not in the store
 //	refusal          the response must not be stored: every request passes through
 //	failure          there is no new page; an older one may be served instead
@@ -33,7 +32,10 @@ type storedPage struct {
 	waited bool // another process rendered it while the flight waited for it
 }
 
-type renderedPage struct{ page *page }
+type renderedPage struct {
+	page          *page
+	forwardStatus int // what the renderer answered: 304 if it has validated the stored page
+}
 
 type unpublishedPage struct {
 	page   *page
@@ -98,9 +100,7 @@ func (s *search) failed(ctx context.Context, lease store.Lease, rec store.Record
 // may be served on errors. A page that a hard purge covers never is.
 func (s *search) unavailable(ctx context.Context, rec store.Record, cause error, detail string) failure {
 	o := failure{cause: cause, detail: detail}
-	now := s.c.now()
-	purges := s.purges(rec)
-	if !servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now) {
+	if !s.servableOnError(rec) {
 		return o
 	}
 	if p, err := s.load(ctx, rec); err == nil {
@@ -222,6 +222,7 @@ func (p Policy) valid() bool { return p >= ServeStale && p <= Fail }
 // judges it after that.
 type reply struct {
 	outcome outcome
+	stream  *reader     // the page while it is rendered, instead of an outcome
 	state   store.State // of the page, or of the fallback of a failure
 }
 
@@ -244,10 +245,39 @@ func (h *handler) takes(got reply, leader bool, known int64) bool {
 		p = o.page
 	case unpublishedPage:
 		p = o.page
-	default:
+	default: // of a stream, attach has judged the page
 		return true
 	}
-	return got.state != store.Purged && (leader || h.c.acceptable(p, known))
+	return h.takesPage(p, got.state, leader, known)
+}
+
+// takesPage is takes for a page in a state.
+func (h *handler) takesPage(p *page, state store.State, leader bool, known int64) bool {
+	return state != store.Purged && (leader || h.c.acceptable(p, known))
+}
+
+// worthRetrying reports whether a request that joined a flight, and did not start it,
+// joins the next one instead of taking the reply.
+func (h *handler) worthRetrying(f *flight, got reply, attempt int, came time.Time) bool {
+	if f.search.onlyStored && got.state != store.Fresh {
+		return true // its request would not have waited for a new page
+	}
+	switch o := got.outcome.(type) {
+	case storedPage: // found for the leader, when it could still be served
+		return !o.waited && got.state < store.Stale
+	case refusal:
+		return f.forced
+	case failure:
+		switch {
+		case o.fallback != nil, o.detail == detailHeld, o.detail == detailStoreError:
+			return false
+		case f.forced: // this visitor did not ask for a forced render
+			return true
+		case o.detail == detailOriginBusy: // there may be room for this client where there is none for another
+			return h.route.Client != nil && attempt < maxPayers && time.Since(came) < h.route.wait
+		}
+	}
+	return false
 }
 
 // orPurged is the reply to a visitor that has not taken any page: a failure if the last
@@ -265,22 +295,28 @@ func orPurged(got reply) reply {
 func (h *handler) judge(f *flight, p *page, now time.Time) (state store.State, onError bool) {
 	purges := h.c.purges(f, p, now)
 	state = store.Freshness(&p.entry, purges, now)
-	return state, servableOnError(&p.entry, state, purges, now)
+	return state, h.route.servableOnError(&p.entry, state, purges, now)
 }
 
 // servableOnError reports whether an entry in a state may be served while the origin or
 // the store fails. The windows of a pinned entry may end long before its pin, and
 // nothing is rendered while the pin lasts: such an entry is served until a render
 // succeeds.
-func servableOnError(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool {
+func (p *projector) servableOnError(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool {
 	switch state {
 	case store.Fresh, store.Stale:
 		return true
 	case store.Expired:
 		wasPinned := !e.PinnedUntil.IsZero() && !e.OutlivesMarks(purges.MarkLifetime, now)
-		return wasPinned || now.Before(e.FreshUntil().Add(httpcache.StaleIfError(e.Header)))
+		return wasPinned || now.Before(e.FreshUntil().Add(p.rules.StaleIfErrorOf(e.Header)))
 	}
 	return false
+}
+
+// servableOnError is the same for a record.
+func (s *search) servableOnError(rec store.Record) bool {
+	purges, now := s.purges(rec), s.c.now()
+	return s.route.servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now)
 }
 
 // reply makes the reply to a visitor of a flight that has ended. old is the page that
@@ -289,13 +325,13 @@ func (h *handler) reply(f *flight, leader bool, old *page) reply {
 	switch o := f.outcome.(type) {
 	case storedPage:
 		state, _ := h.judge(f, o.page, h.c.now())
-		return reply{o, state}
+		return reply{outcome: o, state: state}
 	case renderedPage:
 		state, _ := h.judge(f, o.page, h.c.now())
-		return reply{o, state}
+		return reply{outcome: o, state: state}
 	case unpublishedPage:
 		state, _ := h.judge(f, o.page, h.c.now())
-		return reply{o, state}
+		return reply{outcome: o, state: state}
 	case failure:
 		switch {
 		case o.fallback != nil:
@@ -303,7 +339,7 @@ func (h *handler) reply(f *flight, leader bool, old *page) reply {
 			if !ok {
 				o.fallback = nil
 			}
-			return reply{o, state}
+			return reply{outcome: o, state: state}
 		case leader || !f.forced:
 			return h.orStale(f, o, old)
 		}
@@ -321,7 +357,7 @@ func (h *handler) orStale(f *flight, o failure, old *page) reply {
 	if state >= store.Stale {
 		o.fallback = old
 	}
-	return reply{o, state}
+	return reply{outcome: o, state: state}
 }
 
 // orStaleIfError is orStale for an older page that may be used for longer, because it
@@ -334,7 +370,7 @@ func (h *handler) orStaleIfError(o failure, old *page) reply {
 	if ok {
 		o.fallback = old
 	}
-	return reply{o, state}
+	return reply{outcome: o, state: state}
 }
 
 // fallbackDetail is the reason in Cache-Status of a page that is served in place of a
@@ -376,6 +412,7 @@ func plainResponse(status int) *response {
 		status: status,
 		header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
 		body:   []byte("This page is not available right now. Please try again in a moment.\n"),
+		plain:  true,
 	}
 }
 
@@ -400,6 +437,7 @@ const (
 	detailCutOff        = "cut-off"
 	detailNegative      = "negative"
 	detailStaleIfError  = "stale-if-error"
+	detailOnlyIfCached  = "only-if-cached"
 	detailStoreError    = "store-error"
 	detailMinUses       = "min-uses"
 	detailNoRoom        = "no-room"
@@ -415,5 +453,8 @@ const (
 	detailClosing       = "closing"
 	detailUnpublished   = "unpublished"
 	detailMinSeq        = "min-seq"
+	detailVariants      = "variants"
+	detailDraft         = "draft"
 	detailBadRequest    = "bad-request"
+	detailCanceled      = "canceled" // the visitor went away: in reports alone
 )

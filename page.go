@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/store"
@@ -29,18 +30,24 @@ type page struct {
 	cover  store.PurgeState
 	marked marks.Memo
 	read   reading // by which it was found
-	body   []byte  // immutable
 	// negative: the page is a response such as 404, of the negative cache.
 	negative bool
-	gzip     []byte // the body in gzip; nil if that saves nothing
+	// stored: the body is in the store under entry.BodyKey, and its codings may be beside it.
+	stored bool
 
-	fields   []headerField // the stored header, with Vary
+	fields   []headerField // the stored header, with Vary and Date
+	upstream string        // the Cache-Status of caches between the origin and this one
+	varies   []nominated   // the headers that Vary names; nil without
+	hints    []string      // the links of the stored header that clients can use early; nil without
 	lastMod  time.Time     // Last-Modified, zero without
-	etag     representation
-	etagGzip representation
+	modified time.Time     // lastMod, or else when the page was generated, in whole seconds
+	plain    representation
+	codable  bool                    // the body may have codings
+	coded    atomic.Pointer[codings] // nil: nothing is known of them; written under coder.mu
 
-	// dropped: the page is no longer served, but its body may be reused.
-	dropped atomic.Bool
+	// dropped: the page is no longer served, but its body may be reused. Its outline, and other
+	// pages that were made of that, share the mark.
+	dropped *atomic.Bool
 	// rejected: the last attempt in this process to replace the page was rejected.
 	rejected atomic.Bool
 	// stamp has Age and Cache-Status of hits in the current second.
@@ -51,6 +58,8 @@ type page struct {
 	// nextEarly is the same while the page is fresh. It is separate so that requests
 	// that find the page stale a moment later wait for the flight.
 	nextEarly attempt
+	// nextCoding is the earliest moment at which the coder is asked for a coding.
+	nextCoding attempt
 }
 
 type headerField struct {
@@ -58,8 +67,10 @@ type headerField struct {
 	values []string
 }
 
-// A representation is one coding of the body, with its own strong validator.
+// A representation is the body in one coding, with its own strong validator.
 type representation struct {
+	kind   httpcache.Coding
+	body   []byte // immutable
 	etag   string
 	header []string // the ETag field
 	length []string // the Content-Length field
@@ -70,35 +81,25 @@ type stamp struct {
 	second  int64
 	fresh   bool
 	cutOff  bool
+	aged    time.Duration // the age of the page
+	detail  string        // of Cache-Status
+	as      *presentation // of the route: another one may be bound to it
 	age     []string
 	status  []string
-	control []string // replaces the page's Cache-Control; nil: it does not
+	instead *lifetimes // replaces fields of the page; nil: it does not
+	heads   heads
 }
 
 // The memory of a page in addition to its texts and bodies, as measured.
 const (
-	pageOverhead  = 1728 // the page, its place in the memory tier, the names in its entry, and its marks
+	pageOverhead  = 2048 // the page, its place in the memory tier, the names in its entry, its marks, and the beginning of a head
 	fieldOverhead = 128  // a header field, in the entry and in page.fields
 	textOverhead  = 16   // an element of a list of texts
 )
 
 // newPage makes a page of a route that presents it as as says.
 func newPage(k store.Key, e store.Entry, c store.PurgeState, read reading, body []byte, as *presentation) *page {
-	return makePage(k, e, c, read, body, as.compress)
-}
-
-// renew makes a page of another entry with the same body, which is not compressed again.
-func (p *page) renew(e store.Entry, c store.PurgeState, read reading, as *presentation) *page {
-	return makePage(p.key, e, c, read, p.body, func(contentType string, body []byte) []byte {
-		if p.gzip != nil && httpcache.Compressible(contentType) {
-			return p.gzip
-		}
-		return as.compress(contentType, body)
-	})
-}
-
-func makePage(k store.Key, e store.Entry, c store.PurgeState, read reading, body []byte, compress func(contentType string, body []byte) []byte) *page {
-	p := &page{key: k, entry: e, cover: c, read: read, body: body}
+	p := &page{key: k, entry: e, cover: c, read: read, plain: newRepresentation(e.ETag, body), dropped: new(atomic.Bool)}
 	h := e.Header.Clone()
 	if h == nil {
 		h = make(http.Header)
@@ -106,17 +107,17 @@ func makePage(k store.Key, e store.Entry, c store.PurgeState, read reading, body
 	if len(h["Content-Type"]) == 0 && len(body) > 0 {
 		h.Set("Content-Type", http.DetectContentType(body))
 	}
-	p.gzip = compress(h.Get("Content-Type"), body)
-	p.etag = newRepresentation(e.ETag, len(body))
-	if p.gzip != nil {
-		p.etagGzip = newRepresentation(httpcache.CodedETag(e.ETag, "gzip"), len(p.gzip))
-		p.etagGzip.coding = []string{"gzip"}
-		if !httpcache.HasMember(h["Vary"], "Accept-Encoding") {
-			h.Add("Vary", "Accept-Encoding")
-		}
-	}
+	p.varies = nominatedBy(k, h["Vary"])
+	p.hints = httpcache.EarlyHints(h["Link"])
+	p.codable = as.varyByCoding(h, int64(len(body)))
 	if t, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
 		p.lastMod = t
+	}
+	p.modified = cmp.Or(p.lastMod, e.GeneratedAt.Truncate(time.Second))
+	p.upstream = h.Get("Cache-Status")
+	delete(h, "Cache-Status")
+	if len(h["Date"]) == 0 { // RFC 9110, section 6.6.1
+		h["Date"] = []string{e.GeneratedAt.UTC().Format(http.TimeFormat)}
 	}
 	for name, values := range h {
 		p.fields = append(p.fields, headerField{name, values})
@@ -129,8 +130,8 @@ func makePage(k store.Key, e store.Entry, c store.PurgeState, read reading, body
 	return p
 }
 
-func newRepresentation(etag string, length int) representation {
-	r := representation{etag: etag, length: []string{strconv.Itoa(length)}}
+func newRepresentation(etag string, body []byte) representation {
+	r := representation{kind: httpcache.Identity, body: body, etag: etag, length: []string{strconv.Itoa(len(body))}}
 	if etag != "" {
 		r.header = []string{etag}
 	}
@@ -139,9 +140,12 @@ func newRepresentation(etag string, length int) representation {
 
 // weight is the memory of the page, in bytes.
 func (p *page) weight() uint32 {
-	n := pageOverhead + cap(p.body) + cap(p.gzip) + len(p.key.Tenant) + 2*len(p.key.Text) + textBytes(p.entry.Tags)
+	n := pageOverhead + cap(p.plain.body) + p.coded.Load().weight() + len(p.key.Tenant) + 2*len(p.key.Text) + textBytes(p.entry.Tags) + textOverhead*len(p.hints) + 2*len(p.upstream)
 	for _, f := range p.fields {
-		n += fieldOverhead + len(f.name) + textBytes(f.values)
+		n += fieldOverhead + 2*(len(f.name)+textBytes(f.values)) // once in a head
+	}
+	for _, v := range p.varies {
+		n += fieldOverhead + len(v.name) + len(v.value)
 	}
 	return uint32(n)
 }
@@ -174,126 +178,179 @@ func (a *attempt) isDue(p *page) bool {
 // claim reports whether the caller is to make the attempt now: one of all that ask.
 func (a *attempt) claim(p *page) bool {
 	now, at := int64(time.Since(p.read.began)), a.notBefore.Load()
-	return now >= at && a.notBefore.CompareAndSwap(at, now+int64(maxPoll))
+	return now >= at && a.notBefore.CompareAndSwap(at, now+int64(searchPause))
 }
 
 // serveHit answers with a cache hit. cutOff: the log was not read, so that the page may be
 // outdated.
 func (p *page) serveHit(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, cutOff bool) {
-	second := now.Unix()
-	s := p.stamp.Load()
-	if s == nil || s.second != second || s.fresh != (state == store.Fresh) || s.cutOff != cutOff {
-		status := httpcache.Status{Hit: true, HasTTL: true, TTL: p.entry.FreshUntil().Sub(now)}
-		switch {
-		case cutOff:
-			status.Detail = detailCutOff
-		case state != store.Fresh && p.rejected.Load():
-			status.Detail = detailRejected
-		case state != store.Fresh:
-			status.Detail = detailStale
-		case p.negative:
-			status.Detail = detailNegative
-		case status.TTL <= 0: // fresh because of a pin
-			status.Detail, status.HasTTL = detailPinned, false
-		}
-		s = &stamp{
-			second: second,
-			fresh:  state == store.Fresh,
-			cutOff: cutOff,
-			age:    []string{p.age(now)},
-			status: []string{status.String()},
-		}
-		if status.Detail == detailPinned {
-			s.age, s.control = []string{"0"}, []string{pinnedControl}
-		} else {
-			s.control = p.control(state, now)
-		}
-		p.stamp.Store(s)
+	if p.varies != nil && !as.selects(p, r.Header) {
+		as.reselect(w, r, p)
+		return
+	}
+	as.hints.hint(w, r, p)
+	s := p.stampAt(as, now, state, cutOff)
+	if rep := ReportOf(w); rep != nil {
+		s.report(p, rep)
 	}
 	h := w.Header()
 	h["Age"] = s.age
 	h["Cache-Status"] = s.status
-	p.write(w, r, as, state, s.control)
+	p.write(w, r, as, s.instead)
+}
+
+// stampAt returns the stamp of the current second.
+func (p *page) stampAt(as *presentation, now time.Time, state store.State, cutOff bool) *stamp {
+	second := now.Unix()
+	s := p.stamp.Load()
+	if s != nil && s.second == second && s.fresh == (state == store.Fresh) && s.cutOff == cutOff && s.as == as {
+		return s
+	}
+	status := p.hitStatus(now, state, cutOff)
+	s = &stamp{
+		second:  second,
+		fresh:   state == store.Fresh,
+		cutOff:  cutOff,
+		as:      as,
+		aged:    p.entry.Age(now),
+		detail:  status.Detail,
+		age:     []string{p.age(now)},
+		status:  []string{status.After(p.upstream)},
+		instead: p.lifetimes(as, now, state, status.Detail == detailPinned),
+	}
+	p.stamp.Store(s)
+	return s
+}
+
+// report reports a hit.
+func (s *stamp) report(p *page, rep *Report) {
+	rep.Route, rep.Key, rep.Age, rep.Generation = s.as.label, p.key, s.aged, p.entry.GenerationID
+	rep.answer(httpcache.Status{Hit: true, Detail: s.detail})
+}
+
+// hitStatus is the status of a hit. cutOff is as in serveHit.
+func (p *page) hitStatus(now time.Time, state store.State, cutOff bool) httpcache.Status {
+	status := httpcache.Status{Hit: true, HasTTL: true, TTL: p.entry.FreshUntil().Sub(now)}
+	switch {
+	case cutOff:
+		status.Detail = detailCutOff
+	case state != store.Fresh && p.rejected.Load():
+		status.Detail = detailRejected
+	case state != store.Fresh:
+		status.Detail = detailStale
+	case p.negative:
+		status.Detail = detailNegative
+	case status.TTL <= 0: // fresh because of a pin
+		status.Detail, status.HasTTL = detailPinned, false
+	}
+	return status
 }
 
 // serveNew answers with a page that was rendered for this request, or while it waited.
 func (p *page) serveNew(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status) {
-	status.ForwardStatus = p.status()
+	status.ForwardStatus = cmp.Or(status.ForwardStatus, p.status())
 	p.serve(w, r, as, now, state, status)
 }
 
 // serve answers with a page in a state, and a status.
 func (p *page) serve(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status) {
+	if p.varies != nil && !as.selects(p, r.Header) {
+		as.reselect(w, r, p)
+		return
+	}
+	as.hints.hint(w, r, p)
 	status.HasTTL = true
 	status.TTL = p.entry.FreshUntil().Sub(now)
+	p.report(w, status, now)
 	h := w.Header()
 	h["Age"] = []string{p.age(now)}
-	h["Cache-Status"] = []string{status.String()}
-	p.write(w, r, as, state, p.control(state, now))
+	h["Cache-Status"] = []string{status.After(p.upstream)}
+	p.write(w, r, as, p.lifetimes(as, now, state, false))
 }
-
-// purgedControl is the Cache-Control of a page that is stale although its freshness window
-// has not ended, because of a purge. With the page's own, a cache in front, which has just
-// dropped its copy for the same purge, would take this one as fresh.
-const purgedControl = "max-age=0, must-revalidate"
-
-// control returns what replaces the page's Cache-Control in a state; nil for nothing.
-func (p *page) control(state store.State, now time.Time) []string {
-	if state == store.Fresh || !now.Before(p.entry.FreshUntil()) {
-		return nil
-	}
-	return []string{purgedControl}
-}
-
-// pinnedControl is the Cache-Control of a page that is pinned beyond its freshness
-// window. With the page's own, downstream caches would treat it as stale, or, without its
-// age, keep it long after it was unpinned.
-const pinnedControl = "max-age=10"
 
 func (p *page) age(now time.Time) string {
 	return strconv.FormatInt(int64(p.entry.Age(now)/time.Second), 10)
 }
 
-// write sends the page according to the request's conditions (RFC 9110, section 13.2.2).
-// control, if not nil, replaces the page's Cache-Control, and that of the route.
-func (p *page) write(w http.ResponseWriter, r *http.Request, as *presentation, state store.State, control []string) {
-	h := w.Header()
+// header sets the fields of the page that do not depend on its representation. instead, if not
+// nil, replaces the fields that tell downstream caches how long to keep it.
+func (p *page) header(h http.Header, as *presentation, instead *lifetimes) {
 	for _, f := range p.fields {
 		h[f.name] = f.values
 	}
-	status := p.status()
-	as.controls(h, status, state == store.Fresh, control)
+	if instead != nil {
+		instead.set(h)
+	}
 	as.fields(h)
-	body, rep := p.body, p.etag
-	if p.gzip != nil && !as.identity && httpcache.AcceptsGzip(r.Header["Accept-Encoding"]) {
-		if _, ranged := r.Header["Range"]; !ranged { // ranges apply to the plain body
-			body, rep = p.gzip, p.etagGzip
-			h["Content-Encoding"] = rep.coding
-		}
+}
+
+// write sends the page according to the request's conditions (RFC 9110, section 13.2.2).
+// instead is as in header.
+func (p *page) write(w http.ResponseWriter, r *http.Request, as *presentation, instead *lifetimes) {
+	rep, status, ranged := p.choose(r, as)
+	p.complete(w.Header(), as, instead, rep, status, ranged)
+	if ranged && status == http.StatusOK {
+		http.ServeContent(w, withoutPreconditions(r), "", p.lastMod, bytes.NewReader(rep.body))
+		return
+	}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead && status != http.StatusNoContent && status != http.StatusNotModified {
+		httpconn.PromiseBody(r, len(rep.body))
+		// Errors mean that the visitor went away.
+		_, _ = w.Write(rep.body)
+	}
+}
+
+// choose returns which representation of the page a request gets, and with which status. ranged:
+// parts of it, unless the status is 304.
+func (p *page) choose(r *http.Request, as *presentation) (rep *representation, status int, ranged bool) {
+	rep, status, ranged = &p.plain, p.status(), p.ranged(r)
+	if p.codable && !ranged {
+		rep = p.represent(as, r.Header["Accept-Encoding"])
+	}
+	if status == http.StatusOK && httpcache.NotModified(r.Header, rep.etag, p.modified) {
+		status = http.StatusNotModified
+	}
+	return rep, status, ranged
+}
+
+// complete adds the fields of the page to the header of a response, except Age and Cache-Status.
+// instead is as in header.
+func (p *page) complete(h http.Header, as *presentation, instead *lifetimes, rep *representation, status int, ranged bool) {
+	p.header(h, as, instead)
+	if rep.coding != nil {
+		h["Content-Encoding"] = rep.coding
 	}
 	if rep.header != nil {
 		h["Etag"] = rep.header
 	}
-	if status == http.StatusOK {
-		if httpcache.NotModified(r.Header, rep.etag, cmp.Or(p.lastMod, p.entry.GeneratedAt)) {
-			delete(h, "Content-Encoding")
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		if field := r.Header.Get("Range"); field != "" && r.Method == http.MethodGet && !httpcache.IgnoreRange(field, int64(len(p.body))) {
-			http.ServeContent(w, r, "", p.lastMod, bytes.NewReader(p.body))
-			return
-		}
-	}
-	if status != http.StatusNoContent {
+	switch {
+	case status == http.StatusNotModified:
+		delete(h, "Content-Encoding")
+	case status != http.StatusNoContent && !ranged:
 		h["Content-Length"] = rep.length
 	}
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead && status != http.StatusNoContent {
-		httpconn.PromiseBody(r, len(body))
-		// Errors mean that the visitor went away.
-		_, _ = w.Write(body)
+}
+
+// ranged reports whether a request is answered with ranges, which are those of the plain body.
+// They are defined for GET alone (RFC 9110, section 14.2).
+func (p *page) ranged(r *http.Request) bool {
+	lines, present := r.Header["Range"]
+	return present && r.Method == http.MethodGet && p.status() == http.StatusOK &&
+		len(lines) > 0 && lines[0] != "" && !httpcache.IgnoreRange(lines[0], int64(len(p.plain.body)))
+}
+
+// withoutPreconditions returns a request without If-Match and If-Unmodified-Since, which are
+// not applicable to a cache (RFC 9111, section 4.3.2; RFC 9110, section 13.1.1).
+func withoutPreconditions(r *http.Request) *http.Request {
+	if len(r.Header["If-Match"])+len(r.Header["If-Unmodified-Since"]) == 0 {
+		return r
 	}
+	plain := *r
+	plain.Header = r.Header.Clone()
+	delete(plain.Header, "If-Match")
+	delete(plain.Header, "If-Unmodified-Since")
+	return &plain
 }
 
 // status is the status of the entry; foreign entries have none.
@@ -304,31 +361,10 @@ func (p *page) status() int {
 	return p.entry.Status
 }
 
-// A DownstreamControl is what fresh pages of a route, with a status below 400, tell the
-// caches behind this one, which are the visitors' browsers and proxies between. It replaces
-// Cache-Control, CDN-Cache-Control and Expires of the renderer, which decide for this cache
-// alone. Lifetimes count from when a page is served, so these pages have "Age: 0".
-//
-// Pages that are not fresh get "max-age=0, must-revalidate" instead, so that no cache keeps
-// one for longer than this one, and pinned pages a few seconds. Responses that pass through
-// are not changed.
-//
-// A cache that purges do not reach, such as a browser, serves its copy for the whole
-// lifetime after a purge.
-type DownstreamControl struct {
-	// CacheControl is the field Cache-Control, such as "max-age=60" or "no-cache". Empty:
-	// the page has the renderer's fields.
-	CacheControl string
-	// CDN is the field CDN-Cache-Control (RFC 9213), for caches that purges do reach.
-	// Empty: the page has none. It needs CacheControl.
-	CDN string
-}
-
 // Bounds of the response headers of a route.
 const (
 	maxResponseRules = 64
 	maxResponseBytes = 8 << 10
-	maxControlBytes  = 256
 )
 
 func (rt Route) validateResponse() error {
@@ -367,7 +403,7 @@ func (rt Route) validateResponse() error {
 
 func validateRule(field, name string) error {
 	switch {
-	case !validHeaderName(name):
+	case !httpcache.IsToken(name):
 		return configErrorf(field, "must contain names of header fields (got %q)", name)
 	case ownedHeader(textproto.CanonicalMIMEHeaderKey(name)):
 		return configErrorf(field, "must not contain %q, which the cache or the connection decides", name)
@@ -399,54 +435,38 @@ func validFieldValue(v string) bool {
 	return strings.Trim(v, " \t") == v
 }
 
-func (d DownstreamControl) validate() error {
-	if d.CDN != "" && d.CacheControl == "" {
-		return configErrorf("Downstream", "must have CacheControl if it has CDN")
-	}
-	var errs []error
-	for _, v := range []string{d.CacheControl, d.CDN} {
-		if v != "" && (!validFieldValue(v) || len(v) > maxControlBytes || httpcache.ParseDirectives([]string{v}).Malformed()) {
-			errs = append(errs, configErrorf("Downstream", "must have valid fields of at most %d bytes (got %.100q)", maxControlBytes, v))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // A presentation is how a route presents responses to visitors. It is applied when they are
 // served, so that it does not depend on what is stored. The lists are shared by all
 // responses: nothing may append to them.
 type presentation struct {
+	// selects reports whether a request may get a page, and reselect answers one that may
+	// not (RFC 9111, section 4.1).
+	selects  func(*page, http.Header) bool
+	reselect func(http.ResponseWriter, *http.Request, *page)
+
 	set    []headerField
 	remove []string // canonical names
-	// control, if not nil, is the Cache-Control of fresh pages, outdated that of others.
-	control, outdated, cdn []string
-	age                    []string // of pages with control
-	identity               bool     // no content coding
+	// browsers, cdn and surrogate are the fields of DownstreamControl.
+	browsers, cdn, surrogate lifetimeField
+
+	hints hinter
+	label string // of the route, for reports
+
+	codings coding.Has
+	coder   *coder // makes them; nil in tests of pages alone
 }
 
 func newPresentation(rt Route) *presentation {
-	a := &presentation{identity: rt.NoCompression}
+	a := &presentation{codings: rt.codings()}
 	for name, values := range rt.SetHeader {
 		a.set = append(a.set, headerField{textproto.CanonicalMIMEHeaderKey(name), slices.Clip(slices.Clone(values))})
 	}
 	for _, name := range rt.RemoveHeader {
 		a.remove = append(a.remove, textproto.CanonicalMIMEHeaderKey(name))
 	}
-	if rt.Downstream.CacheControl != "" {
-		a.control, a.outdated, a.age = []string{rt.Downstream.CacheControl}, []string{purgedControl}, []string{"0"}
-	}
-	if rt.Downstream.CDN != "" {
-		a.cdn = []string{rt.Downstream.CDN}
-	}
+	a.browsers, a.cdn, a.surrogate = newLifetimeField(rt.Downstream.CacheControl), newLifetimeField(rt.Downstream.CDN), newLifetimeField(rt.Downstream.Surrogate)
+	a.hints = newHinter(rt, a)
 	return a
-}
-
-// compress returns a body in gzip; nil if that saves nothing, or the route does not want it.
-func (a *presentation) compress(contentType string, body []byte) []byte {
-	if a.identity {
-		return nil
-	}
-	return httpcache.Gzip(contentType, body)
 }
 
 // fields sets and removes the fields of the route.
@@ -456,29 +476,5 @@ func (a *presentation) fields(h http.Header) {
 	}
 	for _, f := range a.set {
 		h[f.name] = f.values
-	}
-}
-
-// controls sets the fields of a page for downstream caches. own, if not nil, is what this
-// cache tells them of a page that is pinned or purged, whatever the route says.
-func (a *presentation) controls(h http.Header, status int, fresh bool, own []string) {
-	control := own
-	if control == nil && a.control != nil && status < http.StatusBadRequest {
-		control = a.outdated
-		if fresh {
-			control = a.control
-		}
-	}
-	if control == nil {
-		return
-	}
-	h["Cache-Control"] = control
-	delete(h, "Cdn-Cache-Control")
-	delete(h, "Expires")
-	if own == nil && fresh {
-		h["Age"] = a.age
-		if a.cdn != nil {
-			h["Cdn-Cache-Control"] = a.cdn
-		}
 	}
 }

@@ -2,7 +2,9 @@ package isr
 
 import (
 	"context"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/facetheory/isr/internal/backoff"
@@ -28,6 +30,8 @@ const (
 	// read unit, spends n/3 units a second on that.
 	countEvery   = time.Minute
 	countPerNode = 100 * time.Millisecond
+	// recountEvery is the shortest interval of counts because a peer is not known.
+	recountEvery = 2 * time.Second
 	// presenceTimeout bounds each of these calls.
 	presenceTimeout = 5 * time.Second
 )
@@ -38,6 +42,8 @@ type presence struct {
 	id    string
 	since time.Time
 	soon  chan struct{} // has an element if an announcement is due now
+	// countedAt is when the processes were last counted, in nanoseconds since the process began.
+	countedAt atomic.Int64
 }
 
 func newPresence(c *Cache) *presence {
@@ -61,6 +67,14 @@ func (p *presence) hurry() {
 	}
 }
 
+// countSoon asks for a count of the processes, unless they have just been counted: then they are
+// counted after the next announcement. It never blocks.
+func (p *presence) countSoon() {
+	if p != nil && time.Since(p.c.created)-time.Duration(p.countedAt.Load()) >= recountEvery {
+		p.hurry()
+	}
+}
+
 // run announces this process until ctx ends, and then withdraws it.
 func (p *presence) run(ctx context.Context) {
 	select {
@@ -72,8 +86,12 @@ func (p *presence) run(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
 		err := p.announce(ctx)
-		if err == nil && (counted.IsZero() || time.Since(counted) >= p.countPause()) {
+		if err == nil && (counted.IsZero() || time.Since(counted) >= p.countPause() || p.c.peers.missed.Swap(false)) {
+			p.countedAt.Store(int64(time.Since(p.c.created)))
 			if err = p.count(ctx); err == nil {
+				if counted.IsZero() {
+					p.c.peers.tell(p.c.follower.committed.Load()) // so that they know of this process
+				}
 				counted = time.Now()
 			}
 		}
@@ -108,9 +126,16 @@ func (p *presence) announce(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
-	now := p.c.now()
+	now, digest := p.c.now(), ""
+	if p.c.cfg.Configuration != nil {
+		digest = p.c.cfg.Configuration()
+	}
+	var peer netip.AddrPort
+	if p.c.peers.Peers != nil {
+		peer = p.c.peers.Address()
+	}
 	return p.c.meta.Announce(ctx, store.Node{
-		ID: p.id, Name: p.c.cfg.Node, Applied: applied, Since: p.since, SeenAt: now, Until: now.Add(presentFor),
+		Peer: peer, ID: p.id, Name: p.c.cfg.Node, Release: p.c.cfg.Release, Config: digest, Applied: applied, Since: p.since, SeenAt: now, Until: now.Add(presentFor),
 	})
 }
 
@@ -124,6 +149,7 @@ func (p *presence) count(ctx context.Context) error {
 	nodes, err := p.c.meta.Nodes(ctx)
 	if err == nil {
 		p.c.follower.setNodes(len(nodes))
+		p.c.peers.count(nodes)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package isr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/httpcache"
@@ -39,7 +41,7 @@ type projector struct {
 	classes []keyClass // sorted by the names that they have in keys
 	forward []string   // canonical header names
 	cookies []string   // patterns of cookies that are ignored
-	stale   time.Duration
+	rules   httpcache.Rules
 	jitter  float64
 	present *presentation
 }
@@ -49,11 +51,11 @@ func newProjector(rt Route) *projector {
 		Route:   rt,
 		query:   make(map[string]bool, len(rt.Query)),
 		cookies: append(slices.Clone(wellknown.AnalyticsCookies()), rt.IgnoreCookies...),
-		stale:   rt.Stale,
 		jitter:  max(rt.Jitter, 0),
 		classes: newKeyClasses(rt.KeyClasses),
 		present: newPresentation(rt),
 	}
+	p.present.selects = p.selects
 	for _, name := range rt.Forward {
 		p.forward = append(p.forward, textproto.CanonicalMIMEHeaderKey(name))
 	}
@@ -75,11 +77,9 @@ func newProjector(rt Route) *projector {
 	}
 	slices.Sort(p.vary)
 	p.vary = slices.Compact(p.vary)
-	switch {
-	case rt.Stale == 0:
-		p.stale = DefaultStale
-	case rt.Stale < 0:
-		p.stale = 0
+	p.rules = httpcache.Rules{
+		Revalidate: p.Revalidate, Strict: rt.OptIn == OptInStrict, Statuses: rt.Statuses, Negative: rt.Negative,
+		Stale: rt.Stale, StaleIfError: cmp.Or(rt.StaleIfError, min(rt.Stale, 0)),
 	}
 	return p
 }
@@ -90,6 +90,12 @@ func newProjector(rt Route) *projector {
 // The renderer's request is built from the key alone (see request): no other part of a
 // visitor's request can affect a page that others are served.
 func (p *projector) project(r *http.Request) (k store.Key, bypass string, err error) {
+	return p.projectInto(nil, r)
+}
+
+// projectInto is project with a buffer that the text of the key is made in, unless it is nil. The
+// key is valid until the buffer is used again.
+func (p *projector) projectInto(text *[]byte, r *http.Request) (k store.Key, bypass string, err error) {
 	if r.Method == http.MethodConnect {
 		return store.Key{}, "", errors.New("this is not a proxy to other hosts")
 	}
@@ -113,11 +119,15 @@ func (p *projector) project(r *http.Request) (k store.Key, bypass string, err er
 	if bypass != "" {
 		return store.Key{}, bypass, nil
 	}
-	return p.keyOf(tenant, host, r.URL, p.variant(r.Header))
+	return p.keyInto(text, tenant, host, r.URL, p.variant(r.Header))
 }
 
 // keyOf returns the key of a URI, as project does for a request. host is canonical.
 func (p *projector) keyOf(tenant, host string, u *url.URL, variant string) (k store.Key, bypass string, err error) {
+	return p.keyInto(nil, tenant, host, u, variant)
+}
+
+func (p *projector) keyInto(text *[]byte, tenant, host string, u *url.URL, variant string) (k store.Key, bypass string, err error) {
 	path, ok := canonical.Path(u.EscapedPath())
 	if !ok {
 		return store.Key{}, "", fmt.Errorf("the path %.100q does not begin with '/' or is badly encoded", u.Path)
@@ -126,11 +136,17 @@ func (p *projector) keyOf(tenant, host string, u *url.URL, variant string) (k st
 	if !ok {
 		return store.Key{}, bypassQuery, nil
 	}
-	text := store.JoinKey(host, path, query, variant)
-	if len(text) > store.MaxKeyLength {
+	if text == nil {
+		k.Text = store.JoinKey(host, path, query, variant)
+	} else {
+		*text = store.AppendKey((*text)[:0], host, path, query, variant)
+		k.Text = unsafe.String(unsafe.SliceData(*text), len(*text))
+	}
+	if len(k.Text) > store.MaxKeyLength {
 		return store.Key{}, bypassKeyLength, nil
 	}
-	return store.Key{Tenant: tenant, Text: text}, "", nil
+	k.Tenant = tenant
+	return k, "", nil
 }
 
 // droppedByConnection returns the name of a header that the route or the site depends on
@@ -181,9 +197,10 @@ func (p *projector) tenant(h http.Header) (tenant, bypass string, err error) {
 }
 
 // judge decides by the header whether a response may be stored and shared. tags are those
-// of the route.
-func (p *projector) judge(status int, h http.Header, maxBody int64, tags []string) httpcache.Verdict {
-	rules := httpcache.Rules{Revalidate: p.Revalidate, Negative: p.Negative, Stale: p.stale, MaxBody: maxBody, InKey: p.inKey}
+// of the route, and requested is when the response was requested.
+func (p *projector) judge(status int, h http.Header, maxBody int64, tags []string, requested time.Time) httpcache.Verdict {
+	rules := p.rules
+	rules.MaxBody, rules.InKey, rules.Requested = maxBody, p.covered(h), requested
 	return withTags(rules.Judge(status, h), h, tags)
 }
 
@@ -312,15 +329,19 @@ func (p *projector) use(parameter string) canonical.ParameterUse {
 	return canonical.Unknown
 }
 
-// variant returns the declared headers of a request, and then its classes, as name=value
-// pairs in the encoding of a query.
-func (p *projector) variant(h http.Header) string {
-	if len(p.vary) == 0 && len(p.classes) == 1 {
+// variant returns the declared headers of a request and those that were learned, normalised,
+// and then its classes, as name=value pairs in the encoding of a query.
+func (p *projector) variant(h http.Header, learned ...string) string {
+	if len(p.vary) == 0 && len(p.classes) == 1 && len(learned) == 0 {
 		return p.classes[0].pair(h) // the common case, without an allocation
 	}
 	var b strings.Builder
-	for _, name := range p.vary {
-		value := strings.Join(h[name], ", ")
+	names := p.vary
+	if len(learned) > 0 {
+		names = slices.Sorted(slices.Values(append(learned, names...)))
+	}
+	for _, name := range names {
+		value := httpcache.Normalize(name, h[name])
 		if value == "" {
 			continue
 		}
@@ -379,7 +400,7 @@ func (p *projector) request(ctx context.Context, k store.Key) (*http.Request, er
 	}
 	for name, values := range fields {
 		name = textproto.CanonicalMIMEHeaderKey(name)
-		if !slices.Contains(p.vary, name) {
+		if !slices.Contains(p.vary, name) && !p.learns(name) {
 			return nil, fmt.Errorf("%w: %s varies on the header %q, which the route does not declare", store.ErrInvalidKey, k, name)
 		}
 		r.Header[name] = values
@@ -402,7 +423,7 @@ func (p *projector) forwarded(r *http.Request) http.Header {
 			if h == nil {
 				h = make(http.Header, len(p.forward))
 			}
-			h[name] = []string{values[0]}
+			h[name] = []string{strings.Clone(values[0])} // see HitHandler
 		}
 	}
 	return h
@@ -419,37 +440,4 @@ func matchesAny(patterns []string, name string) bool {
 		}
 	}
 	return false
-}
-
-// An Explanation is what a route makes of a request.
-type Explanation struct {
-	// Bypass is the reason for which the request bypasses the cache, as the detail of
-	// Cache-Status: "method", "cookie", "query", … Empty: it does not.
-	Bypass string
-	// Key is the key of its page; zero for a request that bypasses the cache.
-	Key store.Key
-	// Render is the request that the renderer of the page gets, without the headers of
-	// Forward; nil for a request that bypasses the cache.
-	Render *http.Request
-}
-
-// Explain returns what the route makes of a request as a server receives it. An error means
-// that the route is not valid, or that such a request is refused.
-func (rt Route) Explain(r *http.Request) (Explanation, error) {
-	if err := rt.Validate(); err != nil {
-		return Explanation{}, err
-	}
-	p := newProjector(rt)
-	key, bypass, err := p.project(r)
-	if err != nil {
-		return Explanation{}, fmt.Errorf("the request is refused: %w", err)
-	}
-	if bypass != "" {
-		return Explanation{Bypass: bypass}, nil
-	}
-	render, err := p.request(r.Context(), key)
-	if err != nil {
-		return Explanation{}, err
-	}
-	return Explanation{Key: key, Render: render}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -68,6 +69,45 @@ func TestProject(t *testing.T) {
 			}
 			if k.Text != tt.key || bypass != tt.bypass {
 				t.Errorf("key %q, bypass %q; want %q, %q", k.Text, bypass, tt.key, tt.bypass)
+			}
+		})
+	}
+}
+
+// RFC 9111, section 4.1: equivalent values of a header share a page, and its renderer sees
+// their normalised form.
+func TestRFC9111Section4_1KeysOfNormalizedHeaders(t *testing.T) {
+	p := newProjector(Route{Vary: []string{"Accept", "Accept-Language", "X-Device"}})
+	for _, tt := range []struct {
+		name, key string
+		headers   []string // equivalent ones
+		rendered  string   // what the renderer gets, "Name: value"
+	}{
+		{"languages", "h/#accept-language=de-AT%2C%20en%3Bq%3D0.5", []string{
+			"Accept-Language: de-AT, en;q=0.5", "Accept-Language: de-at,en;q=0.500", "Accept-Language: en;q=0.5\nAccept-Language: DE-AT;q=1",
+		}, "Accept-Language: de-AT, en;q=0.5"},
+		{"any type", "h/", []string{"", "Accept: */*", "Accept: */*;q=1.0", "Accept: ", "Accept-Language: *"}, "Accept: */*"},
+		{"types", "h/#accept=text%2Fhtml%2C%20%2A%2F%2A%3Bq%3D0.8", []string{"Accept: */*;q=0.8,text/html", "Accept: Text/HTML , */* ; q=0.80"}, "Accept: text/html, */*;q=0.8"},
+		{"an unknown header", "h/#x-device=b%2C%20a", []string{"X-Device: b, a", "X-Device: b\nX-Device:  a\t"}, "X-Device: b, a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, header := range tt.headers {
+				r := request("http://h/", header)
+				k, bypass, err := p.project(r)
+				if err != nil || bypass != "" || k.Text != tt.key {
+					t.Errorf("%q: key %q, bypass %q, %v; want %q", header, k.Text, bypass, err, tt.key)
+					continue
+				}
+				render, err := p.request(t.Context(), k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if again, _, err := p.project(render); err != nil || again != k {
+					t.Errorf("the renderer's request has the key %q, %v", again, err)
+				}
+				if name, value, _ := strings.Cut(tt.rendered, ": "); strings.Join(render.Header[name], "|") != value {
+					t.Errorf("%q: the renderer gets %q, want %q", header, render.Header[name], value)
+				}
 			}
 		})
 	}
@@ -259,7 +299,7 @@ func TestVaryOnCookies(t *testing.T) {
 		{"theme", httpcache.RefusedVary},
 		{"*", ""},
 	} {
-		if v := newProjector(Route{IgnoreCookies: []string{c.ignored}}).judge(http.StatusOK, header, 1000, nil); v.Refused != c.refused {
+		if v := newProjector(Route{IgnoreCookies: []string{c.ignored}}).judge(http.StatusOK, header, 1000, nil, time.Time{}); v.Refused != c.refused {
 			t.Errorf("cookie %q ignored: refused %q, expected %q", c.ignored, v.Refused, c.refused)
 		}
 	}

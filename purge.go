@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/breaker"
 	"github.com/facetheory/isr/store"
@@ -106,6 +104,7 @@ func (c *Cache) commitPurge(ctx context.Context, p store.Purge) (store.Receipt, 
 	receipt, err := c.meta.Purge(ctx, p)
 	if err == nil {
 		c.applyPurge(p.Targets, p.Hard, receipt.Seq)
+		c.notePurge(p)
 	}
 	// Also on errors: the purge may have been made.
 	for _, t := range p.Targets {
@@ -136,6 +135,7 @@ func (c *Cache) applyPurge(targets []store.PurgeTarget, hard bool, seq int64) {
 		marks = append(marks, m)
 	}
 	c.marks.Apply(m.At, marks...)
+	c.peers.tell(seq)
 }
 
 // purgeTargets checks targets, and completes those of pages: by their partition keys, and
@@ -182,12 +182,8 @@ func (c *Cache) purgeTargets(targets []store.PurgeTarget) ([]store.PurgeTarget, 
 	return all, nil
 }
 
-const (
-	// maxPinReads bounds the concurrent reads of one purge.
-	maxPinReads = 8
-	// maxPinned bounds the pages that one purge reads because they may be pinned.
-	maxPinned = 2000
-)
+// maxPinned bounds the pages that one purge reads because they may be pinned.
+const maxPinned = 2000
 
 // refusePinned returns an error that wraps [store.ErrPinned] if one of the pages, or of
 // their variants, is pinned.
@@ -196,21 +192,12 @@ func (c *Cache) refusePinned(ctx context.Context, targets []store.PurgeTarget) e
 	if err != nil {
 		return err
 	}
-	reads, ctx := errgroup.WithContext(ctx)
-	reads.SetLimit(maxPinReads)
-	for _, k := range pages {
-		reads.Go(func() error {
-			rec, _, err := c.read(ctx, k, c.cfg.Partition(k))
-			if err != nil {
-				return err
-			}
-			if c.isPinned(rec) {
-				return fmt.Errorf("%s: %w; unpin it, or ask for that with the purge", k, pinnedUntil(rec.Entry))
-			}
-			return nil
-		})
-	}
-	return reads.Wait()
+	return c.readEach(ctx, pages, func(n int, rec store.Record) error {
+		if c.isPinned(rec) {
+			return fmt.Errorf("%s: %w; unpin it, or ask for that with the purge", pages[n], pinnedUntil(rec.Entry))
+		}
+		return nil
+	})
 }
 
 // mayBePinned returns the pages of targets, and their variants that are listed.
@@ -361,7 +348,7 @@ func (c *Cache) hasVariants() bool {
 
 // hasVariantsLocked is hasVariants for the present routes.
 func (c *Cache) hasVariantsLocked() bool {
-	return len(c.bound) == 0 || slices.ContainsFunc(c.bound, func(b *boundRoute) bool { return len(b.Vary)+len(b.KeyClasses) > 0 })
+	return len(c.bound) == 0 || slices.ContainsFunc(c.bound, func(b *boundRoute) bool { return b.VaryAuto || len(b.Vary)+len(b.KeyClasses) > 0 })
 }
 
 // purges returns all purges that this process knows to cover a page: those read with it,

@@ -369,7 +369,7 @@ func TestPurgeWhileTheOriginFails(t *testing.T) {
 func TestPurgeEndsNegativeEntries(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, int64){
 		"404": func(w http.ResponseWriter, _ *http.Request, _ int64) {
-			w.Header().Set("Cache-Control", "s-maxage=300")
+			w.Header().Set("Cache-Control", "public, max-age=300, stale-while-revalidate=86400")
 			w.WriteHeader(404)
 		},
 		"uncacheable": func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Cache-Control", "private") },
@@ -558,6 +558,29 @@ func TestAwaitPurge(t *testing.T) {
 		if err != nil || len(nodes) != 2 {
 			t.Errorf("%d nodes, %v", len(nodes), err)
 		}
+	})
+}
+
+// A node announces its release, and the digest of the configuration that it has by then.
+func TestNodesAnnounceTheirConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var digest atomic.Value
+		digest.Store("one")
+		tb, _, _ := taggedFleet(t, 1, func(cfg *isr.Config) {
+			cfg.Node, cfg.Release, cfg.Configuration = "host", "v1.2.3", func() string { return digest.Load().(string) }
+		})
+		expect := func(config string) {
+			t.Helper()
+			nodes, err := tb.store("x").Nodes(t.Context())
+			if err != nil || len(nodes) != 1 || nodes[0].Release != "v1.2.3" || nodes[0].Config != config {
+				t.Errorf("%v, %+v; want the configuration %s", err, nodes, config)
+			}
+		}
+		time.Sleep(time.Second)
+		expect("one")
+		digest.Store("two")
+		time.Sleep(21 * time.Second)
+		expect("two")
 	})
 }
 

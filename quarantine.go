@@ -81,7 +81,7 @@ func (rt Route) validateReject() error {
 		errs = append(errs, configErrorf("Reject", "must have at most %d LostHeaders (got %d)", maxRejectTexts, n))
 	}
 	for _, name := range rt.Reject.LostHeaders {
-		if !validHeaderName(name) {
+		if !httpcache.IsToken(name) {
 			errs = append(errs, configErrorf("Reject", "must have LostHeaders that are names of header fields (got %.100q)", name))
 		}
 	}
@@ -162,8 +162,7 @@ func mediaType(h http.Header, body []byte) string {
 // suspicious returns why the route rejects what was rendered; empty if it does not.
 func (s *search) suspicious(rec store.Record, got rendering) string {
 	var current *store.Entry
-	purges, now := s.purges(rec), s.c.now()
-	if servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now) {
+	if s.servableOnError(rec) {
 		current = rec.Entry
 	}
 	return s.route.rejects(got.response, current)
@@ -276,7 +275,7 @@ func (c *Cache) AcceptQuarantined(ctx context.Context, k store.Key, generation s
 	return e, nil
 }
 
-func (c *Cache) accept(ctx context.Context, k store.Key, generation string) (store.Entry, error) {
+func (c *Cache) accept(ctx context.Context, k store.Key, generation string) (e store.Entry, err error) {
 	pk, err := c.partition(k)
 	if err != nil {
 		return store.Entry{}, err
@@ -288,8 +287,10 @@ func (c *Cache) accept(ctx context.Context, k store.Key, generation string) (sto
 	if err != nil {
 		return store.Entry{}, err
 	}
+	release := c.hold(k, "", nil)
+	defer func() { release(errors.Is(err, store.ErrLeaseLost)) }()
 	defer c.reload(k)
-	e, err := c.publishQuarantined(ctx, k, pk, lease, generation)
+	e, err = c.publishQuarantined(ctx, k, pk, lease, generation)
 	if err != nil {
 		settle, cancel := c.settling(ctx)
 		defer cancel()

@@ -18,7 +18,7 @@ import (
 func text(body string) func(http.ResponseWriter, *http.Request, int64) {
 	return func(w http.ResponseWriter, _ *http.Request, _ int64) {
 		w.Header().Set("Content-Type", "text/html")
-		w.Header().Set("Cache-Control", "s-maxage=60")
+		w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 		fmt.Fprint(w, body)
 	}
 }

@@ -64,7 +64,7 @@ func TestReach(t *testing.T) {
 				began, reads := time.Now(), log.reads.Load()
 				results := make(chan error)
 				for range 50 {
-					go func() { results <- c.follower.reach(t.Context(), 3) }()
+					go func() { results <- c.follower.reach(t.Context(), 3, &c.follower.receipts) }()
 				}
 				for range 50 {
 					if err := <-results; err != nil {
@@ -77,16 +77,16 @@ func TestReach(t *testing.T) {
 				if n := log.reads.Load() - reads; poll > 0 && n > 6 {
 					t.Errorf("%d reads for 50 callers", n)
 				}
-				if err := c.follower.reach(t.Context(), 2); err != nil {
+				if err := c.follower.reach(t.Context(), 2, &c.follower.receipts); err != nil {
 					t.Errorf("an older sequence: %v", err)
 				}
-				if err := c.follower.reach(t.Context(), 4); !errors.Is(err, errReceiptAhead) {
+				if err := c.follower.reach(t.Context(), 4, &c.follower.receipts); !errors.Is(err, errReceiptAhead) {
 					t.Errorf("a sequence that does not exist: %v", err)
 				}
 				log.fails.Store(poll > 0)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := c.follower.reach(ctx, 4); poll > 0 && !errors.Is(err, context.DeadlineExceeded) {
+				if err := c.follower.reach(ctx, 4, &c.follower.receipts); poll > 0 && !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("while the log cannot be read: %v", err)
 				}
 			})

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +20,7 @@ import (
 // is the only place that orders its effects:
 //
 //	read META -> wait for a turn at the origin -> acquire LOCK
-//	          -> read META again -> list a variant -> render, and give up the turn
+//	          -> read META again -> list a variant -> render, or validate, and give up the turn
 //	          -> write the body -> list a variant -> publish META and delete LOCK
 //
 // The turn comes before the lease: a search that waits for its turn does not hold a
@@ -40,34 +42,58 @@ type search struct {
 	reload bool
 	claim  *store.Claim // the request record that this search completes; may be nil
 	early  *page        // render even if this page, the current one, is fresh; may be nil
+	// cause is the context of the request that started the search, whose end it outlives.
+	cause context.Context //nolint:containedctx // for the observer
 	// forwarded are the headers of the request that started the search that a render carries
 	// (see Route.Forward).
 	forwarded http.Header
+	// accept are the codings that the visitor who started the search accepts.
+	accept httpcache.Accept
+	// onlyStored: nothing is rendered, for a request with only-if-cached.
+	onlyStored bool
 	// minSeq is the receipt that the page is rendered for, 0 without: a stale page is of no
 	// use.
 	minSeq int64
+	// uncounted are the requests that Config.MinUses has not counted: 1 if one is explained.
+	uncounted int
 
 	known     bool       // the page had rendered before, when the turn was requested
 	storeWait *countdown // how much longer waiting requests wait for the store; nil: unlimited
 
 	mu   sync.Mutex
 	turn *budget.Turn // guarded by mu: the turn at the origin, or the place in its queue; nil without
+	// queued ends the wait for a turn in progress; nil without.
+	queued func(Result) // guarded by mu
 	// clients are the first few clients that wait for the page; empty for a forced
 	// render, and if the route does not distinguish clients.
 	clients []netip.Prefix // guarded by mu
 
-	ended   bool      // this process knows of a withdrawal of the entry, and the store does not
-	waited  bool      // another process held the lease
-	gaveWay bool      // this search has waited for an unstored flight
-	polls   int       // how often META was polled while another process held the lease
-	losses  int       // how often another process was faster
-	noBody  string    // the key of a body that was missing or damaged
-	unread  bool      // that body exists and could not be read: no pin is lost for that
-	since   time.Time // when the search began
-	latest  reading   // of the record
-	asOf    int64     // a sequence that was committed before that
-	seqAt   time.Time // when SEQ was read for the render; zero if it was not
-	listed  time.Time // until when this search has listed a variant that is not stored; else zero
+	ended   bool // this process knows of a withdrawal of the entry, and the store does not
+	waited  bool // another process held the lease, or may have while this one queued
+	gaveWay bool // this search has waited for an unstored flight
+	losses  int  // how often another process was faster
+	// queuePolls is how often META was polled while the search queued for the origin.
+	queuePolls int
+	noBody     string    // the key of a body that was missing or damaged
+	unread     bool      // that body exists and could not be read: no pin is lost for that
+	since      time.Time // when the search began
+	latest     reading   // of the record
+	asOf       int64     // a sequence that was committed before that
+	seqAt      time.Time // when SEQ was read for the render; zero if it was not
+	listed     time.Time // until when this search has listed a variant that is not stored; else zero
+
+	// Of the wait for another process (see schedule.go).
+	waitBegan time.Time          // before the first look
+	looks     int                // so far
+	likely    time.Duration      // when waitsFor has likely stored the page, since waitBegan; 0: unknown
+	waitsFor  string             // the holder of the lease; empty if it is not known
+	asked     netip.AddrPort     // the holder that was asked to say when it ends its work; invalid: none
+	hinted    <-chan struct{}    // closed once it says so; nil: it has, or none was asked
+	cancelAsk context.CancelFunc // withdraws the request; nil without
+
+	rendering *observedRender // in progress; nil without
+	leaseWait func(Result)    // ends the wait for a lease in progress; nil without
+	lost      bool            // the lease that was acquired last was lost
 }
 
 // maxLosses bounds how often a search renders a page that another process then replaces.
@@ -79,12 +105,16 @@ func (s *search) run(ctx context.Context) outcome {
 	s.since = time.Now()
 	s.storeWait = &countdown{left: s.c.cfg.StoreTimeout, expired: s.overdue}
 	defer s.storeWait.stop()
+	defer s.stopAsking()
 	s.storeWait.start()
 	select {
 	case <-s.c.follower.begun:
 	case <-ctx.Done():
 	}
 	if p := s.secondLook(); p != nil {
+		return storedPage{page: p}
+	}
+	if p := s.recall(ctx); p != nil {
 		return storedPage{page: p}
 	}
 	for {
@@ -98,7 +128,8 @@ func (s *search) run(ctx context.Context) outcome {
 		now := s.c.now()
 		if state := store.Freshness(rec.Entry, rec.Purges, now); state == store.Fresh || state == store.Stale {
 			switch p, err := s.load(ctx, rec); {
-			case err == nil && state == store.Fresh && !s.wanted(rec):
+			case err == nil && s.suffices(rec, state):
+				s.route.noteRenderTime(rec.Entry)
 				return storedPage{page: p, waited: s.waited}
 			case err == nil:
 				s.f.offer(p)
@@ -114,15 +145,12 @@ func (s *search) run(ctx context.Context) outcome {
 				return s.storeFailed(ctx, err)
 			}
 		}
-		if s.refusedByPin(rec) {
-			return failure{cause: pinnedUntil(rec.Entry)}
-		}
-		if why := s.notWorthStoring(rec); why != "" {
-			return s.runUnstored(ctx, why)
-		}
-		// The row that was just read avoids a conditional write that would fail. Only
-		// Acquire decides.
-		if lock := rec.Lock; lock == nil || !lock.HeldAt(now) {
+		switch next := s.next(rec, now); {
+		case next.end != nil:
+			return next.end
+		case next.unstored != "":
+			return s.runUnstored(ctx, next.unstored)
+		case next.render:
 			s.f.announce()
 			o, held := s.attempt(ctx, rec)
 			switch {
@@ -144,6 +172,7 @@ func (s *search) run(ctx context.Context) outcome {
 // returns. If both results are nil, the search goes on: another process was faster, or
 // may have been while this one waited for its turn.
 func (s *search) attempt(ctx context.Context, rec store.Record) (o outcome, held *store.Lock) {
+	s.endLeaseWait("ok")
 	if s.awaitUnstored(ctx) {
 		return nil, nil
 	}
@@ -167,7 +196,11 @@ func (s *search) attempt(ctx context.Context, rec store.Record) (o outcome, held
 	case err != nil:
 		return s.storeFailed(ctx, err), nil
 	}
+	release := s.c.hold(s.key, s.route.Label, rec.Lock)
+	s.lost = false
 	o = s.leased(ctx, lease, acquiredAt)
+	release(s.lost)
+	s.endRender(o)
 	s.conclude(ctx, lease, o)
 	if o != nil {
 		return o, nil
@@ -208,27 +241,30 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 	stop = sync.OnceFunc(stop)
 	defer stop()
 	rec, seq, found := s.prepare(ctx, held, lease)
+	if _, failed := found.(failure); failed && lostLease(held) {
+		s.noteLost(time.Since(acquiredAt))
+		return nil // the call was cancelled because of that
+	}
 	if found != nil {
 		return found
 	}
 	if p := s.unstored(rec); p != nil {
 		s.leave(budget.ErrNoVerdict)
-		return s.store(ctx, held, stop, lease, rec, made{entry: p.entry, body: p.body, at: timing{began: p.read.began, took: p.entry.RenderTime}})
+		return s.store(ctx, held, stop, lease, rec, made{entry: p.entry, body: p.plain.body, at: timing{began: p.read.began, took: p.entry.RenderTime}})
 	}
 	s.storeWait.stop()
 	if s.currentTurn() == nil { // the store was slow, and overdue gave up the turn
 		s.release(ctx, lease)
 		return nil
 	}
-	got, at := s.render(held)
-	if got.refused == httpcache.RefusedEmpty && rec.Entry != nil && !rec.Entry.Withdrawn {
-		got = rendering{failure: errEmpty} // a blank page never replaces a good one
-	}
+	held = s.beginRender(held, s.trigger(rec))
+	got, at := s.produce(held, rec, seq)
+	defer s.f.settleStream()
 	s.leave(s.verdict(held, lease.Failures(), got))
 	s.storeWait.start()
 	switch took := at.took; {
-	case held.Err() != nil && errors.Is(context.Cause(held), store.ErrLeaseLost):
-		s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", took)
+	case lostLease(held):
+		s.noteLost(took)
 		return nil
 	case held.Err() != nil: // closing
 		s.release(ctx, lease)
@@ -252,7 +288,16 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 	if s.staysInMemory(rec, &next) {
 		return s.keepNegative(ctx, lease, rec, next, got)
 	}
-	return s.store(ctx, held, stop, lease, rec, made{entry: next, body: got.response.body, at: at, withdraws: got.verdict.Withdraws})
+	o := s.store(ctx, held, stop, lease, rec, made{entry: next, body: got.response.body, at: at, withdraws: got.verdict.Withdraws, renews: got.renews})
+	if _, stored := o.(renderedPage); stored {
+		s.c.storing.add(time.Since(acquiredAt) - at.took)
+	}
+	return o
+}
+
+func (s *search) noteLost(after time.Duration) {
+	s.lost = true
+	s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", after)
 }
 
 // prepare reads, under the lease, what the publish will replace, lists the page if it is a
@@ -267,7 +312,7 @@ func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec stor
 	}
 	rec, err := s.read(held)
 	if err != nil {
-		return end(s.storeFailed(ctx, err))
+		return end(s.storeFailed(held, err))
 	}
 	if store.Freshness(rec.Entry, rec.Purges, s.c.now()) == store.Fresh && !s.wanted(rec) {
 		switch p, err := s.load(held, rec); {
@@ -280,17 +325,23 @@ func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec stor
 		case errors.Is(err, store.ErrPurged): // meanwhile, so that it is rendered
 			rec.Purges = s.purges(rec)
 		default:
-			return end(s.storeFailed(ctx, err))
+			return end(s.storeFailed(held, err))
 		}
 	}
 	if s.refusedByPin(rec) {
 		return end(failure{cause: pinnedUntil(rec.Entry)})
 	}
 	if err := s.listVariant(held, rec); err != nil {
-		return end(s.storeFailed(ctx, err))
+		return end(s.storeFailed(held, err))
+	}
+	switch refused, err := s.admitVariant(held, rec); {
+	case err != nil:
+		return end(s.storeFailed(held, err))
+	case refused:
+		return end(refusal{detailVariants})
 	}
 	if seq, err = s.sequence(held, rec); err != nil {
-		return end(s.storeFailed(ctx, err))
+		return end(s.storeFailed(held, err))
 	}
 	return rec, seq, nil
 }
@@ -307,19 +358,26 @@ func (s *search) sequence(ctx context.Context, rec store.Record) (int64, error) 
 	return max(sequence.Seq, rec.Purges.Seq), err
 }
 
-// A timing is when a render took place.
-type timing struct {
-	began       time.Time // by the monotonic clock
-	generatedAt time.Time // by the wall clock, in whole seconds
-	took        time.Duration
-}
-
-// render calls the renderer.
-func (s *search) render(ctx context.Context) (rendering, timing) {
-	at := timing{began: time.Now(), generatedAt: s.c.now().Truncate(time.Second)}
-	got := s.c.render(ctx, s.route, s.key, s.forwarded)
+// render calls the renderer, with conditions if they are not nil, and shows visitors the
+// response as it comes. rec is what it replaces, seq a purge sequence from before the render, and
+// unstored the reason for which the response will not be stored; empty if it will.
+func (s *search) render(ctx context.Context, rec store.Record, seq int64, unstored string, conditions http.Header) (rendering, timing) {
+	at := timing{began: time.Now(), generatedAt: s.c.now().Truncate(time.Millisecond)}
+	fields := s.forwarded
+	if conditions != nil {
+		fields = conditions
+		maps.Copy(fields, s.forwarded)
+	}
+	s.c.rendering.Add(1)
+	got := s.c.render(ctx, s.route, s.key, fields, func(r *recorder) {
+		if s.streamable(rec, r.status, r.sent) {
+			e := s.draft(r.status, r.sent, r.verdict, at, seq)
+			s.offerStream(r.stream, e, at, unstored, httpcache.DeclaredLength(r.sent))
+		}
+	})
 	at.took = time.Since(at.began)
-	s.route.observe(at.took)
+	s.noteRender(got, at.took)
+	s.route.renders.add(at.took)
 	if cause := got.verdict.Cause; cause != nil {
 		s.c.complaints.log("a page is not stored because of its tags", "key", s.key.String(), "error", cause)
 	}
@@ -332,6 +390,7 @@ type made struct {
 	body      []byte
 	at        timing
 	withdraws bool // the origin has ended the stored copy by this response
+	renews    bool // the entry is the current one, which the origin has validated
 }
 
 // store makes a rendering the current generation. stop ends the heartbeat of the lease,
@@ -340,9 +399,11 @@ func (s *search) store(ctx, held context.Context, stop func(), lease store.Lease
 	// Waiting requests get this if storing takes too long.
 	unpublished := m // a copy: the body's key may change
 	s.f.rendered.Store(new(sync.OnceValue(func() *page { return newUnpublishedPage(s.key, unpublished.entry, m.at, m.body, s.route.present) })))
-	if err := s.putBody(held, rec.Entry, &m.entry, m.body); err != nil {
-		s.release(ctx, lease)
-		return s.notPublished(fmt.Errorf("storing the body of %s: %w", s.key, err))
+	if !m.renews {
+		if err := s.putBody(held, rec.Entry, &m.entry, m.body); err != nil {
+			s.release(ctx, lease)
+			return s.notPublished(fmt.Errorf("storing the body of %s: %w", s.key, err))
+		}
 	}
 	if err := s.c.listVariant(held, s.key, m.entry.Expires); err != nil {
 		s.release(ctx, lease)
@@ -355,27 +416,13 @@ func (s *search) store(ctx, held context.Context, stop func(), lease store.Lease
 	return s.publish(ctx, lease, rec, m)
 }
 
-// putBody writes the body of the next generation under a key that was never used; or,
-// if the content is that of the current one, reuses the current body, after checking
-// that it exists. If we crash here, the body is garbage.
-func (s *search) putBody(ctx context.Context, current *store.Entry, next *store.Entry, body []byte) error {
-	unchanged := current != nil && !current.Foreign && current.BodyKey != s.noBody && current.SHA256 == next.SHA256
-	if unchanged {
-		info, err := s.c.bodies.Stat(ctx, current.BodyKey)
-		if err == nil && info.Length == next.Length {
-			next.BodyKey = current.BodyKey
-			return nil
-		}
-	}
-	return s.c.bodies.Put(ctx, next.BodyKey, body)
-}
-
 // publish makes the generation current. If we crash before the transaction commits, no
 // row refers to the body, which is garbage; after it, everything is in place. Nil:
 // another writer was faster.
 func (s *search) publish(ctx context.Context, lease store.Lease, read store.Record, m made) outcome {
 	written := reading{began: time.Now(), asOf: s.seqAt}
 	how := s.publishOptions(read, &m.entry)
+	how.Renew = m.renews
 	how.Reload = s.reload || m.withdraws && s.withdrawable(read)
 	published, err := s.c.meta.Publish(ctx, lease, read, m.entry, how)
 	written.ended = time.Now()
@@ -383,6 +430,7 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
 		// The other writer's page is served. The body that was written stays: it may
 		// belong to a publish whose reply was lost.
+		s.lost = errors.Is(err, store.ErrLeaseLost)
 		s.c.log.Warn("another writer was faster", "key", s.key.String(), "error", err)
 		if errors.Is(err, store.ErrMoved) {
 			s.release(ctx, lease)
@@ -395,9 +443,23 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 		s.release(ctx, lease)
 		return s.notPublished(fmt.Errorf("publishing %s: %w", s.key, err))
 	}
-	s.c.log.Info("rendered", "key", s.key.String(), "status", m.entry.Status, "bytes", m.entry.Length, "took", m.at.took.Round(time.Millisecond), "fresh", m.entry.Revalidate)
+	did, forwardStatus := "rendered", m.entry.Status
+	if m.renews {
+		did, forwardStatus = "validated", http.StatusNotModified
+	}
+	s.rendering.published(m.renews)
+	s.c.log.Info(did, "key", s.key.String(), "status", m.entry.Status, "bytes", m.entry.Length, "took", m.at.took.Round(time.Millisecond), "fresh", m.entry.Revalidate)
 	// The marks in read.Purges may cover only the entry that was replaced.
 	p := newPage(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.route.present)
+	p.stored = true
+	if !m.renews && strings.HasSuffix(published.BodyKey, published.GenerationID) {
+		p.coded.Store(&codings{absent: true}) // the body is new
+	}
+	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &published) {
+		p.inherit(last)
+	} else if last != nil {
+		defer s.c.coder.succeed(p, last, s.route.present) // once it is kept
+	}
 	s.c.negative.forget(s.key)
 	s.c.unpublished.forget(s.key)
 	since := s.latest.began
@@ -416,37 +478,12 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 		if s.c.state(s.f, p, s.c.now()) == store.Purged {
 			return nil
 		}
-		return renderedPage{p}
+		return renderedPage{p, forwardStatus}
 	}
 	if err := s.keep(p); err != nil {
 		return nil // purged meanwhile: the search renders it again
 	}
-	return renderedPage{p}
-}
-
-// conclude records the failure of the request that this search has claimed, unless the
-// publish has completed it. If we crash before, the request is in progress until the
-// lease would have ended. After a publish with an unknown outcome this is harmless:
-// either the publish has completed the request, and nothing changes here, or it can no
-// longer commit, since it requires the request to be in progress.
-func (s *search) conclude(ctx context.Context, lease store.Lease, o outcome) {
-	if s.claim == nil {
-		return
-	}
-	reason := "another writer was faster"
-	if o != nil {
-		_, err := o.result()
-		if err == nil {
-			return
-		}
-		reason = err.Error()
-	}
-	settle, cancel := s.c.settling(ctx)
-	defer cancel()
-	if err := s.c.meta.EndRequest(settle, lease, store.RequestEnd{Failure: reason}); err != nil {
-		s.c.log.Warn("failed to record that a request failed; it stays in progress until its lease would have expired",
-			"key", s.key.String(), "request", s.claim.Key, "error", err)
-	}
+	return renderedPage{p, forwardStatus}
 }
 
 // release gives up the lease. If that fails, the lease expires.
@@ -457,12 +494,4 @@ func (s *search) release(ctx context.Context, lease store.Lease) {
 	if err := s.c.meta.Release(settle, lease); err != nil {
 		s.c.log.Warn("failed to release a lease; it will expire", "key", s.key.String(), "error", err)
 	}
-}
-
-// settleTime bounds what a cancelled flight still has to write.
-const settleTime = 5 * time.Second
-
-// settling returns a context for writes after the flight was cancelled.
-func (c *Cache) settling(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 }

@@ -364,3 +364,48 @@ func TestRegenerateUnreachable(t *testing.T) {
 		}
 	})
 }
+
+// A hangingRead is a store of which one read waits until its context ends, while no lease is
+// refreshed.
+type hangingRead struct {
+	store.MetaStore
+	reads atomic.Int64
+	hang  int64 // the number of that read
+	hangs atomic.Bool
+}
+
+func (h *hangingRead) Read(ctx context.Context, pk string) (store.Record, error) {
+	if h.reads.Add(1) == h.hang {
+		h.hangs.Store(true)
+		defer h.hangs.Store(false)
+		<-ctx.Done()
+		return store.Record{}, ctx.Err()
+	}
+	return h.MetaStore.Read(ctx, pk)
+}
+
+func (h *hangingRead) Refresh(ctx context.Context, l store.Lease) error {
+	if h.hangs.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return h.MetaStore.Refresh(ctx, l)
+}
+
+// A lease that is lost before the render begins is acquired again: that is no failure of the
+// store.
+func TestLeaseLostBeforeTheRender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		meta := &hangingRead{MetaStore: tb.store("a"), hang: 3}
+		c := tb.node(meta, func(cfg *isr.Config) { cfg.Lease, cfg.Poll = 2*time.Second, -1 })
+		c.Handler(isr.Route{Name: "site"}, site)
+		e, err := c.Regenerate(t.Context(), page)
+		if err != nil || e.Status != http.StatusOK || meta.reads.Load() < 3 {
+			t.Errorf("%+v, %v after %d reads", e, err, meta.reads.Load())
+		}
+		if log := tb.log.String(); !strings.Contains(log, "lost the lease") || strings.Contains(log, "the store failed") {
+			t.Error(log)
+		}
+	})
+}

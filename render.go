@@ -2,7 +2,6 @@ package isr
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ type response struct {
 	status int
 	header http.Header
 	body   []byte
+	plain  bool // an error page (see WriteErrorPage), to which the id of the request is added
 }
 
 // A rendering is the result of calling a renderer. It has one of response, refused and
@@ -35,6 +35,20 @@ type rendering struct {
 	failed   *response         // with failure: the error response for all visitors; nil without
 	own      *response         // the same for the visitor who caused the render; nil if it is failed
 	outage   bool              // with failure: the origin was not reached, or not in time
+	// notModified is the header of a 304, and tags are those of the route; with failure.
+	notModified http.Header
+	tags        []string
+	renews      bool // with response: the stored page, which the origin has validated
+	// status and size are those of what the renderer has sent, whatever is made of it.
+	status int
+	size   int64
+}
+
+// A timing is when a render took place.
+type timing struct {
+	began       time.Time // by the monotonic clock
+	generatedAt time.Time // by the wall clock, in whole milliseconds
+	took        time.Duration
 }
 
 // maxFailedBody bounds the body of an error response that is remembered. A longer one is
@@ -46,34 +60,54 @@ var (
 	errTruncated    = errors.New("the response ended before it was complete")
 	errEmpty        = errors.New("the response is empty, and the stored page is not")
 	errRenderStatus = errors.New("the renderer failed")
+	errPanicked     = errors.New("the renderer panicked")
 	errUnreached    = errors.New("the origin was not reached")
 )
 
 // render calls the renderer of a route with the request built from a key and forwarded
-// headers, and reads the whole response. It returns when ctx ends, or as soon as the response is known not to be
-// stored, even if the renderer does not return.
-func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header) rendering {
-	ctx, cancel := context.WithTimeoutCause(ctx, b.renderTimeout, errRenderTime)
-	defer cancel()
+// headers, and reads the whole response. It returns when ctx ends, or as soon as the response
+// is known not to be stored, even if the renderer does not return; that goes on only if
+// visitors read the response (see stream). begun, which may be nil, is called when the first
+// bytes of the body of a storable response have arrived. The renderer gets the values of ctx.
+func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header, begun func(*recorder)) rendering {
+	// It does not end with ctx, but with the cache.
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	// net/http/httputil panics on a truncated body only if it believes that it runs
 	// inside a server.
-	ctx = context.WithValue(ctx, http.ServerContextKey, &http.Server{})
-	req, err := b.request(ctx, k)
+	work = context.WithValue(work, http.ServerContextKey, &http.Server{})
+	req, err := b.request(work, k)
 	if err != nil {
+		stop()
+		cancel(err)
 		return rendering{failure: err}
 	}
 	maps.Copy(req.Header, forwarded)
 	rec := &recorder{
-		header: make(http.Header),
-		limit:  b.maxBody,
-		route:  b.projector,
-		ended:  make(chan struct{}),
+		header:    make(http.Header),
+		limit:     b.maxBody,
+		route:     b.projector,
+		ended:     make(chan struct{}),
+		begun:     begun,
+		stream:    &stream{cancel: cancel},
+		requested: c.now(),
 	}
+	rec.timeout = time.AfterFunc(b.renderTimeout, func() { cancel(errRenderTime) })
+	context.AfterFunc(work, func() {
+		stop()
+		rec.timeout.Stop()
+		rec.stream.close(context.Cause(work))
+	})
 	go rec.run(b.renderer, req)
 	select {
 	case <-rec.ended:
+	case <-work.Done():
+		rec.end(context.Cause(work))
 	case <-ctx.Done():
 		rec.end(context.Cause(ctx))
+	}
+	if !rec.stream.orphan() {
+		cancel(context.Canceled)
 	}
 	return rec.result()
 }
@@ -86,6 +120,11 @@ type recorder struct {
 	route  *projector
 	tags   []string      // of the route; set before the renderer is called
 	ended  chan struct{} // closed once the result is settled
+	stream *stream       // the body
+	// timeout ends the render. A response that is too large to be stored has no time limit,
+	// like one that passes through.
+	timeout   *time.Timer
+	requested time.Time // by the wall clock
 
 	mu       sync.Mutex
 	settled  bool
@@ -93,9 +132,11 @@ type recorder struct {
 	sent     http.Header
 	status   int
 	verdict  httpcache.Verdict
-	body     bytes.Buffer
+	begun    func(*recorder) // called with mu held; nil once it was
+	written  int64
 	overflow bool  // an error response exceeds maxFailedBody
 	outage   error // the origin was not reached, for this reason
+	plain    bool  // the response is of WriteErrorPage
 }
 
 // OriginUnreachable is for renderers that call an origin over the network: it reports
@@ -104,16 +145,8 @@ type recorder struct {
 // [budget.Config]). w is the renderer's ResponseWriter, or one that unwraps to it (see
 // [http.ResponseController]). If w is not that of a render, nothing happens.
 func OriginUnreachable(w http.ResponseWriter, err error) {
-	for {
-		switch inner := w.(type) {
-		case *recorder:
-			inner.unreachable(err)
-			return
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = inner.Unwrap()
-		default:
-			return
-		}
+	if r := recorderOf(w); r != nil {
+		r.unreachable(err)
 	}
 }
 
@@ -125,22 +158,31 @@ func (r *recorder) unreachable(err error) {
 	}
 }
 
+// markPlain notes that the renderer answers by [WriteErrorPage].
+func (r *recorder) markPlain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.plain = r.sent == nil
+}
+
 // run calls the renderer and settles the result when it returns or panics.
 func (r *recorder) run(h http.Handler, req *http.Request) {
 	defer func() {
 		// If the context has ended, the renderer returned because of that, and its
 		// response does not count.
-		v, gone := recover(), context.Cause(req.Context())
+		v, err := recover(), context.Cause(req.Context())
 		switch {
-		case gone != nil:
-			r.end(gone)
+		case err != nil:
 		case v == nil:
-			r.finish()
+			err = r.complete()
 		case v == http.ErrAbortHandler: //nolint:errorlint // as net/http does
-			r.end(errTruncated)
+			err = errTruncated
 		default:
-			r.end(fmt.Errorf("the renderer panicked: %v\n%s", v, debug.Stack()))
+			err = fmt.Errorf("%w: %v\n%s", errPanicked, v, debug.Stack())
 		}
+		r.stream.close(err) // first: the response of a stream that has ended is stored
+		r.end(err)
+		r.stream.cancel(context.Canceled)
 	}()
 	if r.route.Tags != nil {
 		r.tags = r.route.Tags(req)
@@ -148,18 +190,15 @@ func (r *recorder) run(h http.Handler, req *http.Request) {
 	h.ServeHTTP(r, req)
 }
 
-// finish settles the result of a renderer that returned.
-func (r *recorder) finish() {
+// complete reports an error if a renderer returned before its response was complete.
+func (r *recorder) complete() error {
 	r.WriteHeader(http.StatusOK) // in case nothing was written
 	r.mu.Lock()
-	length, got := httpcache.DeclaredLength(r.sent), int64(r.body.Len())
-	short := length >= 0 && length != got && !r.overflow
-	r.mu.Unlock()
-	if short {
-		r.end(fmt.Errorf("%w: %d bytes of %d", errTruncated, got, length))
-		return
+	defer r.mu.Unlock()
+	if length := httpcache.DeclaredLength(r.sent); length >= 0 && length != r.written && !r.overflow {
+		return fmt.Errorf("%w: %d bytes of %d", errTruncated, r.written, length)
 	}
-	r.end(nil)
+	return nil
 }
 
 // end settles the result. Only the first call counts.
@@ -191,29 +230,60 @@ func (r *recorder) WriteHeader(status int) {
 	}
 	r.status = status
 	r.sent = r.header.Clone()
-	r.verdict = r.route.judge(status, r.sent, r.limit, r.tags)
-	if r.verdict.Refused != "" {
+	r.verdict = r.route.judge(status, r.sent, r.limit, r.tags, r.requested)
+	switch {
+	case status == http.StatusNotModified:
+		r.endLocked(errNotModified)
+	case r.verdict.Refused != "":
 		r.endLocked(ErrUncacheable)
 	}
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
+	if err := r.store(b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// store adds b to the body.
+func (r *recorder) store(b []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.settled {
-		return 0, r.writeErrorLocked()
-	}
+	size := r.written + int64(len(b))
 	switch {
-	case r.verdict.Failed && r.body.Len()+len(b) > maxFailedBody:
+	case r.settled && (r.err == nil || !r.stream.orphan()):
+		return r.writeErrorLocked()
+	case r.settled:
+	case r.verdict.Failed && size > maxFailedBody:
 		r.overflow = true
-		return len(b), nil
-	case int64(r.body.Len()+len(b)) > r.limit:
+		return nil
+	case size > r.limit:
 		r.verdict = httpcache.Verdict{Refused: httpcache.RefusedTooLarge, Withdraws: r.verdict.Withdraws}
+		r.timeout.Stop()
+		kept := r.stream.orphan()
 		r.endLocked(ErrUncacheable)
-		return 0, httpcache.ErrTooLarge
+		if !kept {
+			return httpcache.ErrTooLarge
+		}
 	}
-	return r.body.Write(b)
+	if r.written == 0 {
+		r.stream.grow(min(max(httpcache.DeclaredLength(r.sent), 0), r.limit))
+	}
+	r.written = size
+	if r.settled {
+		// Readers may be slow: end must not wait for them.
+		r.mu.Unlock()
+		defer r.mu.Lock()
+		return r.stream.write(b, r.limit)
+	}
+	err := r.stream.write(b, r.limit)
+	if r.begun != nil && !r.verdict.Failed && size > 0 {
+		r.begun(r)
+		r.begun = nil
+	}
+	return err
 }
 
 // Flush implements [http.Flusher] for renderers that require it. A page is stored as a
@@ -228,14 +298,17 @@ func (r *recorder) writeErrorLocked() error {
 }
 
 // result returns the rendering, once ended is closed.
-func (r *recorder) result() rendering {
+func (r *recorder) result() (got rendering) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer func() { got.status, got.size = r.status, r.written }()
 	switch {
+	case errors.Is(r.err, errNotModified):
+		return rendering{failure: r.err, notModified: r.sent, tags: r.tags}
 	case errors.Is(r.err, ErrUncacheable):
 		return rendering{refused: r.verdict.Refused, verdict: r.verdict}
 	case r.outage != nil:
-		got := rendering{failure: fmt.Errorf("%w: %w", errUnreached, r.outage), outage: true}
+		got = rendering{failure: fmt.Errorf("%w: %w", errUnreached, r.outage), outage: true}
 		if r.verdict.Failed {
 			got.failed, got.own = r.failedLocked()
 		}
@@ -243,11 +316,11 @@ func (r *recorder) result() rendering {
 	case r.err != nil:
 		return rendering{failure: r.err, outage: errors.Is(r.err, errRenderTime)}
 	case r.verdict.Failed:
-		got := rendering{failure: fmt.Errorf("%w: status %d", errRenderStatus, r.status)}
+		got = rendering{failure: fmt.Errorf("%w: status %d", errRenderStatus, r.status)}
 		got.failed, got.own = r.failedLocked()
 		return got
 	}
-	body, err := httpcache.Decode(r.sent.Get("Content-Encoding"), r.body.Bytes(), r.limit)
+	body, err := httpcache.Decode(r.sent["Content-Encoding"], r.stream.kept(), r.limit)
 	switch {
 	case errors.Is(err, httpcache.ErrTooLarge):
 		return rendering{refused: httpcache.RefusedTooLarge, verdict: r.verdict}
@@ -270,11 +343,11 @@ func (r *recorder) failedLocked() (shared, own *response) {
 	if retry := r.sent["Retry-After"]; len(retry) > 0 {
 		plain.header["Retry-After"] = retry
 	}
-	body, err := httpcache.Decode(r.sent.Get("Content-Encoding"), r.body.Bytes(), maxFailedBody)
+	body, err := httpcache.Decode(r.sent["Content-Encoding"], r.stream.kept(), maxFailedBody)
 	if r.overflow || err != nil {
 		return plain, nil
 	}
-	whole := &response{status: r.status, header: httpcache.StoredHeader(r.sent), body: body}
+	whole := &response{status: r.status, header: httpcache.StoredHeader(r.sent), body: body, plain: r.plain}
 	if d, _ := httpcache.ForSharedCache(r.sent); d.Has("private") || d.Malformed() || httpcache.SetsCookie(r.sent) {
 		return plain, whole
 	}
@@ -289,34 +362,56 @@ func (c *Cache) backOff(failures int) time.Duration {
 
 const maxBackOff = 30 * time.Second
 
-// pass sends a request to the renderer unchanged and streams the response to the
-// visitor. Nothing is stored. What an unsafe request changes is purged (see unsafe.go).
+// pass passes a request through. What an unsafe request changes is purged (see unsafe.go).
 func (h *handler) pass(w http.ResponseWriter, r *http.Request, status httpcache.Status) {
-	pw := &passWriter{ResponseWriter: w, as: h.route.present, status: status}
+	var observe func(int, http.Header)
 	if !isSafe(r.Method) {
-		pw.observe = h.unsafeRequest(r).answered
+		observe = h.unsafeRequest(r).answered
 	}
+	h.passThrough(w, r, status, observe)
+}
+
+// passThrough sends a request to the renderer unchanged and streams the response to the
+// visitor. Nothing is stored. observe, which may be nil, is called with the status and the
+// header of the response before they are sent, and may change the header.
+func (h *handler) passThrough(w http.ResponseWriter, r *http.Request, status httpcache.Status, observe func(int, http.Header)) {
+	pw := &passWriter{ResponseWriter: w, as: h.route.present, status: status, observe: observe, report: ReportOf(w)}
+	pw.report.answer(status) // in case there is no response
 	h.route.renderer.ServeHTTP(pw, withoutReceipt(r))
 	pw.WriteHeader(http.StatusOK) // in case nothing was written
+}
+
+// ServeDraft implements [DraftHandler].
+func (h *handler) ServeDraft(w http.ResponseWriter, r *http.Request) {
+	k, _, err := h.route.project(r)
+	h.identify(w, k)
+	forwardRequestID(w, r)
+	if err != nil {
+		h.badRequest(w, err)
+		return
+	}
+	h.passThrough(w, r, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: detailDraft}, func(_ int, header http.Header) {
+		for _, name := range []string{"Cdn-Cache-Control", "Surrogate-Control", "Expires", "Pragma"} {
+			delete(header, name)
+		}
+		header["Cache-Control"] = []string{"private, no-store"}
+	})
 }
 
 // passRefused passes through a request for a page that was not cacheable when it was
 // last rendered. If the response is not cacheable either, the refusal is remembered for
 // longer, without a separate render.
 func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Key, known *negativeEntry) {
-	reason := known.refused
-	pw := &passWriter{ResponseWriter: w, as: h.route.present, status: httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}}
-	pw.observe = func(status int, header http.Header) {
-		v := h.route.judge(status, header, h.route.maxBody, nil)
+	reason, began := known.refused, h.c.now()
+	h.passThrough(w, r, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}, func(status int, header http.Header) {
+		v := h.route.judge(status, header, h.route.maxBody, nil, began)
 		switch {
 		case v.Refused != "":
 			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: time.Now().Add(remembered), refused: v.Refused})
 		case !v.Failed && h.route.decidedByHeader(reason):
 			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt}) // expires at once
 		}
-	}
-	h.route.renderer.ServeHTTP(pw, withoutReceipt(r))
-	pw.WriteHeader(http.StatusOK)
+	})
 }
 
 // A passWriter adds Cache-Status, and the fields of the route, to a response that passes
@@ -326,6 +421,7 @@ type passWriter struct {
 	as      *presentation
 	status  httpcache.Status
 	observe func(status int, h http.Header) // may be nil
+	report  *Report                         // nil: there is none
 	wrote   bool
 }
 
@@ -343,6 +439,7 @@ func (w *passWriter) WriteHeader(status int) {
 func (w *passWriter) begin(status int) {
 	w.wrote = true
 	w.status.ForwardStatus = status
+	w.report.answer(w.status)
 	h := w.Header()
 	// RFC 9211, section 2: caches closer to the origin come first.
 	h["Cache-Status"] = append(h["Cache-Status"], w.status.String())

@@ -34,7 +34,7 @@ func (g *readGauge) Read(ctx context.Context, pk string) (store.Record, error) {
 // number of concurrent reads is bounded, and visitors get their pages.
 func TestReadsAfterAGapAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const pages, limit = 600, 128
+		const pages, limit = 200, 128
 		tb, site := newTable(t), newSite()
 		site.delay = 0
 		gauge := &readGauge{MetaStore: tb.store("a")}
@@ -74,7 +74,7 @@ func TestHangingReadsDelayOthersBriefly(t *testing.T) {
 		store.hangs.Store(true)
 		h := tb.node(store, func(cfg *isr.Config) { cfg.Poll = -1 }).Handler(isr.Route{}, site)
 		var wg sync.WaitGroup
-		for i := range 300 {
+		for i := range 150 {
 			wg.Go(func() {
 				if a := get(h, fmt.Sprint("/", i)); a.Code != http.StatusOK || a.took != isr.DefaultStoreTimeout+site.delay {
 					t.Errorf("page %d: %d after %v", i, a.Code, a.took)
@@ -84,7 +84,7 @@ func TestHangingReadsDelayOthersBriefly(t *testing.T) {
 		wg.Wait()
 		store.hangs.Store(false)
 		time.Sleep(time.Minute)
-		for i := range 300 {
+		for i := range 150 {
 			if a := get(h, fmt.Sprint("/", i)); a.Code != http.StatusOK || strings.Contains(a.status(), "store-error") || strings.Contains(a.status(), "unpublished") {
 				t.Errorf("page %d, once the store is well: %d %q", i, a.Code, a.status())
 			}

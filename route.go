@@ -7,19 +7,14 @@ import (
 	"net/netip"
 	"net/textproto"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/facetheory/isr/budget"
-	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/internal/wellknown"
 	"github.com/facetheory/isr/store"
 )
-
-// DefaultStale is the default of [Route.Stale].
-const DefaultStale = 24 * time.Hour
 
 // DefaultJitter is the default of [Route.Jitter].
 const DefaultJitter = 1.0 / 20
@@ -33,6 +28,9 @@ type Route struct {
 	// name.
 	Name string
 
+	// Label is what reports and observers call the route. Empty means Name.
+	Label string
+
 	// Off makes every request bypass the cache: it reaches the renderer as it is, the
 	// response is streamed, nothing is stored, and copies that another route stored are
 	// not served. Cache-Status has detail=off. Unsafe requests still purge the pages that
@@ -41,9 +39,27 @@ type Route struct {
 
 	// Revalidate is the freshness window of pages whose response says nothing about
 	// caching. Zero: such pages are not cached, and no lifetime is guessed, so that
-	// only what a response states counts. A response with s-maxage, CDN-Cache-Control, or
-	// public with max-age decides for itself.
+	// only what a response states counts (see OptIn).
 	Revalidate time.Duration
+
+	// OptIn decides which responses state a freshness lifetime for this cache. The zero
+	// value is [OptInExplicit].
+	OptIn OptIn
+
+	// Statuses are stored if the response states a freshness lifetime, in addition to 200,
+	// 203, 204, 300, 301, 302, 303, 307, 308, 404 and 410: final statuses such as 405 or 501,
+	// of 200 to 599, but not 206, 304, 401, 407, 412, 416 and 511, which are for one request.
+	// At most 32. Such an error (400 and above) is kept like a 404 (see StoreNegative), and
+	// replaces a stored page; without a lifetime, a 5xx is a failure of the origin, as it is
+	// by default.
+	Statuses []int
+
+	// ObeyRequests obeys the directives of Cache-Control, and Pragma, in requests (RFC 9111,
+	// section 5.2.1). By default they are ignored, as section 5.2.1 allows, because with
+	// them any visitor could make the origin work. Requests that a stored page does not
+	// satisfy reach the renderer as they are, and what it answers is not stored. only-if-cached
+	// is obeyed in either case.
+	ObeyRequests bool
 
 	// Auto makes the freshness window of each such page follow how often its content
 	// changes, instead of Revalidate, which must be zero then. Pages that exist (status 200
@@ -60,11 +76,22 @@ type Route struct {
 	// at most five minutes.
 	Negative map[int]time.Duration
 
-	// Stale is the stale window: how long after its freshness window a page may be
-	// served while, or because, it is regenerated. It is an upper bound of the
-	// response's own stale-while-revalidate. Zero means [DefaultStale], a negative value
-	// no stale window.
+	// Stale is the stale window: how long after its freshness window a page may be served
+	// while it is regenerated, or in place of a failure to do so. It is the default of
+	// responses without stale-while-revalidate (RFC 5861), and an upper bound of that of
+	// others. Zero: only what a response states counts. A negative value: pages are never
+	// served stale.
+	//
+	// A response with must-revalidate or proxy-revalidate is never served stale (RFC 9111,
+	// section 5.2.2), and one with s-maxage only if Stale is positive.
 	Stale time.Duration
+
+	// StaleIfError is how long after its freshness window a page may be served while the
+	// origin fails, or the store. It is the default of responses without stale-if-error, and
+	// an upper bound of that of others. Zero: only what a response states counts, nothing if
+	// Stale is negative. A negative value: none. The exceptions are those of Stale, but
+	// for s-maxage a positive value of either field is enough.
+	StaleIfError time.Duration
 
 	// Policy decides what visitors get while a page is not fresh. The zero value is
 	// [ServeStale].
@@ -82,9 +109,11 @@ type Route struct {
 	// responses pass through. Zero, and a value above Config.MaxBody, mean Config.MaxBody.
 	MaxBody int64
 
-	// NoCompression serves pages without a content coding. By default, clients that accept
-	// gzip get pages of a text format in gzip.
-	NoCompression bool
+	// Codings are the content codings in which clients that accept them get pages of a text
+	// format of 1 KiB to 4 MiB: "br", "zstd" and "gzip". They are made once per generation, and
+	// stored beside its body. Of those that a client prefers equally, it gets the first of br,
+	// zstd and gzip. Empty means all three; "identity" alone means none.
+	Codings []string
 
 	// Budget limits the load that this route, and all others with the same Budget, put
 	// on their origin. Nil: there is no limit.
@@ -124,6 +153,10 @@ type Route struct {
 	// on many servers. Such a response replaces a stored page in either case.
 	StoreNegative bool
 
+	// EarlyHints sends the preload and preconnect links of a page's Link fields in a response
+	// 103 (RFC 8297) ahead of it: see docs/caching.md. At most 32 links, of 4 KiB in all.
+	EarlyHints bool
+
 	// Query names the query parameters that are part of the key. A request with any
 	// other one bypasses the cache; only well-known tracking parameters (utm_source,
 	// gclid, …) are dropped.
@@ -138,7 +171,28 @@ type Route struct {
 	// Vary names the request headers that are part of the key, with their values. No
 	// others reach the renderer of a cacheable page, except those of KeyClasses and
 	// Forward. Accept-Encoding is always supported and need not be named.
+	//
+	// Values are normalised, so that equivalent ones share a page (RFC 9111, section 4.1):
+	// lines are joined and trimmed; of Accept, Accept-Language, Accept-Charset, Sec-CH-UA,
+	// Sec-CH-UA-Full-Version-List, Prefer, Save-Data and X-Forwarded-Proto, case, order,
+	// whitespace and weights too, as far as they have no meaning. The renderer sees the
+	// normalised value.
 	Vary []string
+
+	// VaryAuto stores pages whose Vary names headers that the key does not cover, and makes
+	// those headers part of the keys of their variants: which ones, is learned from each
+	// page. At most 8 of one page; never those that identify a visitor or are unbounded
+	// (Cookie, Authorization, User-Agent, Referer, …), that a proxy sets (X-Forwarded-*,
+	// …) or that belong to one message (Range, If-*, …): pages that name one, or "*",
+	// are not stored, as without VaryAuto. The page itself is rendered for requests without
+	// these headers, so that the first visitor of a page may wait for two renders.
+	VaryAuto bool
+
+	// MaxVariants bounds the variants of one page, by headers that are learned, that may be
+	// served at the same time. Requests for others pass through, with detail=variants, until
+	// the windows of an unused one have ended. At most 256; zero means
+	// [DefaultMaxVariants]. Without VaryAuto it has no effect.
+	MaxVariants int
 
 	// KeyClasses are the request headers and cookies of which a class of values is part of
 	// the key, such as the language that is negotiated. At most 8, and 1,024 combinations
@@ -195,6 +249,23 @@ type Route struct {
 	TenantHeader string
 }
 
+// An OptIn says which responses state a freshness lifetime for this cache.
+type OptIn int
+
+const (
+	// OptInExplicit accepts what RFC 9111, section 4.2.1, lets shared caches use: s-maxage,
+	// max-age and Expires, and CDN-Cache-Control in their place (RFC 9213). A render carries
+	// no cookie and no credentials, so what it is answered is for everyone.
+	OptInExplicit OptIn = iota
+	// OptInStrict accepts s-maxage, max-age beside public, and CDN-Cache-Control. max-age
+	// alone and Expires, which many sites mean for browsers, count only with Revalidate or
+	// Negative.
+	OptInStrict
+)
+
+// maxStatuses bounds [Route.Statuses].
+const maxStatuses = 32
+
 // Validate returns a *[ConfigError] for each invalid field, joined; nil if there is none.
 func (rt Route) Validate() error {
 	var errs []error
@@ -206,6 +277,17 @@ func (rt Route) Validate() error {
 	}
 	if err := rt.Auto.validate(); err != nil {
 		errs = append(errs, err)
+	}
+	if rt.OptIn < OptInExplicit || rt.OptIn > OptInStrict {
+		errs = append(errs, configErrorf("OptIn", "must be OptInExplicit or OptInStrict (got %d)", int(rt.OptIn)))
+	}
+	if n := len(rt.Statuses); n > maxStatuses {
+		errs = append(errs, configErrorf("Statuses", "must have at most %d statuses (got %d)", maxStatuses, n))
+	}
+	for _, status := range rt.Statuses {
+		if !httpcache.MayBeStored(status) {
+			errs = append(errs, configErrorf("Statuses", "must contain only statuses from 200 to 599, and none of 206, 304, 401, 407, 412, 416 and 511, which are for one request (got %d)", status))
+		}
 	}
 	if !rt.Policy.valid() {
 		errs = append(errs, configErrorf("Policy", "must be ServeStale, Wait or Fail (got %d)", int(rt.Policy)))
@@ -219,13 +301,13 @@ func (rt Route) Validate() error {
 	if rt.History < 0 || rt.History > maxHistory {
 		errs = append(errs, configErrorf("History", "must be between 0 and %d (got %d)", maxHistory, rt.History))
 	}
-	errs = append(errs, rt.validateWindows(), rt.validateQuery(), rt.validateVary(), rt.validateKeyClasses(), rt.validateForward(), rt.validateResponse(), rt.validateReject())
+	errs = append(errs, rt.validateWindows(), rt.validateQuery(), rt.validateVary(), rt.validateKeyClasses(), rt.validateForward(), rt.validateResponse(), rt.validateReject(), rt.validateCodings())
 	for _, name := range rt.IgnoreCookies {
 		if name == "" {
 			errs = append(errs, configErrorf("IgnoreCookies", "must not contain an empty name"))
 		}
 	}
-	if rt.TenantHeader != "" && !validHeaderName(rt.TenantHeader) {
+	if rt.TenantHeader != "" && !httpcache.IsToken(rt.TenantHeader) {
 		errs = append(errs, configErrorf("TenantHeader", "must be the name of a request header (got %q)", rt.TenantHeader))
 	}
 	return errors.Join(errs...)
@@ -276,38 +358,11 @@ func (rt Route) validateQuery() error {
 	return errors.Join(errs...)
 }
 
-func (rt Route) validateVary() error {
-	var errs []error
-	for _, name := range rt.Vary {
-		switch textproto.CanonicalMIMEHeaderKey(name) {
-		case "Cookie", "Authorization":
-			errs = append(errs, configErrorf("Vary", "must not contain %q: it identifies a visitor, whose pages are never shared", name))
-		default:
-			if !validHeaderName(name) {
-				errs = append(errs, configErrorf("Vary", "must contain names of request headers (got %q)", name))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // maxHistory bounds [Route.History]: all versions of a page are read in one query.
 const maxHistory = 100
 
 // maxJitter bounds [Route.Jitter].
 const maxJitter = 0.5
-
-func validHeaderName(name string) bool {
-	if name == "" {
-		return false
-	}
-	for i := range len(name) {
-		if c := name[i]; !canonical.IsAlphanumeric(c) && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return true
-}
 
 // Bounds of [Route.Forward].
 const (
@@ -324,7 +379,7 @@ func (rt Route) validateForward() error {
 		header := textproto.CanonicalMIMEHeaderKey(name)
 		inClass := slices.ContainsFunc(rt.KeyClasses, func(c KeyClass) bool { return textproto.CanonicalMIMEHeaderKey(c.Header) == header })
 		switch {
-		case !validHeaderName(name):
+		case !httpcache.IsToken(name):
 			errs = append(errs, configErrorf("Forward", "must contain names of request headers (got %q)", name))
 		case containsHeader(rt.Vary, header), inClass, header == textproto.CanonicalMIMEHeaderKey(rt.TenantHeader):
 			errs = append(errs, configErrorf("Forward", "must not contain %q, which is part of the key", name))

@@ -13,11 +13,13 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
+// routeNode returns a node in real time, whose store may be slow on a busy machine.
 func routeNode(t *testing.T, rt isr.Route, s *site) http.Handler {
 	tb := newTable(t)
 	tb.poll = rarely
 	s.delay = 0
-	return tb.node(tb.store("a"), nil).Handler(rt, s)
+	patient := func(cfg *isr.Config) { cfg.StoreTimeout = time.Minute }
+	return tb.node(tb.store("a"), patient).Handler(rt, s)
 }
 
 func TestValidateRouteFeatures(t *testing.T) {
@@ -85,6 +87,11 @@ func TestValidateRouteFeatures(t *testing.T) {
 		{isr.Route{RemoveHeader: many[:65]}, "isr: RemoveHeader"},
 		{isr.Route{Downstream: isr.DownstreamControl{CacheControl: "max-age=60", CDN: "max-age=600"}}, ""},
 		{isr.Route{Downstream: isr.DownstreamControl{CDN: "max-age=600"}}, "isr: Downstream"},
+		{isr.Route{Downstream: isr.DownstreamControl{Surrogate: "max-age=600"}}, "isr: Downstream"},
+		{isr.Route{Downstream: isr.DownstreamControl{CacheControl: "no-cache", CDN: "max-age=remaining, public", Surrogate: "s-maxage=remaining"}}, ""},
+		{isr.Route{Downstream: isr.DownstreamControl{CacheControl: "remaining"}}, "isr: Downstream"},
+		{isr.Route{Downstream: isr.DownstreamControl{CacheControl: "max-age=remaining, s-maxage=remaining"}}, "isr: Downstream"},
+		{isr.Route{Downstream: isr.DownstreamControl{CacheControl: "stale-if-error=remaining"}}, "isr: Downstream"},
 		{isr.Route{Downstream: isr.DownstreamControl{CacheControl: "private=\"a"}}, "isr: Downstream"},
 		{isr.Route{Downstream: isr.DownstreamControl{CacheControl: "max-age=60\n"}}, "isr: Downstream"},
 	} {
@@ -194,7 +201,7 @@ func TestNegativeZeroOverrulesTheResponse(t *testing.T) {
 func TestIgnoreQuery(t *testing.T) {
 	s := newSite()
 	s.answers(func(w http.ResponseWriter, r *http.Request, _ int64) {
-		w.Header().Set("Cache-Control", "s-maxage=60")
+		w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 		fmt.Fprint(w, r.URL.RequestURI())
 	})
 	h := routeNode(t, isr.Route{Query: []string{"page", "b"}, IgnoreQuery: []string{"ref", "session_*"}}, s)
@@ -212,7 +219,7 @@ func TestIgnoreQuery(t *testing.T) {
 func TestKeyClassesKeepVisitorsApart(t *testing.T) {
 	s := newSite()
 	s.answers(func(w http.ResponseWriter, r *http.Request, _ int64) {
-		w.Header().Set("Cache-Control", "s-maxage=60")
+		w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 		w.Header().Set("Vary", "Accept-Language, Cookie")
 		fmt.Fprintf(w, "%s %s", r.Header["Accept-Language"], r.Header["Cookie"])
 	})
@@ -239,7 +246,7 @@ func TestForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
 		s.answers(func(w http.ResponseWriter, r *http.Request, _ int64) {
-			w.Header().Set("Cache-Control", "s-maxage=60")
+			w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 			fmt.Fprintf(w, "%s %s %s", r.Header["Traceparent"], r.Header["X-Deploy"], r.Header["X-Other"])
 		})
 		h := routeNode(t, isr.Route{Forward: []string{"traceparent", "X-Deploy"}}, s)
@@ -302,7 +309,7 @@ func TestDownstreamControl(t *testing.T) {
 			cacheable(w, r, n)
 		})
 		c := tb.node(tb.store("a"), nil)
-		h := c.Handler(isr.Route{Name: "r", Policy: isr.ServeStale, Downstream: isr.DownstreamControl{CacheControl: "max-age=5", CDN: "max-age=600"}}, s)
+		h := c.Handler(isr.Route{Name: "r", Policy: isr.ServeStale, Stale: time.Hour, Downstream: isr.DownstreamControl{CacheControl: "max-age=5", CDN: "max-age=600"}}, s)
 		check := func(name, want string, a answer) {
 			t.Helper()
 			x := a.Header()
@@ -314,10 +321,10 @@ func TestDownstreamControl(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		check("fresh", "[max-age=5] [max-age=600] [] [0]", get(h, "/"))
 		check("not modified", "[max-age=5] [max-age=600] [] [0]", get(h, "/", "If-None-Match: *"))
-		if a := get(h, "/", "Cookie: id=1"); a.Header().Get("Cache-Control") != "s-maxage=60" {
+		if a := get(h, "/", "Cookie: id=1"); a.Header().Get("Cache-Control") != "public, max-age=60, stale-while-revalidate=86400" {
 			t.Errorf("passes through: %v", a.Header())
 		}
-		if a := get(h, "/none"); a.Header().Get("Cache-Control") != "s-maxage=60" {
+		if a := get(h, "/none"); a.Header().Get("Cache-Control") != "public, max-age=60, stale-while-revalidate=86400" {
 			t.Errorf("a 404: %v", a.Header())
 		}
 		s.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(http.StatusBadGateway) })
@@ -355,30 +362,39 @@ func TestRouteTimeouts(t *testing.T) {
 }
 
 func TestRouteMaxBodyAndCompression(t *testing.T) {
-	s := newSite()
-	s.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
-		w.Header().Set("Content-Type", "text/html")
-		w.Header().Set("Cache-Control", "s-maxage=60")
-		fmt.Fprint(w, strings.Repeat("page ", 1000))
-	})
-	tb := newTable(t)
-	s.delay = 0
-	c := tb.node(tb.store("a"), nil)
-	small, plain, identity := c.Handler(isr.Route{MaxBody: 4999}, s), c.Handler(isr.Route{MaxBody: 5000}, s), c.Handler(isr.Route{NoCompression: true}, s)
-	for range 2 {
-		if a := get(small, "/small"); !strings.HasSuffix(a.status(), "detail=too-large") || a.Body.Len() != 5000 {
-			t.Errorf("a body above the limit: %q", a.status())
-		}
-	}
-	get(plain, "/")
-	if a := get(plain, "/", "Accept-Encoding: gzip"); a.Header().Get("Content-Encoding") != "gzip" || !strings.HasPrefix(a.status(), "isr; hit") {
-		t.Errorf("%q, %v", a.status(), a.Header())
-	}
-	for _, path := range []string{"/", "/other"} {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		s.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
+			fmt.Fprint(w, strings.Repeat("page ", 1000))
+		})
+		tb := newTable(t)
+		s.delay = 0
+		c := tb.node(tb.store("a"), nil)
+		small, plain := c.Handler(isr.Route{MaxBody: 4999}, s), c.Handler(isr.Route{MaxBody: 5000}, s)
+		identity, br := c.Handler(isr.Route{Codings: []string{"identity"}}, s), c.Handler(isr.Route{Codings: []string{"br"}}, s)
 		for range 2 {
-			if a := get(identity, path, "Accept-Encoding: gzip"); a.Header().Get("Content-Encoding") != "" || a.Body.Len() != 5000 {
-				t.Errorf("without compression: %v", a.Header())
+			if a := get(small, "/small"); !strings.HasSuffix(a.status(), "detail=too-large") || a.Body.Len() != 5000 {
+				t.Errorf("a body above the limit: %q", a.status())
 			}
 		}
-	}
+		for path, route := range map[string]struct {
+			h      http.Handler
+			coding string
+		}{"/": {plain, "gzip"}, "/br": {br, ""}} {
+			get(route.h, path, "Accept-Encoding: gzip")
+			settle()
+			if a := get(route.h, path, "Accept-Encoding: gzip"); a.Header().Get("Content-Encoding") != route.coding || !strings.HasPrefix(a.status(), "isr; hit") {
+				t.Errorf("%s: %q, %v", path, a.status(), a.Header())
+			}
+		}
+		for _, path := range []string{"/", "/other"} {
+			for range 2 {
+				if a := get(identity, path, "Accept-Encoding: gzip"); a.Header().Get("Content-Encoding") != "" || a.Body.Len() != 5000 {
+					t.Errorf("without compression: %v", a.Header())
+				}
+			}
+		}
+	})
 }

@@ -81,7 +81,8 @@ func TestThawedNodePollsFirst(t *testing.T) {
 					}
 				})
 				expect(t, thawed, "/ rendered 1", "isr; hit")
-				if thawed.took > 0 || strings.Contains(thawed.status(), "cut-off") {
+				// Reads that conflict with a write are repeated within milliseconds.
+				if thawed.took > isr.DefaultPoll/2 || strings.Contains(thawed.status(), "cut-off") {
 					t.Errorf("answered after %v, %q", thawed.took, thawed.status())
 				}
 			})
@@ -141,7 +142,7 @@ func TestHangingLog(t *testing.T) {
 		log := &heldLog{MetaStore: tb.store("a")}
 		site := newSite()
 		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
-			w.Header().Set("Cache-Control", "s-maxage=86400")
+			w.Header().Set("Cache-Control", "public, max-age=86400, stale-while-revalidate=86400")
 			_, _ = w.Write([]byte(r.URL.Path))
 		})
 		h := tb.node(log, nil).Handler(isr.Route{}, site)

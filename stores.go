@@ -353,3 +353,18 @@ func (c *Cache) deliverFor(change store.Change, nodes int64) {
 		c.cfg.Downstream.Wake()
 	}
 }
+
+// putBody writes the body of the next generation under a key that was never used; or,
+// if the content is that of the current one, reuses the current body, after checking
+// that it exists. If we crash here, the body is garbage.
+func (s *search) putBody(ctx context.Context, current *store.Entry, next *store.Entry, body []byte) error {
+	unchanged := current != nil && !current.Foreign && current.BodyKey != s.noBody && current.SHA256 == next.SHA256
+	if unchanged {
+		info, err := s.c.bodies.Stat(ctx, current.BodyKey)
+		if err == nil && info.Length == next.Length {
+			next.BodyKey = current.BodyKey
+			return nil
+		}
+	}
+	return s.c.bodies.Put(ctx, next.BodyKey, body)
+}

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/store"
@@ -357,16 +355,8 @@ func (i *invalidations) targets(ctx context.Context, page store.Key, sent []stor
 // judge reads the records of pages, and returns those that are pinned, and of the others
 // those that may be served.
 func (i *invalidations) judge(ctx context.Context, pages []store.Key) (found, pinned []store.Key, err error) {
-	records := make([]store.Record, len(pages))
-	reads, ctx := errgroup.WithContext(ctx)
-	reads.SetLimit(maxPinReads)
-	for n, k := range pages {
-		reads.Go(func() (err error) {
-			records[n], _, err = i.c.read(ctx, k, i.c.cfg.Partition(k))
-			return err
-		})
-	}
-	if err := reads.Wait(); err != nil {
+	records, err := i.c.readAll(ctx, pages)
+	if err != nil {
 		return nil, nil, err
 	}
 	for n, rec := range records {
@@ -385,7 +375,7 @@ func (i *invalidations) judge(ctx context.Context, pages []store.Key) (found, pi
 // after this read is newer than the change.
 func (i *invalidations) mayBeServed(rec store.Record) bool {
 	now := i.c.now()
-	if rec.Lock != nil && !rec.Lock.IsBackOff() && rec.Lock.HeldAt(now) {
+	if beingRendered(rec, now) {
 		return true
 	}
 	state := store.Freshness(rec.Entry, rec.Purges, now)

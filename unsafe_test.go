@@ -29,7 +29,7 @@ func (e *editable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		version := e.version.Load()
 		time.Sleep(time.Duration(e.delay.Load()))
-		w.Header().Set("Cache-Control", "s-maxage=86400")
+		w.Header().Set("Cache-Control", "public, max-age=86400, stale-while-revalidate=86400")
 		if lang := r.Header.Get("X-Lang"); lang != "" {
 			w.Header().Set("Vary", "X-Lang")
 		}
@@ -49,15 +49,10 @@ func (e *editable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // send sends a request with any method.
 func send(h http.Handler, method, path string, header ...string) answer {
-	r := httptest.NewRequest(method, "http://example.com"+path, http.NoBody)
-	for _, line := range header {
-		name, value, _ := strings.Cut(line, ": ")
-		r.Header.Add(name, value)
-	}
-	w := httptest.NewRecorder()
-	began := time.Now()
-	h.ServeHTTP(w, r)
-	return answer{w, time.Since(began)}
+	r := newRequest(path, header...)
+	r.Method = method
+	a, _ := reported(h, r)
+	return a
 }
 
 // sequence is the number of changes in the log.

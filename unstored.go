@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/maypok86/otter/v2"
 
 	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
@@ -54,7 +56,7 @@ type unpublishedPages struct {
 }
 
 func newUnpublishedPages(bytes int64, c *Cache) (*unpublishedPages, error) {
-	byKey, err := newPages(bytes)
+	byKey, err := newPages(bytes, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("the memory of unpublished pages: %w", err)
 	}
@@ -107,10 +109,50 @@ func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *
 	return newPage(k, e, store.PurgeState{}, reading{began: at.began, ended: at.began.Add(at.took)}, body, as)
 }
 
+// answerUnstored answers a request with a page that is rendered once for all waiting
+// requests, and is not stored; or, if there is none, with old, if that may be served in
+// place of a failure.
+func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
+	var got reply
+	came, known := time.Now(), h.c.follower.committed.Load()
+	for attempt := 0; ; attempt++ {
+		f, leader := h.joinFor(r, k, h.c.joinUnstored)
+		status.Collapsed = f != nil && !leader
+		switch {
+		case f == nil:
+			got = reply{outcome: failure{cause: ErrClosed, detail: detailClosing}}
+		case !leader && h.route.Policy == Fail:
+			got = reply{outcome: failure{cause: errRendering, detail: detailHeld}}
+		default:
+			var here bool
+			if got, here = h.awaitEnd(r, f, leader, known, old); !here {
+				status.Detail = detailCanceled
+				ReportOf(w).answer(status)
+				return
+			}
+			f.report(w, came, got)
+			if !h.takes(got, leader, known) && attempt < maxRejoins {
+				if h.c.storeDown() == nil && !h.c.follower.blind(h.c.now()) {
+					// The render may have taken long: the store is asked again.
+					h.find(w, r, k, old)
+					return
+				}
+				continue
+			}
+		}
+		break
+	}
+	got = orPurged(got)
+	if o, failed := got.outcome.(failure); failed {
+		got = h.orStaleIfError(o, old)
+	}
+	h.answer(w, r, k, got, status)
+}
+
 // runUnstored executes a search without the stores: it renders the page for the waiting
 // requests, by the same projection and under the same rules as any render. detail is the
 // reason in Cache-Status.
-func (s *search) runUnstored(ctx context.Context, detail string) outcome {
+func (s *search) runUnstored(ctx context.Context, detail string) (o outcome) {
 	defer s.leave(budget.ErrNoVerdict)
 	s.since = time.Now()
 	if p := s.c.unpublished.get(s.key); p != nil {
@@ -125,7 +167,10 @@ func (s *search) runUnstored(ctx context.Context, detail string) outcome {
 	s.storeWait.stop()                     // no store is called
 	s.asOf = s.c.follower.committed.Load() // before the render: a later purge has a higher number
 	_, known := s.c.follower.applied()
-	got, at := s.render(ctx)
+	ctx = s.beginRender(ctx, triggerUnstored)
+	defer func() { s.endRender(o) }()
+	got, at := s.render(ctx, store.Record{}, s.asOf, detail, nil)
+	defer s.f.settleStream()
 	s.leave(s.verdict(ctx, 0, got))
 	if got.response != nil {
 		if why := s.route.rejects(got.response, nil); why != "" {
@@ -212,7 +257,7 @@ func (s *search) notWorthStoring(rec store.Record) (detail string) {
 	switch {
 	case rec.Entry != nil || s.force:
 		return ""
-	case s.c.uses != nil && s.c.uses.Count(s.key) < s.c.cfg.MinUses:
+	case s.c.uses != nil && s.c.uses.Count(s.key)+s.uncounted < s.c.cfg.MinUses:
 		return detailMinUses
 	case s.c.full():
 		return detailNoRoom

@@ -19,16 +19,50 @@ import (
 // process gives its turn to other pages.
 
 const (
-	firstPoll   = 50 * time.Millisecond
-	unknownPoll = 400 * time.Millisecond
-	maxPoll     = time.Second
+	// searchPause is the mean pause between searches of a page that is served meanwhile, while
+	// another process renders it.
+	searchPause = time.Second
 	// maxPause bounds how long a page waits for a back-off that another process, whose
 	// clock may differ, has stored.
 	maxPause = 2 * maxBackOff
 	// maxPayers is how many of the clients that wait for one page are considered when
 	// its turn is charged to a client.
 	maxPayers = 8
+	// firstQueuePoll and maxQueuePoll are how long a search that queues for the origin sleeps
+	// before it reads META again. Few pages are rendered elsewhere meanwhile, and each read
+	// costs, so that a shorter wait costs none.
+	firstQueuePoll = 2 * time.Second
+	maxQueuePoll   = 8 * time.Second
 )
+
+// suffices reports whether a stored page that can be served, in a state, ends the search.
+func (s *search) suffices(rec store.Record, state store.State) bool {
+	return state == store.Fresh && !s.wanted(rec) || s.onlyStored
+}
+
+// A step is what a search does next. The zero value waits for the lease, or the back-off, of
+// another process.
+type step struct {
+	end      outcome // it ends
+	unstored string  // it renders the page without storing it, for this reason
+	render   bool    // it renders the page
+}
+
+// next decides by a record whose page does not end the search.
+func (s *search) next(rec store.Record, now time.Time) step {
+	switch {
+	case s.onlyStored:
+		return step{end: failure{cause: errOnlyIfCached, detail: detailOnlyIfCached}}
+	case s.refusedByPin(rec):
+		return step{end: failure{cause: pinnedUntil(rec.Entry)}}
+	}
+	if why := s.notWorthStoring(rec); why != "" {
+		return step{unstored: why}
+	}
+	// The row that was just read avoids a conditional write that would fail. Only Acquire
+	// decides.
+	return step{render: rec.Lock == nil || !rec.Lock.HeldAt(now)}
+}
 
 // awaitTurn enters the origin's queue, and sleeps until the turn has come, or until it is
 // time to read META again because another process may have rendered the page. come: the turn
@@ -46,21 +80,27 @@ func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, er
 	}
 	select {
 	case <-turn.Ready():
-		return true, turn.Begin()
+		err := turn.Begin()
+		s.endQueue(queueOutcome(err))
+		return true, err
 	default:
 	}
+	s.beginQueue(ctx)
 	left := s.route.wait - time.Since(s.since)
 	if left <= 0 {
+		s.endQueue("timeout")
 		return false, &budget.Error{RetryAfter: budget.BusyRetry}
 	}
 	if !s.background() {
-		left = min(left, s.poll(rec))
+		left = min(left, s.c.jitter(backoff.Exponential(firstQueuePoll, maxQueuePoll, s.queuePolls)))
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
 	case <-turn.Ready():
 	case <-timer.C:
+		s.queuePolls++
+		s.waited = true // if there is a page now, another process has rendered it meanwhile
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
@@ -85,6 +125,7 @@ func (s *search) leave(verdict error) {
 	turn := s.turn
 	s.turn = nil
 	s.mu.Unlock()
+	s.endQueue("canceled")
 	if turn != nil {
 		turn.Leave(verdict)
 	}
@@ -169,13 +210,17 @@ func (s *search) background() bool {
 // sleeps until it is time to read the store again, and returns nil.
 func (s *search) wait(ctx context.Context, rec store.Record) outcome {
 	held := &store.HeldError{Lock: *rec.Lock}
-	switch backOff := rec.Lock.IsBackOff(); {
+	backOff := rec.Lock.IsBackOff()
+	if !backOff && s.leaseWait == nil {
+		s.c.note(Event{Kind: EventLease, Reason: "busy"})
+	}
+	switch {
 	case s.force:
 		return failure{cause: held, detail: detailBackOff}
 	case backOff:
 		return s.postponed(ctx, rec, min(rec.Lock.ExpiresAt.Sub(s.c.now()), maxPause), held, detailBackOff)
 	case s.background():
-		return s.postponed(ctx, rec, s.c.jitter(maxPoll), nil, "")
+		return s.postponed(ctx, rec, s.c.jitter(searchPause), nil, "")
 	case s.route.Policy == Fail:
 		return failure{cause: held, detail: detailHeld}
 	case time.Since(s.since) > s.route.wait:
@@ -185,7 +230,8 @@ func (s *search) wait(ctx context.Context, rec store.Record) outcome {
 	s.storeWait.stop()
 	defer s.storeWait.start()
 	s.storeWait.reset(s.c.cfg.StoreTimeout)
-	if err := backoff.Wait(ctx, s.poll(rec)); err != nil {
+	s.beginLeaseWait(ctx)
+	if err := s.sleep(ctx, rec); err != nil {
 		return failure{cause: err, detail: detailClosing}
 	}
 	return nil
@@ -205,40 +251,6 @@ func (s *search) postponed(ctx context.Context, rec store.Record, wait time.Dura
 		return storedPage{page: stale}
 	}
 	return s.unavailable(ctx, rec, cause, detail)
-}
-
-// poll is how long to sleep before META is read again. One process polls a key once for
-// all its waiting requests. A thousand processes may wait for one missing page, so the
-// first poll comes when the render is expected to end, and later ones with exponential
-// backoff.
-func (s *search) poll(rec store.Record) time.Duration {
-	n := s.polls
-	s.polls++
-	expected := s.expected(rec)
-	if expected == 0 {
-		return s.c.jitter(backoff.Exponential(unknownPoll, maxPoll, n))
-	}
-	if n > 0 {
-		return s.c.jitter(backoff.Exponential(min(max(expected/4, firstPoll), maxPoll), maxPoll, n-1))
-	}
-	left := expected
-	if rec.Lock != nil && !rec.Lock.IsBackOff() {
-		// Ends of leases are rounded up to seconds, so less than one means nothing.
-		if elapsed := s.c.now().Sub(rec.Lock.ExpiresAt.Add(-s.c.cfg.Lease)); elapsed >= time.Second {
-			left -= elapsed
-		}
-	}
-	left = min(max(left, firstPoll), maxPoll)
-	return left + s.c.jitter(max(left/8, firstPoll/2))
-}
-
-// expected is how long a render of the page is expected to take: as long as the last
-// one, or as the average of the route in this process; 0 if neither is known.
-func (s *search) expected(rec store.Record) time.Duration {
-	if rec.Entry != nil && rec.Entry.RenderTime > 0 {
-		return rec.Entry.RenderTime
-	}
-	return time.Duration(s.route.renderTime.Load())
 }
 
 // overdue is called when the store has taken too long for the waiting requests. They

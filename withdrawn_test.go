@@ -31,7 +31,7 @@ func broken(w http.ResponseWriter, _ *http.Request, _ int64) {
 
 // lasting is a page with a long stale window and a long stale-if-error.
 func lasting(w http.ResponseWriter, r *http.Request, n int64) {
-	w.Header().Set("Cache-Control", "s-maxage=60, stale-if-error=86400")
+	w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400, stale-if-error=86400")
 	fmt.Fprintf(w, "%s rendered %d", r.URL.Path, n)
 }
 
@@ -50,7 +50,7 @@ func TestWithdrawnPageIsNotServedAgain(t *testing.T) {
 		"401":                        answerOf(http.StatusUnauthorized, ""),
 		"403":                        answerOf(http.StatusForbidden, ""),
 		"404":                        answerOf(http.StatusNotFound, "Cache-Control: max-age=0"),
-		"404 storable":               answerOf(http.StatusNotFound, "Cache-Control: s-maxage=60"),
+		"404 storable":               answerOf(http.StatusNotFound, "Cache-Control: public, max-age=60, stale-while-revalidate=86400"),
 		"410":                        answerOf(http.StatusGone, ""),
 		"451":                        answerOf(http.StatusUnavailableForLegalReasons, ""),
 		"private":                    answerOf(http.StatusOK, "Cache-Control: private"),
@@ -59,7 +59,7 @@ func TestWithdrawnPageIsNotServedAgain(t *testing.T) {
 		"Set-Cookie":                 answerOf(http.StatusOK, "Set-Cookie: session=1"),
 		"a quote that hides private": answerOf(http.StatusOK, `Cache-Control: foo="bar, private`),
 		"a redirect":                 answerOf(http.StatusFound, "Location: /login"),
-		"a redirect, storable":       answerOf(http.StatusMovedPermanently, "Cache-Control: s-maxage=60"),
+		"a redirect, storable":       answerOf(http.StatusMovedPermanently, "Cache-Control: public, max-age=60, stale-while-revalidate=86400"),
 	} {
 		for _, history := range []int{0, 3} {
 			t.Run(fmt.Sprintf("%s, history %d", name, history), func(t *testing.T) {

@@ -198,7 +198,7 @@ type Page struct {
 // Enter takes a turn, or a place in the queue. It is charged to the client, of those
 // given, that uses least of the budget. The error is an [*Error].
 func (b *Budget) Enter(p Page, clients ...netip.Prefix) (*Turn, error) {
-	if b.breaker.State() == gobreaker.StateOpen {
+	if b.IsOpen() {
 		return nil, b.openError()
 	}
 	b.mu.Lock()
@@ -282,3 +282,6 @@ func (b *Budget) openError() error {
 	b.mu.Unlock()
 	return &Error{Open: true, RetryAfter: min(max(left, BusyRetry), b.pause)}
 }
+
+// IsOpen reports whether the circuit breaker is open: renders are refused.
+func (b *Budget) IsOpen() bool { return b.breaker.State() == gobreaker.StateOpen }

@@ -61,8 +61,8 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	routes := s.Properties["routes"].Items
-	stale, ok := routes.Properties["stale"]
-	if !ok || stale.Description == "" || stale.Default != "1d" || routes.AdditionalProperties == nil || *routes.AdditionalProperties {
+	revalidate, ok := routes.Properties["revalidate"]
+	if !ok || revalidate.Description == "" || revalidate.Default != "0s" || routes.AdditionalProperties == nil || *routes.AdditionalProperties {
 		t.Errorf("the schema of routes is %+v", routes)
 	}
 	if s.Schema != "https://json-schema.org/draft/2020-12/schema" {

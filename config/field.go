@@ -94,6 +94,8 @@ func (f *field) typeText() string {
 		return "list of secrets"
 	case t == typeOf[Keys]():
 		return "list of names, or map of names to values"
+	case t == typeOf[[]string]() && len(f.enum) > 0:
+		return "list of " + strings.Join(f.enum, ", ")
 	case t == typeOf[[]string]():
 		return "list of texts"
 	case t == typeOf[map[string]string]():

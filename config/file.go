@@ -18,18 +18,25 @@ type File struct {
 	Defaults Settings          `yaml:"defaults" help:"Settings of routes that do not set them themselves. Requests that no route matches have these settings."`
 	Routes   []Route           `yaml:"routes" other:"rules,locations,paths" max:"1000" help:"Rules for the pages of the site. The most specific match decides, whatever the order."`
 
-	Store  Store  `yaml:"store" help:"Where pages are stored." restart:"yes"`
-	Admin  Admin  `yaml:"admin" help:"Admin API." restart:"yes"`
-	Health Health `yaml:"health" help:"Health checks of orchestrators and load balancers, and the shutdown." restart:"yes"`
-	Purge  Purge  `yaml:"purge" help:"Purging by the HTTP method PURGE at the public addresses." restart:"yes"`
+	Store   Store   `yaml:"store" help:"Where pages are stored." restart:"yes"`
+	Peer    Peer    `yaml:"peer" other:"peers" help:"Direct channel between the servers of a table (docs/fleet.md)." restart:"yes"`
+	Admin   Admin   `yaml:"admin" help:"Admin API." restart:"yes"`
+	Health  Health  `yaml:"health" help:"Health checks of orchestrators and load balancers, and the shutdown." restart:"yes"`
+	Metrics Metrics `yaml:"metrics" help:"Metrics for Prometheus (docs/metrics.md)." restart:"yes"`
+	Draft   Draft   `yaml:"draft" other:"drafts,preview" help:"Links with which editors see unpublished content (docs/drafts.md)."`
+	Purge   Purge   `yaml:"purge" help:"Purging by the HTTP method PURGE at the public addresses." restart:"yes"`
 
 	Downstream map[string]Downstream `yaml:"downstream" max:"16" format:"name" help:"Caches in front of the servers that purges, rollbacks and pins are delivered to, by name." restart:"yes"`
 	Triggers   Triggers              `yaml:"triggers" help:"Purges that other systems ask for." restart:"yes"`
 	DynamoDB   DynamoDB              `yaml:"dynamodb" help:"The embedded store, served to other programs as DynamoDB." restart:"yes"`
 	Log        Log                   `yaml:"log" help:"Log of the server, on standard error." restart:"yes"`
 
+	AccessLog AccessLog `yaml:"access_log" other:"accesslog,access_logs" help:"A line for each request (docs/logs.md)." restart:"yes"`
+
+	RequestID     string        `yaml:"request_id" default:"misses" enum:"always,misses,errors,off" help:"Responses that name their request in X-Request-Id: always, misses (all but hits), errors (from status 400 on), or off: requests have no ids. Ids come from trusted_proxies or are made, are sent to origins, and are in logs and traces (docs/logs.md)." restart:"yes"`
 	Memory        Size          `yaml:"memory" default:"256MiB" max:"1PiB" help:"Size of the page cache in memory; 0 disables it." restart:"yes"`
 	ClientTimeout time.Duration `yaml:"client_timeout" default:"60s" min:"1s" max:"24h" help:"How long a client may neither read nor send a byte of a body before its connection is closed." restart:"yes"`
+	FastPath      bool          `yaml:"fast_path" default:"true" help:"Answer hits in memory on listeners of plain HTTP/1.1 without net/http, Go's HTTP server, which is faster. Not with h2c or proxy_protocol, with traces, or with request_id: always." restart:"yes"`
 	MinUses       int           `yaml:"min_uses" default:"1" min:"1" max:"100" help:"Store a page only from this request on, counted within half an hour." restart:"yes"`
 	MaxBody       Size          `yaml:"max_body" default:"16MiB" min:"1B" max:"1GiB" help:"Largest page that is stored." restart:"yes"`
 	Lease         time.Duration `yaml:"lease" default:"30s" min:"1s" max:"24h" help:"Duration of a lease: how long a crashed server can delay the regeneration of a page." restart:"yes"`
@@ -109,6 +116,8 @@ type Store struct {
 	Disk             *Size         `yaml:"disk" min:"1MiB" max:"1PiB" help:"Size of the embedded store; beyond it the least recently used pages are evicted." unset:"a tenth of the free space, at least 1GiB" example:"10GiB"`
 	Table            string        `yaml:"table" format:"word" help:"DynamoDB table for the metadata, instead of the embedded store; needs bucket." example:"pages"`
 	Bucket           string        `yaml:"bucket" format:"word" help:"S3 bucket for the stored bodies; needs table." example:"my-pages"`
+	CacheDir         string        `yaml:"cache_dir" format:"path" help:"Folder on a local disk with copies of the bodies in the bucket, so that each is read from there once; for one server." unset:"none" example:"/var/cache/isr"`
+	CacheSize        *Size         `yaml:"cache_size" min:"1MiB" max:"1PiB" help:"Size of cache_dir; beyond it the least recently used bodies are removed." unset:"10GiB" example:"50GiB"`
 	Region           string        `yaml:"region" format:"word" help:"AWS region of table and bucket." unset:"that of the AWS configuration" example:"eu-west-1"`
 	DynamoDBEndpoint string        `yaml:"dynamodb_endpoint" format:"url" help:"URL of a DynamoDB endpoint other than that of AWS." example:"http://127.0.0.1:8000"`
 	S3Endpoint       string        `yaml:"s3_endpoint" format:"url" help:"URL of an S3 endpoint other than that of AWS." example:"http://127.0.0.1:9000"`
@@ -118,10 +127,17 @@ type Store struct {
 	Guards           []string      `yaml:"guards" max:"2" enum:"monotonic,version" help:"Additional conditions of writes, for tables that other services write to: monotonic (generated_at grows) or version (the attribute version counts writes)." example:"[monotonic]"`
 }
 
+// Peer is the direct channel between the servers of a table.
+type Peer struct {
+	Address string `yaml:"address" format:"word" help:"IP address and port at which the other servers reach this one, on a private network. It listens there." unset:"none: servers learn all from the table" example:"10.0.0.5:7946"`
+	Secret  Secret `yaml:"secret" help:"Secret of at least 32 bytes that all servers of the table share." example:"{file: /run/secrets/isr-peer}"`
+}
+
 // Admin is the admin API.
 type Admin struct {
-	Address string `yaml:"address" format:"addressOrNone" help:"Address of the admin API, or none." unset:"127.0.0.1:9180; with store.table only if there is a token" example:"127.0.0.1:9180"`
-	Token   Secret `yaml:"token" help:"Token of the admin API." unset:"that of the file admin.token in the data folder" example:"{file: /run/secrets/isr-admin}"`
+	Address   string `yaml:"address" format:"addressOrNone" help:"Address of the admin API, or none." unset:"127.0.0.1:9180; with store.table only if there is a token" example:"127.0.0.1:9180"`
+	Token     Secret `yaml:"token" help:"Token of the admin API." unset:"that of the file admin.token in the data folder" example:"{file: /run/secrets/isr-admin}"`
+	ReadToken Secret `yaml:"read_token" help:"A second token for the admin API and the console, by which nothing can be changed." unset:"none" example:"{file: /run/secrets/isr-read}"`
 }
 
 // Health are the health checks of this server, and its shutdown.
@@ -130,6 +146,11 @@ type Health struct {
 	Path    string         `yaml:"path" format:"urlpath" help:"Path at the public addresses that answers like /readyz, without the reasons." unset:"none" example:"/-/ready"`
 	Drain   *time.Duration `yaml:"drain" min:"0s" max:"24h" help:"How long to keep serving after SIGTERM while /readyz fails, so that load balancers notice." unset:"5s if a listener is reachable from other machines, else 0s" example:"10s"`
 	Grace   *time.Duration `yaml:"grace" min:"0s" max:"24h" help:"How long requests and renders may take to finish after that." unset:"the longest render_timeout plus 5s" example:"60s"`
+}
+
+// Metrics are the metrics for Prometheus.
+type Metrics struct {
+	Address string `yaml:"address" format:"address" help:"Address of /metrics, without a token. The admin API has it too." unset:"none" example:"127.0.0.1:9182"`
 }
 
 // Purge is purging by the HTTP method PURGE.
@@ -166,11 +187,24 @@ type Queue struct {
 	Hard    bool     `yaml:"hard" help:"Purge hard what events select."`
 }
 
+// Draft is what the links of isr draft are signed with.
+type Draft struct {
+	Secrets []Secret `yaml:"secrets" max:"2" help:"Secret that isr draft signs links with, at least 16 bytes; two while it is replaced: the first signs, both are accepted." unset:"no draft mode" example:"[{file: /run/secrets/isr-draft}]"`
+}
+
 // DynamoDB serves the embedded store to other programs.
 type DynamoDB struct {
 	Address   string `yaml:"address" format:"address" help:"Address to listen on; one that other machines reach needs the keys." unset:"none" example:"127.0.0.1:8000"`
 	AccessKey Secret `yaml:"access_key" help:"Accept only this access key, and verify signatures." example:"${ISR_KEY_ID}"`
 	SecretKey Secret `yaml:"secret_key" help:"Secret of the access key." example:"{file: /run/secrets/isr-dynamodb}"`
+}
+
+// AccessLog is the access log.
+type AccessLog struct {
+	Path          string `yaml:"path" format:"path" help:"File, which is appended to, or - for standard output. SIGHUP opens it again." unset:"no access log" example:"/var/log/isr/access.log"`
+	Format        string `yaml:"format" default:"json" enum:"json,text" help:"Format of its lines: json, with the names of OpenTelemetry, or text, the Combined Log Format and the fields of the cache."`
+	ClientAddress string `yaml:"client_address" default:"full" enum:"full,masked,none" help:"Addresses of clients in its lines: full, masked (the last octet of IPv4 and the last 80 bits of IPv6 are zero), or none."`
+	SampleHits    int    `yaml:"sample_hits" default:"1" min:"1" max:"1000000" help:"Write a line for one in so many hits, at random; errors, renders and all else always have one."`
 }
 
 // Log is the log of the server.

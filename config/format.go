@@ -54,6 +54,9 @@ func check(format, text string) error {
 		return trigger.ValidHookName(text)
 	case "build":
 		return reworded(store.ValidBuild(text), "expected 1 to 256 characters of printable ASCII")
+	case "status":
+		_, err := statusOf(text)
+		return err
 	case "header", "keyHeader":
 		return checkHeader(text, format == "keyHeader")
 	case "headerValue":
@@ -182,4 +185,13 @@ func isLoopback(address string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// statusOf returns the status code that a text is. The library checks which can be stored.
+func statusOf(text string) (int, error) {
+	status, err := strconv.Atoi(text)
+	if err != nil || len(text) != 3 || status < 200 {
+		return 0, errors.New("expected a status code, like 405")
+	}
+	return status, nil
 }

@@ -63,13 +63,13 @@ routes:
 		t.Fatalf("got %d routes", len(f.Routes))
 	}
 	blog, account, rest := f.Routes[0], f.Routes[1], f.Routes[2]
-	if blog.Revalidate != config.Fixed(5*time.Minute) || blog.Stale != 24*time.Hour || *blog.Negative.NotFound != time.Minute || blog.Reject.SmallerThan != 0.5 || blog.Reject.Without[0] != "</html>" {
+	if blog.Revalidate != config.Fixed(5*time.Minute) || *blog.Stale != 24*time.Hour || *blog.Negative.NotFound != time.Minute || blog.Reject.SmallerThan != 0.5 || blog.Reject.Without[0] != "</html>" {
 		t.Errorf("blog is %+v", blog)
 	}
 	if len(blog.Headers) != 2 || blog.Headers[0].Values[1] != "de" || blog.Headers[1].Name != "X-Device" || blog.Headers[1].Values != nil {
 		t.Errorf("headers are %+v", blog.Headers)
 	}
-	if account.Cache != "off" || account.Stale != 48*time.Hour || account.Origin != "site" {
+	if account.Cache != "off" || *account.Stale != 48*time.Hour || account.Origin != "site" {
 		t.Errorf("account is %+v", account)
 	}
 	if rest.Match != "/" || rest.Revalidate != (config.Window{Min: 30 * time.Second, Max: time.Hour}) || rest.Cache != "on" || rest.Query[0] != "page" {

@@ -80,7 +80,7 @@ routes:
 		"routes[0].query":   "isr.yaml:5 (defaults) and preset next",
 		"routes[1].query":   "isr.yaml:10 and preset next",
 		"routes[1].headers": "preset next",
-		"routes[0].stale":   "built-in",
+		"routes[0].stale":   "preset next",
 	} {
 		if got := f.Source(path).String(); got != want {
 			t.Errorf("%s comes from %s, want %s", path, got, want)
@@ -102,8 +102,8 @@ func TestPresetNext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := gateway.Next(isr.Route{}); !slices.Equal(got.Vary, want.Vary) || !slices.Equal(got.Query, want.Query) {
-			t.Errorf("route %s of the preset has %q and %q, gateway.Next %q and %q", r.Match, got.Vary, got.Query, want.Vary, want.Query)
+		if want := gateway.Next(isr.Route{}); !slices.Equal(got.Vary, want.Vary) || !slices.Equal(got.Query, want.Query) || got.Stale != want.Stale {
+			t.Errorf("route %s of the preset has %q, %q and %s, gateway.Next %q, %q and %s", r.Match, got.Vary, got.Query, got.Stale, want.Vary, want.Query, want.Stale)
 		}
 	}
 }

@@ -15,32 +15,41 @@ type Settings struct {
 	Origin string `yaml:"origin" format:"originName" help:"Name of the origin. Required if there are several." unset:"the only origin" example:"site"`
 	Cache  string `yaml:"cache" default:"on" enum:"on,off" help:"off: all requests go to the origin, and responses are not stored."`
 
-	Revalidate   Window        `yaml:"revalidate" other:"ttl,max_age,fresh,expires" default:"0s" min:"0s" max:"3650d" help:"Freshness window of pages for which the origin sends none; 0s: they are not cached. auto MIN to MAX follows how often the content of each page changes." example:"auto 30s to 1h"`
-	Stale        time.Duration `yaml:"stale" other:"swr,grace,stale_while_revalidate" default:"1d" min:"0s" max:"3650d" help:"Stale window: how long after that a page may be served while it is regenerated, at most."`
-	Policy       string        `yaml:"policy" default:"serve-stale" enum:"serve-stale,wait,fail" help:"Response while a page is not fresh: serve-stale, wait (for the new page), or fail (503 while another request renders the page)."`
-	EarlyRefresh float64       `yaml:"early_refresh" default:"0" min:"0" max:"10" help:"Refresh popular pages shortly before they expire (XFetch beta; 1 is typical, 0 disables)." example:"1"`
-	Jitter       float64       `yaml:"jitter" default:"0.05" min:"0" max:"0.5" help:"Shorten each freshness window by a random part, at most this one, so that pages do not expire together."`
-	History      int           `yaml:"history" default:"0" min:"0" max:"100" help:"Generations of a page that are kept for rollbacks, including the current one; 0 keeps none." example:"10"`
+	Revalidate   Window         `yaml:"revalidate" other:"ttl,max_age,fresh,expires" default:"0s" min:"0s" max:"3650d" help:"Freshness window of pages for which the origin sends none; 0s: they are not cached. auto MIN to MAX follows how often the content of each page changes." example:"auto 30s to 1h"`
+	OptIn        string         `yaml:"opt_in" default:"explicit" enum:"explicit,strict" help:"Responses that state how long they are fresh: explicit (s-maxage, max-age, Expires, CDN-Cache-Control) or strict (max-age only beside public, and no Expires)."`
+	Stale        *time.Duration `yaml:"stale" other:"swr,grace,stale_while_revalidate" min:"0s" max:"3650d" help:"Stale window: how long after that a page may be served while it is regenerated, at most, and for responses without stale-while-revalidate; 0s: never. must-revalidate and proxy-revalidate forbid it." unset:"stale-while-revalidate of the response, unless it has s-maxage" example:"1d"`
+	StaleIfError *time.Duration `yaml:"stale_if_error" other:"sie,keep" min:"0s" max:"3650d" help:"How long after its freshness window a page may be served while the origin fails, at most, and for responses without stale-if-error; 0s: no longer than stale." unset:"stale-if-error of the response, unless it has s-maxage and stale is unset" example:"7d"`
+	Policy       string         `yaml:"policy" default:"serve-stale" enum:"serve-stale,wait,fail" help:"Response while a page is not fresh: serve-stale, wait (for the new page), or fail (503 while another request renders the page)."`
+	EarlyRefresh float64        `yaml:"early_refresh" default:"0" min:"0" max:"10" help:"Refresh popular pages shortly before they expire (XFetch beta; 1 is typical, 0 disables)." example:"1"`
+	Jitter       float64        `yaml:"jitter" default:"0.05" min:"0" max:"0.5" help:"Shorten each freshness window by a random part, at most this one, so that pages do not expire together."`
+	History      int            `yaml:"history" default:"0" min:"0" max:"100" help:"Generations of a page that are kept for rollbacks, including the current one; 0 keeps none." example:"10"`
 
 	Negative      Negative `yaml:"negative" help:"Freshness windows of missing pages and redirects whose response says nothing about caching; 0s: they are not stored, whatever the response says."`
+	Statuses      []string `yaml:"statuses" max:"32" format:"status" help:"Statuses that are stored if the response states how long it is fresh, in addition to 200, 203, 204, 300, 301, 302, 303, 307, 308, 404 and 410." example:"[405, 501]"`
 	StoreNegative bool     `yaml:"store_negative" help:"Store 404 and 410 responses of pages that are not stored yet, for all servers, instead of keeping them in the negative cache."`
+
+	RequestDirectives string `yaml:"request_directives" default:"ignore" enum:"ignore,obey" help:"Directives of Cache-Control in requests: obey them, so that visitors can make the origin work, or ignore them. only-if-cached is always obeyed."`
 
 	RenderTimeout *time.Duration `yaml:"render_timeout" other:"timeout" min:"1ms" max:"24h" help:"Time limit for the origin to render a page." unset:"30s" example:"10s"`
 	Wait          *time.Duration `yaml:"wait" min:"1ms" max:"24h" help:"How long a visitor waits for a page that another server renders or that waits for its turn at the origin, and with policy: wait, for the new page; then the stale page is served, or 503." unset:"render_timeout and twice lease" example:"20s"`
 	MaxBody       *Size          `yaml:"max_body" min:"1B" max:"1GiB" help:"Largest page that is stored; larger responses pass through. At most that of the top level." unset:"max_body of the top level" example:"2MiB"`
-	Compression   bool           `yaml:"compression" default:"true" help:"Compress pages of a text format for clients that accept gzip."`
+	Compression   []string       `yaml:"compression" other:"compress,gzip,encoding,codings" max:"3" enum:"br,zstd,gzip,off" help:"Content codings of pages of a text format, 1 KiB to 4 MiB, for clients that accept them; of those that a client prefers equally, it gets the first of br, zstd and gzip. off: none." unset:"[br, zstd, gzip]" example:"[br, gzip]"`
 
 	Query         []string `yaml:"query" other:"params,query_params" max:"256" preset:"add" format:"query" help:"Query parameters that are part of the cache key. A request with others bypasses the cache, unless they are ignored." example:"[page, sort]"`
-	Headers       Keys     `yaml:"headers" other:"vary" max:"32" preset:"add" format:"keyHeader" help:"Request headers that are part of the cache key: a list, or a map of each name to its classes of values, of which the first is the default." example:"{Accept-Language: [en, de]}"`
+	Headers       Keys     `yaml:"headers" max:"32" preset:"add" format:"keyHeader" help:"Request headers that are part of the cache key: a list, or a map of each name to its classes of values, of which the first is the default." example:"{Accept-Language: [en, de]}"`
+	Vary          string   `yaml:"vary" default:"declared" enum:"declared,auto" help:"Pages whose Vary names a header that is not in headers: declared does not store them; auto stores a variant for each value of the headers that Vary names, except Cookie, User-Agent and others that are never shared (docs/caching.md)."`
+	MaxVariants   int      `yaml:"max_variants" default:"16" min:"1" max:"256" help:"With vary: auto, how many variants of a page may be served at the same time; requests for others pass through."`
 	Cookies       Keys     `yaml:"cookies" max:"8" preset:"add" format:"cookie" help:"Cookies that are part of the cache key: a map of each name to its classes of values, of which the first is the default." example:"{ab: [a, b]}"`
 	IgnoreQuery   []string `yaml:"ignore_query" max:"256" preset:"add" format:"query" help:"Query parameters that do not affect pages: they are not sent to the origin of a cacheable page. A name may end in *, and * means all that are not in query." example:"[ref, \"promo_*\"]"`
 	IgnoreCookies []string `yaml:"ignore_cookies" max:"256" preset:"add" format:"cookie" help:"Cookies that do not affect pages. A name may end in *, and * means all." example:"[\"_session_*\"]"`
 	Forward       []string `yaml:"forward" max:"16" preset:"add" format:"keyHeader" help:"Request headers that renders carry although they are not in the key. Everyone gets the page that one visitor's value made: name only headers that the site logs or passes on." example:"[traceparent]"`
 
-	SetHeaders      map[string]string `yaml:"set_headers" other:"response_headers,add_headers" max:"64" format:"header" help:"Response headers to set." example:"{X-Frame-Options: DENY}"`
-	RemoveHeaders   []string          `yaml:"remove_headers" max:"64" preset:"add" format:"header" help:"Response headers to remove." example:"[X-Powered-By]"`
-	CacheControl    string            `yaml:"cache_control" format:"headerValue" help:"Cache-Control of fresh pages for the caches behind this one, such as browsers." unset:"that of the origin" example:"max-age=60"`
-	CDNCacheControl string            `yaml:"cdn_cache_control" format:"headerValue" help:"CDN-Cache-Control of fresh pages, for caches that purges reach; needs cache_control." unset:"none" example:"max-age=600"`
+	SetHeaders       map[string]string `yaml:"set_headers" other:"response_headers,add_headers" max:"64" format:"header" help:"Response headers to set." example:"{X-Frame-Options: DENY}"`
+	RemoveHeaders    []string          `yaml:"remove_headers" max:"64" preset:"add" format:"header" help:"Response headers to remove." example:"[X-Powered-By]"`
+	EarlyHints       bool              `yaml:"early_hints" help:"Send the preload and preconnect links of a page's Link headers ahead of it, in a response 103 (Early Hints), to browsers that navigate to it."`
+	CacheControl     string            `yaml:"cache_control" format:"headerValue" help:"Cache-Control of fresh pages for the caches behind this one, such as browsers." unset:"that of the origin" example:"max-age=60"`
+	CDNCacheControl  string            `yaml:"cdn_cache_control" format:"headerValue" help:"CDN-Cache-Control of fresh pages, for caches that purges reach; needs cache_control. max-age=remaining is the remaining freshness, in each of these fields." unset:"none" example:"max-age=remaining"`
+	SurrogateControl string            `yaml:"surrogate_control" format:"headerValue" help:"Surrogate-Control of fresh pages, for CDNs that do not know CDN-Cache-Control; needs cache_control." unset:"none" example:"max-age=remaining"`
 
 	Tags         []string `yaml:"tags" max:"32" preset:"add" format:"tag" help:"Purge tags of the pages, in addition to those of the response; {name} is a wildcard of match." example:"[\"post-{slug}\"]"`
 	TenantHeader string   `yaml:"tenant_header" format:"header" help:"Request header that names the tenant; requests without it are refused." unset:"no tenants" example:"X-Tenant"`

@@ -101,6 +101,9 @@ func (f *File) validateSettings(d *decoder, r *Route, at string, wildcards []str
 	if r.CDNCacheControl != "" && r.CacheControl == "" {
 		d.failSetting(at, "cdn_cache_control", "needs cache_control")
 	}
+	if r.SurrogateControl != "" && r.CacheControl == "" {
+		d.failSetting(at, "surrogate_control", "needs cache_control")
+	}
 	if r.Cache == "off" {
 		f.validateOff(d, at)
 	}
@@ -113,8 +116,8 @@ func (f *File) validateSettings(d *decoder, r *Route, at string, wildcards []str
 // validateOff reports settings of a route that have no effect because it does not cache.
 func (f *File) validateOff(d *decoder, at string) {
 	for _, name := range []string{
-		"revalidate", "stale", "policy", "early_refresh", "jitter", "history", "negative.404", "negative.410", "negative.redirect",
-		"store_negative", "render_timeout", "wait", "max_body", "compression", "cache_control", "cdn_cache_control", "query", "headers", "cookies", "ignore_query", "ignore_cookies", "forward", "tags",
+		"revalidate", "opt_in", "stale", "stale_if_error", "policy", "statuses", "request_directives", "early_refresh", "jitter", "history", "negative.404", "negative.410", "negative.redirect",
+		"store_negative", "render_timeout", "wait", "max_body", "compression", "early_hints", "cache_control", "cdn_cache_control", "surrogate_control", "query", "headers", "vary", "max_variants", "cookies", "ignore_query", "ignore_cookies", "forward", "tags",
 		"reject.smaller_than", "reject.without", "reject.with", "reject.status", "reject.content_type", "reject.lost_headers",
 	} {
 		if source, set := d.sources[at+"."+name]; set && source.Line > 0 && !source.Defaults {

@@ -16,20 +16,34 @@ import (
 func (r Route) Rules() (isr.Route, error) {
 	rt := isr.Route{
 		Off:           r.Cache == "off",
-		Stale:         noneIfZero(r.Stale),
+		Stale:         windowOf(r.Stale),
+		StaleIfError:  windowOf(r.StaleIfError),
+		ObeyRequests:  r.RequestDirectives == "obey",
 		EarlyRefresh:  r.EarlyRefresh,
 		Jitter:        noneIfZero(r.Jitter),
 		History:       r.History,
 		StoreNegative: r.StoreNegative,
+		EarlyHints:    r.EarlyHints,
 		Negative:      r.Negative.windows(),
-		NoCompression: !r.Compression,
 		Query:         r.Query,
 		IgnoreQuery:   r.IgnoreQuery,
 		IgnoreCookies: r.IgnoreCookies,
 		Forward:       r.Forward,
+		VaryAuto:      r.Vary == "auto",
+		MaxVariants:   r.MaxVariants,
 		RemoveHeader:  r.RemoveHeaders,
-		Downstream:    isr.DownstreamControl{CacheControl: r.CacheControl, CDN: r.CDNCacheControl},
+		Downstream:    isr.DownstreamControl{CacheControl: r.CacheControl, CDN: r.CDNCacheControl, Surrogate: r.SurrogateControl},
 		TenantHeader:  r.TenantHeader,
+	}
+	for _, text := range r.Statuses {
+		status, err := statusOf(text)
+		if err != nil {
+			return isr.Route{}, err
+		}
+		rt.Statuses = append(rt.Statuses, status)
+	}
+	if r.OptIn == "strict" {
+		rt.OptIn = isr.OptInStrict
 	}
 	rt.Reject = isr.Reject{
 		SmallerThan: float64(r.Reject.SmallerThan), Without: r.Reject.Without, With: r.Reject.With,
@@ -42,6 +56,12 @@ func (r Route) Rules() (isr.Route, error) {
 	}
 	if err := rt.Policy.UnmarshalText([]byte(r.Policy)); err != nil {
 		return isr.Route{}, err
+	}
+	for _, token := range r.Compression {
+		if token == "off" {
+			token = "identity"
+		}
+		rt.Codings = append(rt.Codings, token)
 	}
 	if r.RenderTimeout != nil {
 		rt.RenderTimeout = *r.RenderTimeout
@@ -101,7 +121,7 @@ func (r Route) validateRules(d *decoder, at string) {
 		case wrong.Field == "KeyClasses" && r.namesCookie(wrong.Problem):
 			name = "cookies"
 		}
-		d.failSetting(at, name, "%s", strings.NewReplacer("Vary or KeyClasses", "headers", "KeyClasses", name, "Vary", "headers").Replace(wrong.Problem))
+		d.failSetting(at, name, "%s", strings.NewReplacer("Vary or KeyClasses", "headers", "KeyClasses", name, "Vary", "headers", "identity", "off").Replace(wrong.Problem))
 	}
 }
 
@@ -129,11 +149,11 @@ func unjoin(err error) []error {
 // fieldNames are the fields of the file for those of the library.
 func fieldNames() map[string]string {
 	return map[string]string{
-		"Revalidate": "revalidate", "Auto": "revalidate", "Stale": "stale", "Policy": "policy", "EarlyRefresh": "early_refresh", "Jitter": "jitter",
+		"Revalidate": "revalidate", "Auto": "revalidate", "Stale": "stale", "StaleIfError": "stale_if_error", "Policy": "policy", "OptIn": "opt_in", "Statuses": "statuses", "EarlyRefresh": "early_refresh", "Jitter": "jitter",
 		"History": "history", "Negative": "negative.404", "RenderTimeout": "render_timeout", "Wait": "wait", "MaxBody": "max_body",
-		"Query": "query", "IgnoreQuery": "ignore_query", "Vary": "headers", "KeyClasses": "headers", "IgnoreCookies": "ignore_cookies",
+		"Query": "query", "IgnoreQuery": "ignore_query", "Vary": "headers", "MaxVariants": "max_variants", "KeyClasses": "headers", "IgnoreCookies": "ignore_cookies",
 		"Forward": "forward", "SetHeader": "set_headers", "RemoveHeader": "remove_headers", "Downstream": "cache_control",
-		"TenantHeader": "tenant_header", "Reject": "reject.smaller_than",
+		"TenantHeader": "tenant_header", "Codings": "compression", "Reject": "reject.smaller_than",
 	}
 }
 
@@ -143,6 +163,15 @@ func noneIfZero[T ~int64 | ~float64](n T) T {
 		return -1
 	}
 	return n
+}
+
+// windowOf returns the library's value for a window, which is zero if it is not set, and
+// negative for none.
+func windowOf(d *time.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	return noneIfZero(*d)
 }
 
 // windows returns the windows by status; nil for none.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/store"
 )
 
 // validate reports combinations of fields that are impossible, or in which one has no effect.
@@ -20,7 +21,9 @@ func (f *File) validate(d *decoder) {
 		{f.validateListeners, []string{"listen", "hosts", "health", "admin", "dynamodb", "purge"}},
 		{f.validateACME, []string{"listen", "hosts", "acme", "store"}},
 		{f.validateStore, []string{"store"}},
+		{f.validateDiskCache, []string{"store"}},
 		{f.validateAdmin, []string{"admin", "store", "purge"}},
+		{f.validatePeer, []string{"peer", "store"}},
 		{f.validateTriggers, []string{"triggers", "admin", "store"}},
 		{f.validateDownstream, []string{"downstream"}},
 		{f.validateDynamoDB, []string{"dynamodb", "store"}},
@@ -62,7 +65,7 @@ func (f *File) validateListeners(d *decoder) {
 			d.failAt(at+".address", "%s is reachable from other machines and needs hosts, since each name would be cached as a site of its own; add hosts: [example.com]", l.Address)
 		}
 	}
-	for path, address := range map[string]string{"health.address": f.Health.Address, "admin.address": f.Admin.Address, "dynamodb.address": f.DynamoDB.Address} {
+	for path, address := range map[string]string{"health.address": f.Health.Address, "metrics.address": f.Metrics.Address, "admin.address": f.Admin.Address, "dynamodb.address": f.DynamoDB.Address} {
 		if first, taken := known[address]; taken {
 			d.failAt(path, "%s is the address of listen[%d] too; give another one", address, first)
 		}
@@ -80,13 +83,33 @@ func (f *File) validateStore(d *decoder) {
 	case s.Bucket != "" && s.Table == "":
 		d.failAt("store.bucket", "needs table for the metadata, which all servers read")
 	case s.Table == "":
-		for _, name := range []string{"region", "dynamodb_endpoint", "s3_endpoint", "create_table"} {
+		for _, name := range []string{"region", "dynamodb_endpoint", "s3_endpoint", "create_table", "cache_dir"} {
 			if d.has("store." + name) {
 				d.failAt("store."+name, "has no effect without table and bucket")
 			}
 		}
 	case s.Disk != nil:
 		d.failAt("store.disk", "bounds the embedded store and cannot be combined with table; use a lifecycle rule of the bucket, and retention")
+	}
+}
+
+func (f *File) validateDiskCache(d *decoder) {
+	if s := f.Store; s.CacheSize != nil && s.CacheDir == "" {
+		d.failAt("store.cache_size", "has no effect without cache_dir")
+	}
+}
+
+func (f *File) validatePeer(d *decoder) {
+	switch {
+	case f.Peer.Address == "" && !f.Peer.Secret.IsZero():
+		d.failAt("peer.secret", "has no effect without address")
+	case f.Peer.Address == "":
+		return
+	case f.Store.Table == "":
+		d.failAt("peer.address", "needs store.table: the embedded store has one server")
+	}
+	if _, err := store.ParsePeerAddress(f.Peer.Address); f.Peer.Address != "" && err != nil {
+		d.failAt("peer.address", "%v", err)
 	}
 }
 
@@ -100,6 +123,9 @@ func (f *File) validateAdmin(d *decoder) {
 		d.failAt("admin.address", "needs token with store.table: all servers share it")
 	case !isLoopback(a.Address):
 		d.failAt("admin.address", "%s is reachable from other machines; set token, or listen on 127.0.0.1", a.Address)
+	}
+	if a.Address == "none" && !a.ReadToken.IsZero() {
+		d.failAt("admin.read_token", "has no effect without an address")
 	}
 	if f.Purge.Method && len(f.Purge.From) == 0 && f.Store.Table != "" && a.Token.IsZero() {
 		d.failAt("purge.method", "needs admin.token with store.table, which all servers share; or from")

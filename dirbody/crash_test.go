@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,13 +28,17 @@ func TestMain(m *testing.M) {
 }
 
 // TestKilledWriter kills a process that puts bodies. Every acknowledged body is whole,
-// no body is partial, and no temporary file is left.
+// no body is partial, and no temporary file is left. In every other round the machine has
+// lost its power too, and with it what was not synced.
 func TestKilledWriter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	total := 0
 	for round := range 6 {
 		acknowledged := runUntil(t, dir, 5+20*round)
+		if round%2 == 1 {
+			tear(t, dir, acknowledged)
+		}
 		store, err := dirbody.Open(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -60,6 +65,59 @@ func TestKilledWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// maxJournaled is the length up to which bodies of pages are in the journal.
+const maxJournaled = 64 << 10
+
+// tear does to a folder what a power failure may do: the files of bodies that are in the
+// journal only are missing, empty, or have other content, and the journal ends with a part of a
+// record.
+func tear(t *testing.T, dir string, keys []string) {
+	t.Helper()
+	torn := 0
+	for i, key := range keys {
+		file := pagePath(dir, key)
+		if file == "" || len(crashBody(key)) > maxJournaled {
+			continue
+		}
+		var err error
+		switch i % 4 {
+		case 0:
+			err = os.Remove(file)
+		case 1:
+			err = os.Truncate(file, 0)
+		case 2:
+			err = os.WriteFile(file, make([]byte, len(crashBody(key))), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		torn++
+	}
+	journals := glob(t, dir, ".tmp/journal-*")
+	if torn == 0 || len(journals) != 1 {
+		t.Fatalf("tore %d files; the journals are %q", torn, journals)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, journals[0]), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("half of a record"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pagePath returns the file of the body of a page; empty for other keys.
+func pagePath(dir, key string) string {
+	element := strings.Split(key, "/")
+	if len(element) != 3 || len(element[1]) != 64 {
+		return ""
+	}
+	return filepath.Join(dir, "bodies", element[1][:3], element[1][3:]+"."+element[2]+".body")
 }
 
 // runUntil starts a writer, kills it once it has acknowledged count bodies, and
@@ -111,6 +169,9 @@ func putUntilKilled(dir string) {
 		go func() {
 			for i := 0; ; i++ {
 				key := fmt.Sprintf("bodies/%d/%d-%d-%d", i%3, os.Getpid(), worker, i)
+				if worker%2 == 0 {
+					key = fmt.Sprintf("bodies/%x%063x/%d-%d-%d", i%16, i%300, os.Getpid(), worker, i)
+				}
 				if err := store.Put(context.Background(), key, []byte(crashBody(key))); err != nil {
 					fmt.Fprintln(os.Stderr, err)
 					os.Exit(1)

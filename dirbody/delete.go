@@ -11,8 +11,8 @@ import (
 )
 
 // Delete removes a body and the folders that become empty. See [store.BodyStore]. It
-// does not sync: after a power failure the body may exist again, whole, and can be
-// deleted again.
+// does not sync: after a power failure, or if the process is killed within some ten minutes
+// after the body was put, the body may exist again, whole, and can be deleted again.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := store.ValidBodyKey(key); err != nil {
 		return fmt.Errorf("dirbody: %w", err)
@@ -20,17 +20,30 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return s.failed("delete", key, err)
 	}
-	name := fileName(key)
-	if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := s.remove(fileName(key))
+	if earlier, ok := earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
+		err = s.remove(earlier)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s.failed("delete", key, err)
+	}
+	return nil
+}
+
+// remove removes a file, and the folders that become empty, but for those of the bodies of
+// pages (see syncFolders).
+func (s *Store) remove(name string) error {
+	err := s.root.Remove(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	// Rmdir fails on a folder that is not empty, and a Put whose folder disappears
 	// creates it again, so neither disturbs the other. A remaining empty folder is
 	// harmless.
-	for parent := path.Dir(name); parent != "."; parent = path.Dir(parent) {
+	for parent := path.Dir(name); parent != "." && !isFanOut(parent); parent = path.Dir(parent) {
 		if s.root.Remove(parent) != nil {
 			break
 		}
 	}
-	return nil
+	return err
 }

@@ -10,7 +10,11 @@
 //	Put ──> .tmp/<random>  write, fsync
 //	             │ link: the commit point
 //	             v
-//	        bodies/<hex>/<generation>.body, then fsync of its folder and all parents
+//	        its name, such as bodies/<hex>.<generation>.body, then fsync of its folder and
+//	        all parents
+//
+// Small bodies of pages reach the disk in a journal first, many with one sync (see
+// journal.go), and their own files are synced later.
 //
 // The guarantees: a body whose Put returned nil survives a crash of the process or the
 // kernel, and a power failure if the disk honours fsync. A crash during Put leaves at
@@ -30,6 +34,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync"
+	"syscall"
 
 	"github.com/facetheory/isr/store"
 )
@@ -44,7 +50,14 @@ const (
 type Store struct {
 	dir     string // as given, for messages
 	root    *os.Root
-	writers *os.File // holds the writers' shared lock
+	opened  *os.File        // the directory
+	folder  syscall.RawConn // of opened
+	writers *os.File        // holds the writers' shared lock
+	journal journal
+	puts    keyLocks // of the bodies that are put by way of the journal
+
+	mu      sync.Mutex
+	durable map[string]bool // guarded by mu: folders whose names are on disk, and stay
 }
 
 var _ store.BodyStore = (*Store)(nil)
@@ -69,7 +82,11 @@ func open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, root: root}
+	s := &Store{dir: dir, root: root, durable: make(map[string]bool)}
+	s.journal.store = s
+	if err := s.openFolder(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	if err := s.joinWriters(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -79,18 +96,29 @@ func open(dir string) (*Store, error) {
 	return s, nil
 }
 
-// Close releases the directory. Bodies that are open stay readable.
+// Close waits until the files of all bodies are on disk, and releases the directory. Bodies
+// that are open stay readable. No Put may be in progress.
 func (s *Store) Close() error {
-	var err error
+	err := s.journal.close()
 	if s.writers != nil {
-		err = s.writers.Close() // releases the lock
+		err = errors.Join(err, s.writers.Close()) // releases the lock
+	}
+	if s.opened != nil {
+		err = errors.Join(err, s.opened.Close())
 	}
 	return errors.Join(err, s.root.Close())
 }
 
+func (s *Store) openFolder() (err error) {
+	if s.opened, err = s.root.Open("."); err == nil {
+		s.folder, err = s.opened.SyscallConn()
+	}
+	return err
+}
+
 // tryLink links a temporary file next to itself, as Put links a body.
 func (s *Store) tryLink() error {
-	temp, err := s.writeTemp(nil)
+	temp, err := s.writeTemp(nil, true)
 	if err != nil {
 		return err
 	}
@@ -132,11 +160,11 @@ func makeFolder(dir string) error {
 // syncFolders syncs a folder and its parents up to the root.
 //
 // It syncs all, not only those that this Put created: another writer may have created
-// one and not synced it yet, or crashed before it did. Syncing a clean folder is
-// cheap.
+// one and not synced it yet, or crashed before it did. The names of the folders for the
+// bodies of pages are synced once, because no Delete removes these folders.
 func (s *Store) syncFolders(folder string) error {
-	for {
-		f, err := s.root.Open(folder)
+	for at := folder; ; at = path.Dir(at) {
+		err := s.syncFile(at)
 		if errors.Is(err, fs.ErrNotExist) {
 			// Only Delete removes folders, and only empty ones: the body was deleted after
 			// it was placed, so nothing is left to sync.
@@ -145,14 +173,22 @@ func (s *Store) syncFolders(folder string) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return err
+		if at == "." || s.isDurable(at) {
+			break
 		}
-		if folder == "." {
-			return nil
-		}
-		folder = path.Dir(folder)
 	}
+	if isFanOut(folder) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.durable[folder] = true
+	}
+	return nil
+}
+
+func (s *Store) isDurable(folder string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.durable[folder]
 }
 
 // failed adds the operation, the key and the file to an error.

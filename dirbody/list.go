@@ -30,7 +30,12 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInf
 			start, startKey = folderName(prefix[:i]), prefix[:i+1]
 		}
 		l := lister{store: s, ctx: ctx, prefix: prefix, yield: yield}
-		if _, err := l.walk(start, startKey); err != nil {
+		more, err := l.walk(start, startKey)
+		if more && err == nil && len(startKey) > hashEnd && isPageHash(startKey[:hashEnd]) {
+			fan := startKey[:len(store.BodyRoot)+fanOut] // start is where earlier versions stored the bodies
+			_, err = l.walk(fan, fan+"/")
+		}
+		if err != nil {
 			yield(store.BodyInfo{}, fmt.Errorf("dirbody: list bodies %q in %s: %w", prefix, s.dir, contract(err)))
 		}
 	}
@@ -75,6 +80,12 @@ func (l *lister) walk(name, key string) (more bool, err error) {
 }
 
 func (l *lister) visit(name, key string) (more bool, err error) {
+	if page, ok := pageKey(name); ok {
+		if strings.HasPrefix(page, l.prefix) && store.ValidBodyKey(page) == nil {
+			return l.yieldBody(name, page)
+		}
+		return true, nil
+	}
 	part, kind := parseName(path.Base(name))
 	key += part
 	switch kind {
@@ -82,7 +93,7 @@ func (l *lister) visit(name, key string) (more bool, err error) {
 		key += "/"
 		fallthrough
 	case chunk:
-		if strings.HasPrefix(key, l.prefix) || strings.HasPrefix(l.prefix, key) {
+		if l.mayHold(key) || isFanOut(name) && l.mayHold(name) {
 			return l.walk(name, key)
 		}
 	case body:
@@ -92,6 +103,11 @@ func (l *lister) visit(name, key string) (more bool, err error) {
 	case foreign:
 	}
 	return true, nil
+}
+
+// mayHold reports whether keys that begin with start may begin with the prefix of the list.
+func (l *lister) mayHold(start string) bool {
+	return strings.HasPrefix(start, l.prefix) || strings.HasPrefix(l.prefix, start)
 }
 
 func (l *lister) yieldBody(name, key string) (more bool, err error) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"sync"
 
 	"github.com/facetheory/isr/store"
 )
@@ -17,22 +18,101 @@ import (
 const placeAttempts = 100
 
 // Put stores a body under a new key and returns once it is on disk. See
-// [store.BodyStore]. It checks the context between steps, not during disk I/O.
+// [store.BodyStore]. It checks the context between steps, not during disk I/O. Codings (see
+// [store.CodingsKey]) may reach the disk later: a power failure may lose or damage them.
 func (s *Store) Put(ctx context.Context, key string, body []byte) error {
 	if err := store.ValidBodyKey(key); err != nil {
 		return fmt.Errorf("dirbody: %w", err)
 	}
-	if err := s.put(ctx, fileName(key), body); err != nil {
+	_, lazy := store.CodedBody(key)
+	var err error
+	switch {
+	case lazy:
+		err = s.put(ctx, fileName(key), body, false)
+	case journaled(key, body):
+		err = s.putJournaled(ctx, key, body)
+	default:
+		err = s.put(ctx, fileName(key), body, true)
+	}
+	if err != nil {
 		return s.failed("put", key, err)
 	}
 	return nil
 }
 
-func (s *Store) put(ctx context.Context, name string, body []byte) error {
+// putJournaled makes the body durable in the journal, and then places its file. The last
+// record of a key in the journal is the content of its file, also if several Puts for one
+// key run at the same time: only one of them at a time gets past the comparison.
+func (s *Store) putJournaled(ctx context.Context, key string, body []byte) error {
+	defer s.puts.lock(key)()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	temp, err := s.writeTemp(body)
+	name := fileName(key)
+	err := s.compare(name, body)
+	if earlier, ok := earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
+		if err = s.compare(earlier, body); err == nil {
+			return s.syncFolders(path.Dir(earlier))
+		}
+	}
+	if err == nil {
+		// Another process may have put it, whose journal cannot be relied on for this Put.
+		return s.syncFiles([]string{name})
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	segment, err := s.journal.append(key, name, body)
+	if err != nil {
+		return s.put(ctx, name, body, true) // which says what is wrong with the disk, if it still is
+	}
+	defer segment.placed.Done()
+	// A crash here leaves a body that the next Open places. It is not acknowledged yet.
+	temp, err := s.writeTemp(body, false)
+	if err != nil {
+		return err
+	}
+	defer s.removeTemp(temp)
+	return s.place(temp, name, body)
+}
+
+// A keyLocks has a lock for each key in use.
+type keyLocks struct {
+	mu   sync.Mutex
+	held map[string]chan struct{} // guarded by mu: closed when the key is unlocked
+}
+
+// lock waits until no other goroutine holds the lock of a key.
+func (l *keyLocks) lock(key string) (unlock func()) {
+	for {
+		l.mu.Lock()
+		other := l.held[key]
+		if other == nil {
+			break
+		}
+		l.mu.Unlock()
+		<-other
+	}
+	defer l.mu.Unlock()
+	done := make(chan struct{})
+	if l.held == nil {
+		l.held = make(map[string]chan struct{})
+	}
+	l.held[key] = done
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.held, key)
+		close(done)
+	}
+}
+
+// put syncs the body and its folders to disk if durable is set.
+func (s *Store) put(ctx context.Context, name string, body []byte, durable bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	temp, err := s.writeTemp(body, durable)
 	if err != nil {
 		return err
 	}
@@ -46,6 +126,9 @@ func (s *Store) put(ctx context.Context, name string, body []byte) error {
 	}
 	// A crash here leaves the whole body under its name; a power failure may lose the
 	// name. The body is not acknowledged yet.
+	if !durable {
+		return nil
+	}
 	return s.syncFolders(path.Dir(name))
 }
 
@@ -54,12 +137,6 @@ func (s *Store) put(ctx context.Context, name string, body []byte) error {
 func (s *Store) place(temp, name string, body []byte) error {
 	var err error
 	for range placeAttempts {
-		if err = s.root.MkdirAll(path.Dir(name), folderMode); err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-				continue // a Delete removed a folder during MkdirAll
-			}
-			return err
-		}
 		err = s.root.Link(temp, name) // the commit point
 		if err == nil {
 			return nil
@@ -70,14 +147,18 @@ func (s *Store) place(temp, name string, body []byte) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		// A Delete removed the folder before Link, or the body before compare.
+		// The folder is new, or a Delete removed it before Link, or the body before compare.
+		if err = s.root.MkdirAll(path.Dir(name), folderMode); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		// On those errors, a Delete removed a folder during MkdirAll.
 	}
 	return fmt.Errorf("gave up after %d attempts: %w", placeAttempts, err)
 }
 
 // compare returns nil if the file holds exactly body, store.ErrExists if it holds
-// anything else, and fs.ErrNotExist if it is gone. A file is synced before it is
-// linked, so an equal one is on disk.
+// anything else, and fs.ErrNotExist if it is gone. An equal file may not be on disk yet: that
+// of a body in a journal.
 func (s *Store) compare(name string, body []byte) error {
 	f, length, err := s.openFile(name)
 	if err != nil {

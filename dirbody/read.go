@@ -27,12 +27,17 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 	if err := ctx.Err(); err != nil {
 		return nil, 0, s.failed("open", key, err)
 	}
-	f, length, err := s.openFile(fileName(key))
+	name := fileName(key)
+	f, length, err := s.openFile(name)
+	if earlier, ok := earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
+		name = earlier
+		f, length, err = s.openFile(name)
+	}
 	if err != nil {
 		return nil, 0, s.failed("open", key, err)
 	}
-	if info, err := f.Stat(); err == nil && time.Since(info.ModTime()) > usedEvery {
-		_ = s.root.Chtimes(fileName(key), time.Time{}, time.Now()) // fails if the directory is read-only for this process
+	if info, err := f.Stat(); err == nil {
+		s.recordUse(name, info.ModTime())
 	}
 	return f, length, nil
 }
@@ -46,6 +51,9 @@ func (s *Store) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 		return store.BodyInfo{}, s.failed("stat", key, err)
 	}
 	info, err := s.root.Lstat(fileName(key))
+	if earlier, ok := earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
+		info, err = s.root.Lstat(earlier)
+	}
 	if err == nil {
 		err = mustBeRegular(info)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -17,7 +18,8 @@ const (
 )
 
 // joinWriters takes the shared lock that every open store holds. If no other store holds
-// it, all temporary files belong to crashed writers and are removed.
+// it, all temporary files belong to crashed writers: their journals are replayed, and the
+// rest is removed.
 //
 // The kernel releases the lock (flock(2), per open file) when the process ends for any
 // reason.
@@ -66,6 +68,12 @@ func (s *Store) removeLeftovers() error {
 		if name == lockFile {
 			continue
 		}
+		if strings.HasPrefix(name, journalPrefix) {
+			if err := s.replay(name); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := s.root.Remove(name); err != nil {
 			return fmt.Errorf("removing a crashed writer's file: %w", err)
 		}
@@ -73,15 +81,15 @@ func (s *Store) removeLeftovers() error {
 	return nil
 }
 
-// writeTemp writes a body to a new temporary file and syncs it.
-func (s *Store) writeTemp(body []byte) (name string, err error) {
+// writeTemp writes a body to a new temporary file, and syncs it if durable is set.
+func (s *Store) writeTemp(body []byte, durable bool) (name string, err error) {
 	name = tempFolder + "/" + rand.Text()
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return "", err
 	}
 	_, err = f.Write(body)
-	if err == nil {
+	if err == nil && durable {
 		// A name must never refer to content that is not on disk, so sync before the
 		// link.
 		err = f.Sync()

@@ -10,19 +10,21 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// TestWholeSeconds: Publish returns what a reader will find.
+// TestWholeSeconds: Publish returns what a reader will find, with the time of the render in
+// whole milliseconds.
 func TestWholeSeconds(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		next := f.entry("g1")
-		next.GeneratedAt = next.GeneratedAt.Add(700 * time.Millisecond)
+		next.GeneratedAt = next.GeneratedAt.Add(700*time.Millisecond + 999*time.Microsecond)
 		next.Expires = next.Expires.Add(time.Nanosecond)
 		next.AssertedAt = next.AssertedAt.Add(time.Millisecond)
 		next.PinnedUntil = store.Forever().Add(999 * time.Millisecond)
 		next.Revalidate, next.Stale = 10*time.Millisecond, 11*365*24*time.Hour
 		got := f.publish(next)
 		want := f.entry("g1")
+		want.GeneratedAt = want.GeneratedAt.Add(700 * time.Millisecond)
 		want.Version, want.PinnedUntil = got.Version, time.Unix(253402300799, 0)
 		want.Revalidate, want.Stale = time.Second, 3650*24*time.Hour
 		if d := diff(want, got); d != "" {

@@ -31,12 +31,14 @@ type metaRow struct {
 }
 
 // isrMap is this package's map in a row. BodyKey and GeneratedAt name the content that
-// it describes.
+// it describes. GeneratedMS is GeneratedAt in epoch milliseconds, absent if they are whole
+// seconds; one of another second does not count.
 type isrMap struct {
 	Version      count      `theorydb:"attr:v"`
 	GenerationID string     `theorydb:"attr:generation_id"`
 	BodyKey      string     `theorydb:"attr:s3_key"`
 	GeneratedAt  instant    `theorydb:"attr:generated_at"`
+	GeneratedMS  laxNumber  `theorydb:"attr:generated_ms,omitempty"`
 	Key          string     `theorydb:"attr:key,omitempty"`
 	Route        string     `theorydb:"attr:route,omitempty"`
 	Status       statusCode `theorydb:"attr:status"`
@@ -66,6 +68,9 @@ func newMetaRow(at location, e store.Entry) *metaRow {
 		Key: e.Key, Route: e.Route, Status: statusCode(e.Status), Header: header(e.Header), SHA256: e.SHA256,
 		Length: count(e.Length), Tags: e.Tags, Stale: period(interval(e.Stale)), PurgeSeq: count(e.PurgeSeq), Build: count(e.Build),
 		RenderTime: count(e.RenderTime / time.Millisecond), InitialAge: count(e.InitialAge / time.Second), Withdrawn: flag(e.Withdrawn),
+	}
+	if ms := e.GeneratedAt.UnixMilli(); ms%1000 != 0 {
+		ours.GeneratedMS = laxNumber(ms)
 	}
 	if !e.Expires.IsZero() {
 		content.Expires = new(horizon(e.Expires.Unix()))
@@ -147,6 +152,9 @@ func (r *contentRow) entry() *store.Entry {
 
 // describe adds the map's attributes to an entry.
 func (m *isrMap) describe(e *store.Entry) {
+	if ms := int64(m.GeneratedMS); ms/1000 == e.GeneratedAt.Unix() {
+		e.GeneratedAt = time.UnixMilli(ms).UTC()
+	}
 	e.Version, e.GenerationID = int64(m.Version), m.GenerationID
 	e.Key, e.Route = m.Key, m.Route
 	e.Status, e.Header = int(m.Status), http.Header(m.Header)

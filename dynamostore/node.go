@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/facetheory/isr/store"
@@ -21,6 +22,9 @@ type nodeRow struct {
 	location
 
 	Name    string  `theorydb:"attr:name,omitempty"`
+	Release string  `theorydb:"attr:release,omitempty"`
+	Config  string  `theorydb:"attr:config,omitempty"`
+	Peer    laxText `theorydb:"attr:peer,omitempty"`
 	Applied count   `theorydb:"attr:applied"`
 	Since   instant `theorydb:"attr:since"`
 	At      instant `theorydb:"attr:at"`
@@ -42,8 +46,11 @@ func (s *Store) Announce(ctx context.Context, n store.Node) error {
 	}
 	until := ceilSeconds(n.Until)
 	row := &nodeRow{
-		location: s.at(pkNodes, nodePrefix+n.ID), Name: n.Name, Applied: count(n.Applied),
+		location: s.at(pkNodes, nodePrefix+n.ID), Name: n.Name, Release: n.Release, Config: n.Config, Applied: count(n.Applied),
 		Since: instant(floorSeconds(n.Since)), At: instant(floorSeconds(n.SeenAt)), Until: horizon(until), TTL: horizon(until + nodeTTL),
+	}
+	if n.Peer.IsValid() {
+		row.Peer = laxText(n.Peer.String())
 	}
 	err := s.execute(ctx, operation{bounded: true, send: func(ctx context.Context) error {
 		return s.db.WithContext(ctx).Model(row).CreateOrUpdate()
@@ -100,8 +107,12 @@ func (s *Store) node(ctx context.Context, found row) (store.Node, error) {
 	if err := s.decode(ctx, found, &r); err != nil {
 		return store.Node{}, err
 	}
+	peer, err := store.ParsePeerAddress(string(r.Peer))
+	if err != nil {
+		peer = netip.AddrPort{} // none, or one that must not be used
+	}
 	return store.Node{
-		ID: strings.TrimPrefix(found.text(attrSK), nodePrefix), Name: r.Name, Applied: int64(r.Applied),
+		Peer: peer, ID: strings.TrimPrefix(found.text(attrSK), nodePrefix), Name: r.Name, Release: r.Release, Config: r.Config, Applied: int64(r.Applied),
 		Since: r.Since.time(), SeenAt: r.At.time(), Until: r.Until.time(),
 	}, nil
 }

@@ -13,14 +13,14 @@ import (
 )
 
 // normalize returns the entry as a reader will find it, with times and intervals in
-// whole seconds, or an error that wraps store.ErrInvalidInput if a row cannot store it.
+// whole seconds (GeneratedAt and RenderTime in milliseconds), or an error that wraps store.ErrInvalidInput if a row cannot store it.
 // Intervals of more than ten years, which mean "as long as possible", become ten years.
 func normalize(e store.Entry) (store.Entry, error) {
 	if err := checkEntry(e); err != nil {
 		return e, fmt.Errorf("%w: %w", store.ErrInvalidInput, err)
 	}
 	e.Foreign = false
-	e.GeneratedAt = moment(floorSeconds(e.GeneratedAt))
+	e.GeneratedAt = time.UnixMilli(e.GeneratedAt.UnixMilli()).UTC()
 	e.Revalidate = time.Duration(interval(e.Revalidate)) * time.Second
 	e.Stale = time.Duration(interval(e.Stale)) * time.Second
 	e.RenderTime = min(e.RenderTime.Truncate(time.Millisecond), maxInterval*time.Second)

@@ -17,7 +17,7 @@ import (
 // lease is ours and has not expired. It costs
 //
 //   - four write units if META has at most 1 KB;
-//   - four more with history, for the version row of the generation and the expiry of
+//   - four more with history (none for a renewal, whose version stays as it is), for the version row of the generation and the expiry of
 //     the previous one;
 //   - two more for a lease with a claim, which is completed unless the page is withdrawn;
 //   - four more, and a read unit, if it ends a pin or how.Reload is set, for the log row
@@ -54,7 +54,7 @@ func (s *Store) Publish(ctx context.Context, l store.Lease, read store.Record, n
 		held.closeClaim()
 	}
 	// If we crash here, surplus versions stay until they expire.
-	if how.History && how.Keep > 0 {
+	if how.History && how.Keep > 0 && !how.Renew {
 		s.prune(ctx, held.pk, how.Keep)
 	}
 	return p.next, nil
@@ -70,6 +70,7 @@ type publication struct {
 	page   store.Key    // in the log row
 	seen   seenSequence // which the next attempt advances
 	id     string       // of the log row
+	renews bool         // next is the generation of the entry that was read
 	// deliver are the downstream caches, if it has a log row.
 	deliver []string
 }
@@ -94,18 +95,41 @@ func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, ho
 			return nil, err
 		}
 	}
-	w, err := s.newSwap(f, next, how.History, how.Superseded)
+	kept := how.History
+	if how.Renew {
+		if err := checkRenewal(read.Entry, next); err != nil {
+			return nil, fmt.Errorf("%w: %w", store.ErrInvalidInput, err)
+		}
+		kept = f.meta.text(attrCurrent) == versionPrefix+next.GenerationID
+	}
+	w, err := s.newSwap(f, next, kept, how.Superseded)
 	if err != nil {
 		return nil, err
 	}
 	w.newer = s.config.Guards.Monotonic
 	w.replaced = how.History && how.Unchanged
-	return &publication{swap: w, lease: l, logged: logged, page: how.Key, id: rand.Text(), deliver: how.Destinations}, nil
+	return &publication{swap: w, lease: l, renews: how.Renew, logged: logged, page: how.Key, id: rand.Text(), deliver: how.Destinations}, nil
+}
+
+// checkRenewal refuses a renewal of another content than that of the entry that was read.
+// The time tells a renewal from the state before it, and from an earlier renewal.
+func checkRenewal(read *store.Entry, next store.Entry) error {
+	switch {
+	case read == nil || read.Foreign || read.Withdrawn || next.Withdrawn:
+		return errors.New("there is no entry that can be renewed")
+	case next.GenerationID != read.GenerationID || next.BodyKey != read.BodyKey || next.SHA256 != read.SHA256 || next.Length != read.Length:
+		return fmt.Errorf("a renewal must have the generation and the body of the entry, %s (got %s)", read.GenerationID, next.GenerationID)
+	case next.GeneratedAt.UnixMilli() == read.GeneratedAt.UnixMilli():
+		return fmt.Errorf("a renewal must have another GeneratedAt than the entry (got %s)", next.GeneratedAt.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
 }
 
 // meterName is the operation's name for [Config.Meter].
 func (p *publication) meterName() string {
 	switch requested := p.lease.openClaim() != nil && !p.next.Withdrawn; {
+	case p.renews:
+		return "renew"
 	case p.current != "" && requested:
 		return "publish with history and request"
 	case p.current != "":
@@ -168,7 +192,7 @@ func (p *publication) prepare(ctx context.Context) (done bool, err error) {
 // createVersion makes the version row of the generation, if it is to be kept. The row
 // has no ttl while the generation is current.
 func (p *publication) createVersion() []action {
-	if p.current == "" {
+	if p.current == "" || p.renews {
 		return nil
 	}
 	row := newMetaRow(p.store.at(p.lease.pk, p.current), p.next)
@@ -218,8 +242,19 @@ func (p *publication) judge(why refusal) (retry bool, err error) {
 	return true, nil
 }
 
+// isOurs reports whether META is what this publication made it, perhaps pinned since.
 func (p *publication) isOurs(meta row) bool {
-	return meta.child(attrISR).text(attrGenerationID) == p.next.GenerationID
+	ours := meta.child(attrISR)
+	return ours.text(attrGenerationID) == p.next.GenerationID && (!p.renews || ours.beganAt(p.next.GeneratedAt))
+}
+
+// beganAt reports whether a map of this package has this time, in whole milliseconds.
+func (r row) beganAt(t time.Time) bool {
+	if ms, ok := floorOf(r[attrGeneratedMS]); ok && ms != 0 {
+		return ms == t.UnixMilli()
+	}
+	seconds, ok := floorOf(r[attrGeneratedAt])
+	return ok && time.Unix(seconds, 0).Equal(t)
 }
 
 // refused classifies failed conditions, and asks the rows if an earlier attempt may
@@ -302,7 +337,7 @@ func (p *publication) committed(ctx context.Context) (bool, error) {
 	if v, ok := meta.version(); meta == nil || ok && v <= p.next.Version {
 		return false, nil // unchanged, or another writer took our number
 	}
-	if p.current != "" {
+	if p.current != "" && !p.renews {
 		// The version row is written with META.
 		version, err := p.store.readRow(ctx, false, p.lease.pk, p.current)
 		if err != nil || version != nil {

@@ -33,6 +33,7 @@ const (
 
 	attrBodyKey     = "s3_key"
 	attrGeneratedAt = "generated_at"
+	attrGeneratedMS = "generated_ms" // in the map
 	attrRevalidate  = "revalidate_seconds"
 	attrTTL         = "ttl"
 	attrCurrent     = "current_sk"

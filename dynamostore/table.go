@@ -59,25 +59,52 @@ func CreateTable(ctx context.Context, api TableAPI, name string) error {
 // is not granted, CheckTable only logs a warning: without TTL the table grows, but works.
 // log may be nil.
 func CheckTable(ctx context.Context, api TableAPI, name string, log *slog.Logger) error {
-	table, err := describeTable(ctx, api, name)
-	if err == nil {
-		err = checkKeys(table)
-	}
-	if err == nil {
-		err = checkRegions(table)
-	}
-	if err == nil {
-		err = checkTTL(ctx, api, name, log)
-	}
-	if err != nil {
+	_, faults := InspectTable(ctx, api, name)
+	for _, err := range faults {
+		if unseen := (*ttlUnseenError)(nil); errors.As(err, &unseen) && ctx.Err() == nil {
+			if log != nil {
+				log.WarnContext(ctx, "isr: cannot check that TTL is enabled for the attribute ttl; without it the table grows forever; grant dynamodb:DescribeTimeToLive",
+					slog.String("table", name), slog.Any("err", unseen.err))
+			}
+			continue
+		}
 		return fmt.Errorf("the table %q: %w", name, err)
-	}
-	// Rows can be read and written while it is being changed.
-	if status := table.TableStatus; status != types.TableStatusActive && status != types.TableStatusUpdating {
-		return fmt.Errorf("the table %q is in state %s: wait until it is ACTIVE", name, status)
 	}
 	return nil
 }
+
+// InspectTable returns the description of a table, nil if it cannot be read, and all that is
+// wrong with it. A [*TableError] says what to do about it.
+func InspectTable(ctx context.Context, api TableAPI, name string) (table *types.TableDescription, faults []error) {
+	table, err := describeTable(ctx, api, name)
+	if err != nil {
+		return nil, []error{err}
+	}
+	for _, err := range []error{checkKeys(table), checkRegions(table), checkTTL(ctx, api, name), checkState(table)} {
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return table, faults
+}
+
+// A TableError is a fault of a table.
+type TableError struct {
+	Problem, Do string // what is wrong, and what to do about it
+	err         error  // may be nil
+}
+
+// Error returns one line.
+func (e *TableError) Error() string { return e.Problem + "; " + e.Do }
+
+// Unwrap returns the cause, such as [ErrNoTable].
+func (e *TableError) Unwrap() error { return e.err }
+
+// A ttlUnseenError means that the state of TTL cannot be read.
+type ttlUnseenError struct{ err error }
+
+func (e *ttlUnseenError) Error() string { return "read the state of TTL: " + e.err.Error() }
+func (e *ttlUnseenError) Unwrap() error { return e.err }
 
 // modelOf returns a model of the table. All models have its keys and its ttl.
 func modelOf(table string) *lockRow { return &lockRow{location: location{table: table}} }
@@ -85,7 +112,7 @@ func modelOf(table string) *lockRow { return &lockRow{location: location{table: 
 func describeTable(ctx context.Context, api TableAPI, name string) (*types.TableDescription, error) {
 	table, err := tabletheory.New(api).DescribeTable(ctx, modelOf(name))
 	if errors.Is(err, ErrNoTable) {
-		return nil, fmt.Errorf("%w: create it with `isr table create`, or start with --create-table", ErrNoTable)
+		return nil, &TableError{ErrNoTable.Error(), fmt.Sprintf("create it with `isr table create --table %s`, or start with --create-table", name), ErrNoTable}
 	}
 	return table, err
 }
@@ -93,7 +120,7 @@ func describeTable(ctx context.Context, api TableAPI, name string) (*types.Table
 // checkKeys refuses a table with another key schema.
 func checkKeys(table *types.TableDescription) error {
 	if found := describeKeys(table); found != wantKeys {
-		return fmt.Errorf("its keys must be %s (found %s); use another table name", wantKeys, found)
+		return &TableError{Problem: fmt.Sprintf("its keys must be %s (found %s)", wantKeys, found), Do: "use another table name"}
 	}
 	return nil
 }
@@ -122,21 +149,14 @@ func checkRegions(table *types.TableDescription) error {
 	if table.MultiRegionConsistency == types.MultiRegionConsistencyStrong {
 		why = "with multi-region strong consistency it has no transactions, which every publish needs"
 	}
-	return fmt.Errorf("it is a global table%s: %s; remove the replicas, or use a table and a bucket of its own in each region", replicas, why)
+	return &TableError{Problem: fmt.Sprintf("it is a global table%s, and %s", replicas, why), Do: "remove the replicas, or use a table and a bucket of its own in each region"}
 }
 
 // checkTTL returns an error unless TTL deletes expired rows.
-func checkTTL(ctx context.Context, api TableAPI, name string, log *slog.Logger) error {
+func checkTTL(ctx context.Context, api TableAPI, name string) error {
 	out, err := api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &name})
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("read the state of TTL: %w", err)
-	case err != nil:
-		if log != nil {
-			log.WarnContext(ctx, "isr: cannot check that TTL is enabled for the attribute ttl; without it the table grows forever; grant dynamodb:DescribeTimeToLive",
-				slog.String("table", name), slog.Any("err", err))
-		}
-		return nil
+	if err != nil {
+		return &ttlUnseenError{err}
 	}
 	ttl := out.TimeToLiveDescription
 	if ttl == nil {
@@ -145,9 +165,24 @@ func checkTTL(ctx context.Context, api TableAPI, name string, log *slog.Logger) 
 	on := ttl.TimeToLiveStatus == types.TimeToLiveStatusEnabled || ttl.TimeToLiveStatus == types.TimeToLiveStatusEnabling
 	switch found := aws.ToString(ttl.AttributeName); {
 	case !on:
-		return fmt.Errorf("TTL is disabled, so expired rows would stay forever: enable it for the attribute %q with `isr table create --table %s`", attrTTL, name)
+		return &TableError{
+			Problem: "TTL is disabled, so expired rows would stay forever",
+			Do:      fmt.Sprintf("enable it for the attribute %q with `isr table create --table %s`", attrTTL, name),
+		}
 	case found != attrTTL:
-		return fmt.Errorf("TTL is enabled for the attribute %q, not %q: disable it there (update-time-to-live), and an hour later enable it with `isr table create --table %s`", found, attrTTL, name)
+		return &TableError{
+			Problem: fmt.Sprintf("TTL is enabled for the attribute %q, not %q", found, attrTTL),
+			Do:      fmt.Sprintf("disable it there (update-time-to-live), and an hour later enable it with `isr table create --table %s`", name),
+		}
+	}
+	return nil
+}
+
+// checkState returns an error unless the table can be used. Rows can be read and written
+// while it is being changed.
+func checkState(table *types.TableDescription) error {
+	if status := table.TableStatus; status != types.TableStatusActive && status != types.TableStatusUpdating {
+		return &TableError{Problem: fmt.Sprintf("it is in state %s", status), Do: "wait until it is ACTIVE"}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func versioned(o *origin, path string) (version *atomic.Int64) {
 			w.WriteHeader(http.StatusSeeOther)
 			return
 		}
-		w.Header().Set("Cache-Control", "s-maxage=3600")
+		w.Header().Set("Cache-Control", "public, max-age=3600, stale-while-revalidate=86400")
 		fmt.Fprintf(w, "version %d", version.Load())
 	})
 	return version

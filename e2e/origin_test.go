@@ -85,7 +85,7 @@ func page(window int, delay time.Duration) behaviour {
 		if !pause(r, delay) {
 			return
 		}
-		w.Header().Set("Cache-Control", fmt.Sprintf("s-maxage=%d", window))
+		w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d, stale-while-revalidate=86400", window))
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write([]byte(bodyOf(r.URL.Path, n)))
 	}

@@ -103,7 +103,7 @@ func TestServerSentEvents(t *testing.T) {
 	seen := make(chan struct{})
 	o.set("/events", func(w http.ResponseWriter, r *http.Request, _ int) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("Cache-Control", "s-maxage=60")
+		w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 		for i := range 3 {
 			fmt.Fprintf(w, "data: %d\n\n", i)
 			_ = http.NewResponseController(w).Flush()
@@ -178,7 +178,11 @@ func TestPageIsHTTP(t *testing.T) {
 
 func expectGzip(t *testing.T, g *gateway, want, etag string) {
 	t.Helper()
-	coded := get(t, g.url+"/", "Accept-Encoding", "gzip")
+	var coded reply
+	await(t, "the page in gzip", patience, func() bool {
+		coded = get(t, g.url+"/", "Accept-Encoding", "gzip")
+		return coded.header.Get("Content-Encoding") != ""
+	})
 	zr, err := gzip.NewReader(bytes.NewReader([]byte(coded.body)))
 	if err != nil {
 		t.Fatalf("gzip: got %s: %v", coded, err)

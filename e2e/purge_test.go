@@ -27,7 +27,7 @@ func newShop(o *origin) *shop {
 		s.paths = append(s.paths, fmt.Sprint("/shop/", n))
 	}
 	o.set("/shop/", func(w http.ResponseWriter, r *http.Request, _ int) {
-		w.Header().Set("Cache-Control", "s-maxage=3600")
+		w.Header().Set("Cache-Control", "public, max-age=3600, stale-while-revalidate=86400")
 		w.Header().Set("Surrogate-Key", "shop")
 		fmt.Fprint(w, s.body(r.URL.Path))
 	})

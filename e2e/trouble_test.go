@@ -25,7 +25,7 @@ type trouble struct {
 
 const (
 	theStaleCopy = "200 the stale copy | isr; hit; detail=stale"
-	plain        = "a plain sentence"
+	plain        = "a plain sentence" // perhaps with the id of the request
 	originsOwn   = "the origin's answer"
 )
 
@@ -51,6 +51,8 @@ func troubles() []trouble {
 	hanging.behave = func(o *origin) behaviour { return o.hang }
 	cookie := refused("Set-Cookie", "set-cookie", setCookie)
 	cookie.withdraws = true
+	endless := refused("50 MB in chunks", "too-large", big(false))
+	endless.cold = "200 " + originsOwn + " | isr; fwd=miss; fwd-status=200; stored" // it was being stored
 	blank := refused("an empty page", "empty", empty)
 	blank.keptAgain = theStaleCopy // a blank page never takes the place of a good one
 	return []trouble{
@@ -62,7 +64,7 @@ func troubles() []trouble {
 		cookie,
 		refused("Vary: Cookie", "vary", greeting),
 		refused("50 MB", "too-large", big(true)),
-		refused("50 MB in chunks", "too-large", big(false)),
+		endless,
 		blank,
 	}
 }
@@ -142,7 +144,7 @@ func describe(r reply) string {
 		if len(r.body) > len(bigChunk) && len(r.body) != bigBody {
 			whose = fmt.Sprintf("%d bytes of the origin's answer", len(r.body))
 		}
-	case !strings.HasSuffix(r.body, "Please try again in a moment.\n"):
+	case !regexp.MustCompile(`Please try again in a moment\.\n(Request ID: [0-9a-f]{32}\n)?$`).MatchString(r.body):
 		whose = fmt.Sprintf("%.100q", r.body)
 	}
 	ttl := regexp.MustCompile(`; ttl=-?\d+`)
@@ -249,32 +251,33 @@ func halfBody(w http.ResponseWriter, _ *http.Request, _ int) {
 }
 
 func chunksCutOff(w http.ResponseWriter, _ *http.Request, _ int) {
-	w.Header().Set("Cache-Control", "s-maxage=60")
+	w.Header()["Content-Type"] = nil // so that it is not streamed, and its visitors get 502
+	w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 	_, _ = w.Write([]byte(originMark + strings.Repeat("half ", 1000)))
 	_ = http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
 }
 
 func internalError(w http.ResponseWriter, _ *http.Request, _ int) {
-	w.Header().Set("Cache-Control", "s-maxage=60")
+	w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 	w.WriteHeader(http.StatusInternalServerError)
 	_, _ = w.Write([]byte(originMark + "out of order"))
 }
 
 func setCookie(w http.ResponseWriter, r *http.Request, n int) {
-	w.Header().Set("Cache-Control", "s-maxage=60")
+	w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 	http.SetCookie(w, &http.Cookie{Name: "visitor", Value: r.URL.Path[1:] + strconv.Itoa(n)})
 	_, _ = w.Write([]byte(originMark + "welcome"))
 }
 
 func greeting(w http.ResponseWriter, r *http.Request, _ int) {
-	w.Header().Set("Cache-Control", "s-maxage=60")
+	w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 	w.Header().Set("Vary", "Cookie")
 	_, _ = w.Write([]byte(originMark + "hello " + r.Header.Get("Cookie")))
 }
 
 func empty(w http.ResponseWriter, _ *http.Request, _ int) {
-	w.Header().Set("Cache-Control", "s-maxage=60")
+	w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 }
 
 const (
@@ -285,7 +288,7 @@ const (
 // big is 50 MB, with its length declared or not.
 func big(declared bool) behaviour {
 	return func(w http.ResponseWriter, _ *http.Request, _ int) {
-		w.Header().Set("Cache-Control", "s-maxage=60")
+		w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 		w.Header().Set("Content-Type", "text/plain")
 		if declared {
 			w.Header().Set("Content-Length", strconv.Itoa(bigBody))

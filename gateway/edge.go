@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/canonical"
 )
 
@@ -19,10 +20,15 @@ type EdgeConfig struct {
 	// names no client (UNKNOWN or LOCAL). The forwarding fields may then be written by the
 	// client, and are dropped.
 	Unnamed func(*http.Request) bool
+	// Peers, if not nil, counts where requests come from.
+	Peers *Peers
 	// HealthPath is the path of Health, on every host; empty for none.
 	HealthPath string
 	// Health serves HealthPath.
 	Health http.Handler
+	// Observe, if not nil, serves each request by a handler that it is given, and may watch
+	// it: the site, or the refusal of the request. It is not called for Health.
+	Observe func(http.ResponseWriter, *http.Request, http.Handler)
 	// Logger receives one line for each of the first 16 hosts that are refused. Nil means
 	// slog.Default().
 	Logger *slog.Logger
@@ -30,11 +36,14 @@ type EdgeConfig struct {
 
 // Edge returns a handler that normalizes public requests before next: r.RemoteAddr becomes
 // the address of the client, and r.Host the requested host, both from forwarding fields if
-// the peer is trusted. Forwarding fields of other peers are dropped. Requests for hosts that
+// the peer is trusted. Forwarding fields and X-Request-Id of other peers are dropped. Requests for hosts that
 // are not served get 421 before any I/O.
 func Edge(cfg EdgeConfig, next http.Handler) http.Handler {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(w http.ResponseWriter, r *http.Request, h http.Handler) { h.ServeHTTP(w, r) }
 	}
 	return &edge{cfg: cfg, next: next, refused: &firstHosts{}}
 }
@@ -54,30 +63,68 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if unnamed {
 		trust = Trust{}
 	}
-	r, err := trust.resolve(withUnknownClient(r, trust, unnamed))
+	e.cfg.Peers.count(r, trust)
+	r = withUnknownClient(r, trust, unnamed)
+	resolved, err := trust.resolve(r)
 	if err != nil {
-		plain(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
+		e.cfg.Observe(w, r, refusal{http.StatusBadRequest, "Bad request: " + err.Error() + "."})
 		return
 	}
+	e.cfg.Observe(w, resolved, e.route(resolved))
+}
+
+var _ isr.HitHandler = (*edge)(nil)
+
+// Lookup implements [isr.HitHandler]. The caller reports the hit to what Observe does.
+func (e *edge) Lookup(r *http.Request, hit *isr.Hit) bool {
+	if e.cfg.HealthPath != "" && r.URL.Path == e.cfg.HealthPath || e.cfg.Unnamed != nil && e.cfg.Unnamed(r) {
+		return false
+	}
+	if hasForwarding(r.Header) && e.cfg.Peers.due() {
+		return false // Peers needs the fields, which resolve removes
+	}
+	resolved, err := e.cfg.Trust.resolve(r)
+	if err != nil {
+		return false
+	}
+	host, ok := canonical.Host(resolved.Host)
+	if !ok || !e.cfg.Hosts.Serve(host) || !isr.LookupIn(e.next, resolved, hit) {
+		return false
+	}
+	e.cfg.Peers.count(r, e.cfg.Trust)
+	return true
+}
+
+// route returns the handler of a request: the site, or a refusal.
+func (e *edge) route(r *http.Request) http.Handler {
 	host, ok := canonical.Host(r.Host)
 	switch {
 	case r.Host == "":
-		plain(w, http.StatusBadRequest, "Bad request: the Host header is missing.")
+		return refusal{http.StatusBadRequest, "Bad request: the Host header is missing."}
 	case !ok:
-		plain(w, http.StatusBadRequest, "Bad request: the Host header is not a host name.")
+		return refusal{http.StatusBadRequest, "Bad request: the Host header is not a host name."}
 	case !e.cfg.Hosts.Serve(host):
-		e.misdirected(w, host)
-	default:
-		e.next.ServeHTTP(w, r)
+		return e.misdirected(host)
 	}
+	return e.next
 }
 
-// misdirected responds with 421 (RFC 9110, section 15.5.20).
-func (e *edge) misdirected(w http.ResponseWriter, host string) {
+// A refusal responds to a request that does not reach the site.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (f refusal) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	isr.WriteErrorPage(w, f.status, f.text)
+}
+
+// misdirected returns the response 421 (RFC 9110, section 15.5.20).
+func (e *edge) misdirected(host string) refusal {
 	if e.refused.isFirst(host) {
 		e.cfg.Logger.Warn("refused request for unknown host; if the site has it, "+e.cfg.Hosts.Advice(host), "host", host, "served", e.cfg.Hosts.String())
 	}
-	plain(w, http.StatusMisdirectedRequest, "The host "+host+" is not served here. If it should be, "+e.cfg.Hosts.Advice(host)+".")
+	return refusal{http.StatusMisdirectedRequest, "The host " + host + " is not served here. If it should be, " + e.cfg.Hosts.Advice(host) + "."}
 }
 
 // firstHosts are the first hosts that were refused. Later ones are not logged, so that

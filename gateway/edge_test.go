@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,5 +90,44 @@ func TestHealthPath(t *testing.T) {
 	h.ServeHTTP(w, r)
 	if w.Code != http.StatusTeapot {
 		t.Errorf("%d", w.Code)
+	}
+}
+
+// Refused requests are observed as well, with the client and the host that were resolved.
+func TestEdgeObserves(t *testing.T) {
+	trust, err := gateway.ParseTrust([]string{"192.0.2.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := gateway.ParseHosts([]string{"example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	h := gateway.Edge(gateway.EdgeConfig{
+		Hosts: hosts, Trust: trust, Logger: slog.New(slog.DiscardHandler),
+		HealthPath: "/-/ready", Health: http.NotFoundHandler(),
+		Observe: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			rec := httptest.NewRecorder()
+			next.ServeHTTP(rec, r)
+			seen = append(seen, fmt.Sprint(r.RemoteAddr, " ", r.Host, " ", rec.Code))
+			w.WriteHeader(rec.Code)
+		},
+	}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
+	for _, c := range []struct{ path, host, forwarded string }{
+		{"/", "example.com", "198.51.100.7"},
+		{"/", "example.org", "198.51.100.7"},
+		{"/", "exa mple", ""},
+		{"/", "example.com", strings.Repeat("1, ", 100)},
+		{"/-/ready", "example.com", ""},
+	} {
+		r := httptest.NewRequest(http.MethodGet, c.path, http.NoBody)
+		r.Host = c.host
+		r.Header.Set("X-Forwarded-For", c.forwarded)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	want := []string{"198.51.100.7:0 example.com 202", "198.51.100.7:0 example.org 421", "192.0.2.1:1234 exa mple 400", "192.0.2.1:1234 example.com 400"}
+	if !slices.Equal(seen, want) {
+		t.Errorf("got %q, want %q", seen, want)
 	}
 }

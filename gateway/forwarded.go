@@ -84,6 +84,9 @@ type hop struct {
 // hopKey is the context key of a *hop.
 type hopKey struct{}
 
+// FromTrustedPeer reports whether a request that has passed an [Edge] came from a trusted peer.
+func FromTrustedPeer(r *http.Request) bool { return hopOf(r.Context()) != nil }
+
 func hopOf(ctx context.Context) *hop {
 	h, _ := ctx.Value(hopKey{}).(*hop)
 	return h
@@ -95,13 +98,18 @@ func forwardingFields() []string {
 	return []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-Ip"}
 }
 
+// requestIDHeader has the id of a request. A visitor must not choose the id by which an
+// operator finds a request.
+const requestIDHeader = "X-Request-Id"
+
 // resolve determines the client of a request and stores it in r: RemoteAddr becomes the
 // address of the client, and Host the requested host. Forwarding fields that an untrusted
-// peer may have written are removed. X-Forwarded-Proto, which may be part of a key, is that
+// peer may have written are removed, and so is its X-Request-Id. X-Forwarded-Proto, which may be part of a key, is that
 // of the trusted peers. The error text is sent to the client.
 func (t Trust) resolve(r *http.Request) (*http.Request, error) {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !t.Trusts(peer.Addr()) {
+		delete(r.Header, requestIDHeader)
 		for _, name := range forwardingFields() {
 			delete(r.Header, name)
 		}

@@ -100,7 +100,7 @@ func TestForwardedFieldsOfUntrustedPeersAreDropped(t *testing.T) {
 	for _, remote := range []string{"192.0.2.1:4000", "[2001:db8::1]:1", "@", ""} {
 		r, err := resolved(t, remote, http.Header{
 			"X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"evil.example"}, "X-Forwarded-Port": {"1"},
-			"Forwarded": {"for=127.0.0.1"}, "X-Real-Ip": {"127.0.0.1"}, "X-Other": {"kept"},
+			"Forwarded": {"for=127.0.0.1"}, "X-Real-Ip": {"127.0.0.1"}, "X-Request-Id": {"1"}, "X-Other": {"kept"},
 		})
 		if err != nil || r.RemoteAddr != remote || r.Host != "inner.example" || hopOf(r.Context()) != nil {
 			t.Errorf("from %s: %v, RemoteAddr %s, Host %s", remote, err, r.RemoteAddr, r.Host)
@@ -108,6 +108,13 @@ func TestForwardedFieldsOfUntrustedPeersAreDropped(t *testing.T) {
 		if len(r.Header) != 1 || r.Header.Get("X-Other") != "kept" {
 			t.Errorf("from %s the header is %v", remote, r.Header)
 		}
+	}
+}
+
+func TestRequestIDOfTrustedPeerIsKept(t *testing.T) {
+	r, err := resolved(t, "10.0.0.9:1", http.Header{"X-Request-Id": {"of-balancer"}})
+	if err != nil || r.Header.Get("X-Request-Id") != "of-balancer" {
+		t.Errorf("%v: the header is %v", err, r.Header)
 	}
 }
 
@@ -149,13 +156,41 @@ func TestParseTrust(t *testing.T) {
 	}
 }
 
+// FuzzForwarded: whatever trusted peers pass on, the client is the last address that no trusted
+// peer has, or the first of all, and what is claimed before it has no effect.
 func FuzzForwarded(f *testing.F) {
 	f.Add(`for="[2001:db8::1]:99";proto=https;host="a\"b", for=x`, "1.2.3.4, 5.6.7.8:9")
+	f.Add(`for=10.1.1.1;proto=http, for="_x"`, "203.0.113.5, 10.0.0.1, fd00::2")
+	f.Add(`For="[fe80::1%25eth0]", for=unknown`, "unknown,,10.0.0.1")
 	f.Fuzz(func(t *testing.T, forwarded, list string) {
 		for _, header := range []http.Header{{"Forwarded": {forwarded}}, {"X-Forwarded-For": {list}, "X-Forwarded-Proto": {forwarded}}} {
 			r, err := resolved(t, "10.0.0.9:1", header)
-			if err == nil && hopOf(r.Context()).chain == "" {
-				t.Errorf("no chain from %q", header)
+			if err != nil {
+				continue
+			}
+			h := hopOf(r.Context())
+			chain := strings.Split(h.chain, ", ")
+			if len(chain) > maxHops+1 || chain[len(chain)-1] != "10.0.0.9" || chain[0] != h.client.String() {
+				t.Fatalf("the chain of %q is %q", header, h.chain)
+			}
+			trust, _ := ParseTrust([]string{"10.0.0.0/8", "fd00::/8"})
+			for _, text := range chain[1:] {
+				if !trust.Trusts(addr(t, text)) {
+					t.Fatalf("the chain of %q passes the untrusted %s: %q", header, text, h.chain)
+				}
+			}
+			if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || from.Addr() != h.client {
+				t.Fatalf("%q is from %s, want %s", header, r.RemoteAddr, h.client)
+			}
+			if h.scheme != "" && h.scheme != "http" && h.scheme != "https" {
+				t.Fatalf("%q has the scheme %q", header, h.scheme)
+			}
+		}
+		// What a client writes before its proxy appends its address has no effect.
+		if len(list) < 1000 && strings.Count(list, ",") < maxHops-2 {
+			r, err := resolved(t, "10.0.0.9:1", http.Header{"X-Forwarded-For": {list, "192.0.2.1"}})
+			if err != nil || r.RemoteAddr != "192.0.2.1:0" {
+				t.Fatalf("a client that claims %q is %s, %v", list, r.RemoteAddr, err)
 			}
 		}
 	})

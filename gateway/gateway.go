@@ -54,12 +54,13 @@ const (
 	DefaultClientTimeout  = time.Minute
 )
 
-// ParseOrigin parses the URL of an origin, such as "http://127.0.0.1:3000".
+// ParseOrigin parses the URL of an origin, such as "http://127.0.0.1:3000". The scheme h2c is
+// HTTP/2 without TLS, with prior knowledge (RFC 9113, section 3.3), as gRPC servers expect it.
 func ParseOrigin(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
-	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-		return nil, fmt.Errorf("%q is not an http or https address; expected one such as http://127.0.0.1:3000", s)
+	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c"):
+		return nil, fmt.Errorf("%q is not an http, https or h2c address; expected one such as http://127.0.0.1:3000", s)
 	case u.User != nil:
 		return nil, fmt.Errorf("%q has a user name, which isr does not send; remove it", u.Redacted())
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
@@ -72,7 +73,7 @@ func ParseOrigin(s string) (*url.URL, error) {
 // route, whose name is set to [RouteName]. Public requests must pass an [Edge] first. If
 // route.Client is nil, each IPv4 address and each IPv6 /64 is a client.
 //
-// An http origin receives the Host that the visitor requested. An https origin receives its
+// An http or h2c origin receives the Host that the visitor requested. An https origin receives its
 // own host, which selects its certificate and virtual host. X-Forwarded-Host is that of the
 // visitor in both cases.
 func New(cache *isr.Cache, route isr.Route, cfg Config) http.Handler {
@@ -91,10 +92,14 @@ func atEdge(route isr.Route) isr.Route {
 }
 
 // Next is the preset for sites built with Next.js (App Router): it adds to a route the
-// headers and query parameters that their pages vary on.
+// headers and query parameters that their pages vary on, and a stale window of a day if it
+// has none, since Next.js states its own beside s-maxage.
 func Next(route isr.Route) isr.Route {
 	route.Vary = append(slices.Clone(route.Vary),
 		"RSC", "Next-Router-State-Tree", "Next-Router-Prefetch", "Next-Router-Segment-Prefetch", "Next-Url")
 	route.Query = append(slices.Clone(route.Query), "_rsc")
+	if route.Stale == 0 {
+		route.Stale = 24 * time.Hour
+	}
 	return route
 }

@@ -19,6 +19,7 @@ func TestParseOrigin(t *testing.T) {
 	for in, want := range map[string]string{
 		"http://127.0.0.1:3000":       "http://127.0.0.1:3000",
 		"https://example.com/":        "https://example.com",
+		"h2c://127.0.0.1:50051":       "h2c://127.0.0.1:50051",
 		"http://[::1]:3000":           "http://[::1]:3000",
 		"":                            "",
 		"127.0.0.1:3000":              "",

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
 )
@@ -24,3 +25,15 @@ func boundInterim(ctx context.Context) context.Context {
 		return nil
 	}})
 }
+
+// A finalWriter drops interim responses: HTTP/1.0 has none, and its clients would take one for
+// the response (RFC 9110, section 15.2).
+type finalWriter struct{ http.ResponseWriter }
+
+func (w finalWriter) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w finalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -80,6 +80,14 @@ func startOrigin(name string, cfg Origin, site SiteConfig, gateway pseudonym) (*
 		return nil, fmt.Errorf("origin %q has no address", name)
 	}
 	o.pool = newPool(cfg, site.Logger)
+	if site.Answered != nil {
+		o.pool.answered = func(method string, status int, err error, took time.Duration) {
+			site.Answered(name, method, status, err, took)
+		}
+	}
+	if site.Send != nil {
+		o.pool.through = site.Send
+	}
 	o.handler = newProxy(o.pool, cfg.MaxConnections, Listener{PublicScheme: site.PublicScheme}, gateway, site.Logger)
 	return o, nil
 }

@@ -37,8 +37,13 @@ const avoidFor = 10 * time.Second
 type pool struct {
 	addresses []*address
 	transport *http.Transport
+	h2c       *http.Transport // of addresses with that scheme
 	health    HealthCheck
-	log       *slog.Logger
+	// answered is SiteConfig.Answered for this origin.
+	answered func(method string, status int, err error, took time.Duration)
+	// through is SiteConfig.Send.
+	through func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error)
+	log     *slog.Logger
 
 	cancel context.CancelFunc
 	checks sync.WaitGroup
@@ -54,7 +59,13 @@ type address struct {
 
 func newPool(cfg Origin, log *slog.Logger) *pool {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &pool{transport: transport(cfg), health: cfg.Health, log: logOf(log), cancel: cancel}
+	p := &pool{transport: transport(cfg), h2c: transport(cfg), health: cfg.Health, log: logOf(log), cancel: cancel}
+	p.answered = func(string, int, error, time.Duration) {}
+	p.through = func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+		return send(r)
+	}
+	p.h2c.Protocols = new(http.Protocols)
+	p.h2c.Protocols.SetUnencryptedHTTP2(true)
 	for _, u := range cfg.URLs {
 		p.addresses = append(p.addresses, &address{url: u})
 	}
@@ -71,6 +82,7 @@ func (p *pool) close() {
 	p.cancel()
 	p.checks.Wait()
 	p.transport.CloseIdleConnections()
+	p.h2c.CloseIdleConnections()
 }
 
 // String lists the addresses, for the log.
@@ -144,7 +156,7 @@ func (p *pool) send(r *http.Request, a *address, body *keptBody) (*http.Response
 	})
 	out := r.WithContext(ctx)
 	target := *r.URL
-	target.Scheme, target.Host = a.url.Scheme, a.url.Host
+	target.Host = a.url.Host
 	out.URL = &target
 	if a.url.Scheme == "https" {
 		out.Host = a.url.Host
@@ -152,8 +164,24 @@ func (p *pool) send(r *http.Request, a *address, body *keptBody) (*http.Response
 	if r.Body != nil && r.Body != http.NoBody {
 		out.Body = body
 	}
-	res, err := p.transport.RoundTrip(out)
+	began := time.Now()
+	res, err := p.through(out, func(r *http.Request) (*http.Response, error) { return p.roundTrip(r, a) })
+	status := 0
+	if err == nil {
+		status = res.StatusCode
+	}
+	p.answered(r.Method, status, err, time.Since(began))
 	return res, sent, err
+}
+
+// roundTrip sends a request by the protocol of an address.
+func (p *pool) roundTrip(r *http.Request, a *address) (*http.Response, error) {
+	if a.url.Scheme == "h2c" {
+		r.URL.Scheme = "http"
+		return p.h2c.RoundTrip(r)
+	}
+	r.URL.Scheme = a.url.Scheme
+	return p.transport.RoundTrip(r)
 }
 
 // repeatable reports whether a request may be sent again after a server may have received
@@ -243,7 +271,7 @@ func (p *pool) checkOnce(ctx context.Context, a *address) error {
 	}
 	r.Header.Set("User-Agent", "isr")
 	r.Close = true
-	res, err := p.transport.RoundTrip(r) // without following redirects
+	res, err := p.roundTrip(r, a) // without following redirects
 	if err != nil {
 		return err
 	}

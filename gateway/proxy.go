@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -77,6 +78,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	r.Body = body
+	if !r.ProtoAtLeast(1, 1) {
+		w = finalWriter{w}
+	}
 	p.reverse.ServeHTTP(w, r)
 }
 
@@ -89,7 +93,7 @@ const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 func respondLocally(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodTrace {
 		w.Header().Set("Allow", allowed)
-		plain(w, http.StatusMethodNotAllowed, "TRACE is not allowed here.")
+		isr.WriteErrorPage(w, http.StatusMethodNotAllowed, "TRACE is not allowed here.")
 		return true
 	}
 	hops := r.Header["Max-Forwards"]
@@ -99,7 +103,7 @@ func respondLocally(w http.ResponseWriter, r *http.Request) bool {
 	left, err := strconv.ParseUint(hops[0], 10, 31)
 	switch {
 	case len(hops) > 1 || err != nil:
-		plain(w, http.StatusBadRequest, "Bad request: Max-Forwards is not a number.")
+		isr.WriteErrorPage(w, http.StatusBadRequest, "Bad request: Max-Forwards is not a number.")
 		return true
 	case left == 0:
 		w.Header().Set("Allow", allowed)
@@ -139,8 +143,9 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 			delete(r.Out.Header, name)
 		}
 	}
-	if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
-		// Another protocol (h2c) would tunnel past these checks.
+	if !r.In.ProtoAtLeast(1, 1) || !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
+		// HTTP/1.0 has no upgrades (RFC 9110, section 7.8). Another protocol (h2c) would tunnel
+		// past these checks.
 		delete(r.Out.Header, "Upgrade")
 		delete(r.Out.Header, "Connection")
 		delete(r.Out.Header, "Http2-Settings")
@@ -148,6 +153,12 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	if !awaitsContinue(r.In) {
 		delete(r.Out.Header, "Expect") // the prefix of the body is here
 	}
+	if isDraft(r.In.Context()) {
+		r.Out.Header[draftHeader] = []string{"1"}
+	}
+	// The server fills the map once the body is read; that of r.Out is a copy.
+	r.Out.Trailer = r.In.Trailer
+	maps.DeleteFunc(r.Out.Trailer, func(name string, _ []string) bool { return !forwardTrailer(name) })
 	p.name.sign(r.Out.Header, r.In.ProtoMajor, r.In.ProtoMinor)
 	p.forward(r)
 }
@@ -202,6 +213,9 @@ func (p *proxy) receive(res *http.Response) error {
 		return fmt.Errorf("%w: %03d, expected 100 to 599", errStatus, res.StatusCode)
 	}
 	p.relocate(res)
+	if len(res.Trailer) > 0 {
+		res.Header.Del("Content-Length") // HTTP/1.1 sends trailers only after chunks
+	}
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		res.Body = &watchedBody{ReadCloser: res.Body, request: res.Request, log: p.log}
 	}
@@ -214,18 +228,7 @@ func (p *proxy) relocate(res *http.Response) {
 	if err != nil || !p.pool.has(location.Host) || res.Request.Header.Get("X-Forwarded-Host") == location.Host {
 		return
 	}
-	path := location.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
-	if strings.HasPrefix(path, "//") {
-		// "//" would start a host name. Clients remove the dot when they resolve the
-		// reference (RFC 3986, sections 4.2 and 5.2.4).
-		path = "/." + path
-	}
-	if location.ForceQuery || location.RawQuery != "" {
-		path += "?" + location.RawQuery
-	}
+	path := pathReference(location)
 	if location.Fragment != "" {
 		path += "#" + location.EscapedFragment()
 	}
@@ -243,7 +246,7 @@ type watchedBody struct {
 func (b *watchedBody) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
 	if err != nil && err != io.EOF && b.request.Context().Err() == nil { //nolint:errorlint // Readers return io.EOF itself
-		b.log.Warn("response of origin ended early", "method", b.request.Method, "path", b.request.URL.Path, "error", err)
+		b.log.Warn("response of origin ended early", "method", b.request.Method, "path", b.request.URL.Path, requestID(b.request), "error", err)
 	}
 	return n, err
 }
@@ -263,30 +266,28 @@ func (p *proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, errStatus) {
 		isr.OriginUnreachable(w, err)
 	}
-	p.log.Warn("request to origin failed", "origin", p.pool.String(), "method", r.Method, "path", r.URL.Path, "error", err)
+	p.log.Warn("request to origin failed", "origin", p.pool.String(), "method", r.Method, "path", r.URL.Path, requestID(r), "error", err)
 	status := http.StatusBadGateway
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		status = http.StatusGatewayTimeout
 	}
-	plain(w, status, "The site behind this cache is not answering right now. Please try again in a moment.")
+	isr.WriteErrorPage(w, status, "The site behind this cache is not answering right now. Please try again in a moment.")
+}
+
+// requestID returns the id of a request for the log; nothing without one.
+func requestID(r *http.Request) slog.Attr {
+	if id := r.Header.Get(requestIDHeader); id != "" {
+		return slog.String("request_id", id)
+	}
+	return slog.Attr{}
 }
 
 // busy responds with 503 to a request that was not admitted.
 func (p *proxy) busy(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		p.log.Warn("request not admitted to origin", "client", r.RemoteAddr, "path", r.URL.Path, "error", err)
+		p.log.Warn("request not admitted to origin", "client", r.RemoteAddr, "path", r.URL.Path, requestID(r), "error", err)
 	}
 	w.Header().Set("Retry-After", "1")
-	plain(w, http.StatusServiceUnavailable, "The site is very busy right now. Please try again in a moment.")
-}
-
-// plain responds with one line of text, not to be cached.
-func plain(w http.ResponseWriter, status int, text string) {
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text+"\n")
+	isr.WriteErrorPage(w, http.StatusServiceUnavailable, "The site is very busy right now. Please try again in a moment.")
 }

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/facetheory/isr"
 )
 
 // prefixLength is how many bytes of a request body are received before the request is
@@ -26,13 +29,18 @@ func bufferBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) (
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return http.NoBody, nil
 	}
+	if isGRPC(r) {
+		return &requestBody{reader: r.Body, closer: r.Body, left: -1, trailer: r.Trailer}, nil
+	}
 	patient := &patientReader{inner: r.Body, control: http.NewResponseController(w), timeout: timeout}
 	if awaitsContinue(r) {
-		return &requestBody{reader: patient, closer: r.Body, left: r.ContentLength}, nil
+		return &requestBody{reader: patient, closer: r.Body, left: r.ContentLength, trailer: r.Trailer}, nil
 	}
 	var prefix bytes.Buffer
 	_, err := io.CopyN(&prefix, patient, prefixLength)
 	switch {
+	case errors.Is(err, io.EOF) && len(r.Trailer) > 0: // they need a body without a length
+		return &requestBody{reader: &prefix, closer: r.Body, left: -1, trailer: r.Trailer}, nil
 	case errors.Is(err, io.EOF):
 		r.ContentLength = int64(prefix.Len())
 		r.TransferEncoding = nil
@@ -40,14 +48,40 @@ func bufferBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) (
 	case err != nil:
 		return nil, err
 	}
-	return &requestBody{reader: io.MultiReader(&prefix, patient), closer: r.Body, left: r.ContentLength}, nil
+	return &requestBody{reader: io.MultiReader(&prefix, patient), closer: r.Body, left: r.ContentLength, trailer: r.Trailer}, nil
+}
+
+// isGRPC reports whether a request is a call of gRPC: client and server may send messages in
+// turns, with any time between, so that nothing of it is held back. Like upgraded connections,
+// calls are bounded in number.
+func isGRPC(r *http.Request) bool {
+	kind := r.Header.Get("Content-Type")
+	return r.ProtoMajor == 2 && (kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;"))
+}
+
+// forwardTrailer reports whether a trailer field of a visitor is forwarded. Fields for routing,
+// framing, authentication and conditions have no meaning there (RFC 9110, section 6.5.1); a
+// server that merges trailers into the header would take them for those of this proxy.
+func forwardTrailer(name string) bool {
+	switch name {
+	case "Authorization", "Cookie", "Host", "Forwarded", "Via", "X-Real-Ip", "Connection", "Keep-Alive", "Te", "Upgrade",
+		"Expect", "Range", "Max-Forwards", "Cache-Control", "Pragma",
+		"Content-Encoding", "Content-Type", "Content-Range", "Content-Length", "Transfer-Encoding", "Trailer":
+		return false
+	}
+	for _, prefix := range []string{"X-Forwarded-", "Proxy-", "If-"} {
+		if strings.HasPrefix(name, prefix) {
+			return false
+		}
+	}
+	return !internalHeader(name) && !strings.Contains(name, "_")
 }
 
 // awaitsContinue reports whether the client waits for the origin to accept the body before it
 // sends it (RFC 9110, section 10.1.1), and the body is longer than the prefix, or of unknown
-// length.
+// length. The expectation of an HTTP/1.0 request is ignored.
 func awaitsContinue(r *http.Request) bool {
-	return strings.EqualFold(r.Header.Get("Expect"), "100-continue") && (r.ContentLength < 0 || r.ContentLength > prefixLength)
+	return r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") && (r.ContentLength < 0 || r.ContentLength > prefixLength)
 }
 
 // A patientReader reads from a client, with a timeout for each read.
@@ -87,6 +121,9 @@ type requestBody struct {
 	reader io.Reader // guarded by mu
 	left   int64     // remaining bytes, negative if unknown; guarded by mu
 	end    error     // guarded by mu
+	// trailer is filled by the server at the end of the body, also with fields that were not
+	// announced.
+	trailer http.Header
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
@@ -101,6 +138,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		if b.left <= 0 && err == nil {
 			err = io.EOF
 		}
+	}
+	if errors.Is(err, io.EOF) {
+		maps.DeleteFunc(b.trailer, func(name string, _ []string) bool { return !forwardTrailer(name) })
 	}
 	b.end = err
 	return n, err
@@ -118,10 +158,10 @@ func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case clientStalled(err):
-		plain(w, http.StatusRequestTimeout, "Timeout while reading the request body.")
+		isr.WriteErrorPage(w, http.StatusRequestTimeout, "Timeout while reading the request body.")
 	case errors.As(err, &tooLarge):
-		plain(w, http.StatusRequestEntityTooLarge, "The request body is too large.")
+		isr.WriteErrorPage(w, http.StatusRequestEntityTooLarge, "The request body is too large.")
 	default:
-		plain(w, http.StatusBadRequest, "Bad request: the body is malformed or incomplete.")
+		isr.WriteErrorPage(w, http.StatusBadRequest, "Bad request: the body is malformed or incomplete.")
 	}
 }

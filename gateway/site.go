@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/routing"
@@ -22,6 +24,15 @@ type SiteConfig struct {
 	// PublicScheme is the scheme of the public URL of the site, "http" or "https", that
 	// renders state. Empty means http.
 	PublicScheme string
+	// Answered, if not nil, is told of each request to a server of an origin: the status of
+	// the response or the error without one, and the time until its header was received. It
+	// must not block, and must be safe for concurrent use. Health checks and handlers of this
+	// process are left out. That of an origin stays the same for as long as the origin does.
+	Answered func(origin, method string, status int, err error, took time.Duration)
+	// Send, if not nil, sends each request to a server of an origin by a function that it is
+	// given, as for a trace. It must not change the request, and must be safe for concurrent use.
+	// That of an origin stays the same for as long as the origin does.
+	Send func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error)
 	// Logger receives errors of origins. Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -32,8 +43,8 @@ type SiteRoute struct {
 	// there, "/account/" also matches "/account", without a redirect.
 	Pattern string
 	// Route has the rules. Its Name is set to [RouteName]: pages belong to the route
-	// that matches them, whatever its name. If Client is nil, each IPv4 address and each
-	// IPv6 /64 is a client. Budget is that of the origin.
+	// that matches them, whatever its name. An empty Label means Pattern. If Client is nil,
+	// each IPv4 address and each IPv6 /64 is a client. Budget is that of the origin.
 	Route isr.Route
 	// Origin is the name of its origin.
 	Origin string
@@ -45,6 +56,7 @@ type Site struct {
 	cache *isr.Cache
 	name  pseudonym
 	inner http.Handler // behind the check for loops
+	draft http.Handler // the same, for requests with a draft token
 	tree  atomic.Pointer[tree]
 	mu    sync.Mutex // held by Reload and Close
 }
@@ -60,7 +72,8 @@ type tree struct {
 // NewSite returns a site, which replaces all routes of the cache. The caller must Close it.
 func NewSite(cache *isr.Cache, cfg SiteConfig) (*Site, error) {
 	s := &Site{cache: cache, name: newPseudonym()}
-	s.inner = s.name.refuseLoops(http.HandlerFunc(s.serve))
+	s.inner = s.name.refuseLoops(routes{s})
+	s.draft = s.name.refuseLoops(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, draftHandler) }))
 	if err := s.Reload(cfg); err != nil {
 		return nil, err
 	}
@@ -144,6 +157,7 @@ func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tr
 // bound returns the route as the cache gets it.
 func (rt SiteRoute) bound(o *runningOrigin) isr.Route {
 	route := atEdge(rt.Route)
+	route.Label = cmp.Or(route.Label, rt.Pattern)
 	route.Budget = o.budget
 	return route
 }
@@ -177,15 +191,33 @@ func (s *Site) TenantHeader(r *http.Request) (string, error) {
 
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.inner.ServeHTTP(w, r) }
 
-func (s *Site) serve(w http.ResponseWriter, r *http.Request) {
+// Lookup implements [isr.HitHandler].
+func (s *Site) Lookup(r *http.Request, hit *isr.Hit) bool { return isr.LookupIn(s.inner, r, hit) }
+
+// routes serve requests by the handlers of their routes.
+type routes struct{ s *Site }
+
+func (rt routes) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.s.serve(w, r, nil) }
+
+// Lookup implements [isr.HitHandler].
+func (rt routes) Lookup(r *http.Request, hit *isr.Hit) bool {
+	t := rt.s.tree.Load()
+	index, err := t.table.FindRequest(r)
+	return err == nil && isr.LookupIn(t.handlers[index], r, hit)
+}
+
+// serve serves a request by the handler of its route, or by what as makes of it.
+func (s *Site) serve(w http.ResponseWriter, r *http.Request, as func(http.Handler) http.Handler) {
 	t := s.tree.Load()
 	index, err := t.table.FindRequest(r)
 	switch {
+	case err == nil && as != nil:
+		as(t.handlers[index]).ServeHTTP(w, r)
 	case err == nil:
 		t.handlers[index].ServeHTTP(w, r)
 	case errors.Is(err, routing.ErrNone):
-		plain(w, http.StatusNotFound, "No route of this site matches this request.")
+		isr.WriteErrorPage(w, http.StatusNotFound, "No route of this site matches this request.")
 	default:
-		plain(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
+		isr.WriteErrorPage(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
 	}
 }

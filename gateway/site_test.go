@@ -15,6 +15,8 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/internal/telemetry"
 	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/store"
 )
@@ -298,6 +300,38 @@ func BenchmarkSiteHit(b *testing.B) {
 				s.ServeHTTP(w, r)
 			}
 			if w.header.Get("Age") == "" && !strings.HasPrefix(w.header.Get("Cache-Status"), "isr; hit") {
+				b.Fatal(w.header)
+			}
+		})
+	}
+}
+
+// BenchmarkSiteHitMeasured compares a hit that is counted with one that is not.
+func BenchmarkSiteHitMeasured(b *testing.B) {
+	origin := newEcho(b, "site")
+	s := newSite(b, newCache(b), gateway.SiteConfig{
+		Origins: map[string]gateway.Origin{"site": origin.origin(b)},
+		Routes:  []gateway.SiteRoute{{Pattern: "/", Route: isr.Route{Revalidate: time.Hour}, Origin: "site"}},
+	})
+	m := metrics.New("v1", slog.New(slog.DiscardHandler))
+	record := m.Active(telemetry.NewRecorder(telemetry.RecorderConfig{Sinks: []telemetry.Sink{m}, RequestIDs: "off"}).Serve)
+	for _, handler := range []struct {
+		name  string
+		serve func(http.ResponseWriter, *http.Request)
+	}{
+		{"bare", s.ServeHTTP},
+		{"measured", func(w http.ResponseWriter, r *http.Request) { record(w, r, s) }},
+	} {
+		b.Run(handler.name, func(b *testing.B) {
+			r := httptest.NewRequest(http.MethodGet, "http://example.com/page", http.NoBody)
+			w := &discard{header: make(http.Header)}
+			handler.serve(w, r)
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.header)
+				handler.serve(w, r)
+			}
+			if !strings.HasPrefix(w.header.Get("Cache-Status"), "isr; hit") {
 				b.Fatal(w.header)
 			}
 		})

@@ -49,7 +49,12 @@ func folderDigest(key string) uint64 {
 	return digest
 }
 
-func (cs *candidates) digest(key string) uint64 { return maphash.String(cs.seed, key) &^ seenBit }
+// digest returns the digest of a body's key. The codings of a body have that of the body: they
+// are garbage together.
+func (cs *candidates) digest(key string) uint64 {
+	body, _ := store.CodedBody(key)
+	return maphash.String(cs.seed, body) &^ seenBit
+}
 
 func (cs *candidates) add(folder uint64, key string) {
 	bucket := &cs.buckets[folder>>56]

@@ -61,6 +61,11 @@ import (
 // depend on it. Visitors are not affected: a reader that has read META and finds the body
 // deleted reads META again.
 //
+// The codings of a body (see store.CodingsKey) are listed as bodies are, and a row that refers
+// to the body refers to them. They are written without a lease, after the publish, so that they
+// may appear after their body was deleted: the next collection finds them, without a reference.
+// Nothing ever makes a reference to codings without their body.
+//
 // If we crash, a lease expires, and the next collection finds the rest.
 
 // CollectOptions are the options of [Collect]. The zero value is useful.
@@ -92,6 +97,7 @@ type Garbage struct {
 }
 
 // Collected is the result of a collection.
+// The codings of a body count as a body.
 type Collected struct {
 	Bodies int   // deleted, or to be deleted
 	Bytes  int64 // their total length
@@ -399,11 +405,17 @@ func (c *collector) leased(ctx context.Context, pk string, garbage []store.BodyI
 	return c.discard(ctx, slices.DeleteFunc(garbage, func(info store.BodyInfo) bool { return isReferenced(info, keys) }), r)
 }
 
-// isReferenced reports whether keys contain a body. Other services may refer to a body by
-// a URL that ends in its key.
+// isReferenced reports whether keys contain a body, or that of codings. Other services may
+// refer to a body by a URL that ends in its key.
 func isReferenced(info store.BodyInfo, keys []string) bool {
+	body, _ := store.CodedBody(info.Key)
 	return slices.ContainsFunc(keys, func(key string) bool {
-		return key == info.Key || strings.HasSuffix(key, "/"+info.Key)
+		for _, own := range [...]string{info.Key, body} {
+			if key == own || strings.HasSuffix(key, "/"+own) {
+				return true
+			}
+		}
+		return false
 	})
 }
 

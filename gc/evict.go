@@ -51,11 +51,10 @@ type Evicted struct {
 }
 
 // bodyOverhead is what a body takes on disk in addition to its content: the rest of its
-// last block, on average, its folder, and its rows.
+// last block, on average, and those of its codings, and its rows.
 const bodyOverhead = 6 << 10
 
-// BodyFootprint is the estimated size on disk of a body of n bytes, with its folder and the
-// rows of its page.
+// BodyFootprint is the estimated size on disk of a body of n bytes, with the rows of its page.
 func BodyFootprint(n int64) int64 { return n + bodyOverhead }
 
 // maxConsidered is how many pages one eviction keeps in memory, about 50 MB. If there are

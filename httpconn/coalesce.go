@@ -3,11 +3,13 @@ package httpconn
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -40,12 +42,17 @@ type coalescingListener struct {
 	net.Listener
 	stall   time.Duration
 	buffers *sync.Pool // of *bytes.Buffer
+	fast    *FastPath  // nil without
 }
 
 func (l *coalescingListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if tcp, ok := c.(*net.TCPConn); ok {
-		return &coalescingConn{TCPConn: tcp, stall: l.stall, buffers: l.buffers}, err
+		cc := &coalescingConn{TCPConn: tcp, accepted: time.Now(), stall: l.stall, buffers: l.buffers, fast: l.fast}
+		if cc.fast != nil {
+			cc.send = cc.sendWhole
+		}
+		return cc, err
 	}
 	return c, err
 }
@@ -53,15 +60,29 @@ func (l *coalescingListener) Accept() (net.Conn, error) {
 type connKey struct{}
 
 // A coalescingConn holds back the beginning of a response until the rest, announced by
-// PromiseBody, is written. Its fields belong to the goroutine that writes the response.
+// PromiseBody, is written. Its fields belong to the goroutine that writes the response, those of
+// the fast path to the one that serves the connection, unless they say otherwise.
 type coalescingConn struct {
 	*net.TCPConn
 	stall    time.Duration
-	extended time.Time // when the write deadline was set last
+	accepted time.Time
+	extended atomic.Int64 // when the write deadline was set last, in ns since accepted; 0: there is none
 	buffers  *sync.Pool
 	promised int           // length of the announced body; 0: writes are not held back
 	missing  int           // bytes of the response that have not been written yet
 	held     *bytes.Buffer // the beginning of the response; nil if nothing is held
+
+	fast      *FastPath // nil without
+	between   between   // of any goroutine
+	answering answering // of any goroutine
+	buffer    int       // length of the first Read: the size of net/http's buffer
+	refused   bool      // net/http answers all requests from now on
+	client    string    // address, once it is needed
+	send      func(header, body []byte) (int64, error)
+	parts     [2][]byte   // of vector
+	vector    net.Buffers // the response that is being written
+	sent      time.Time   // when the last response was written
+	failed    error       // of that write
 }
 
 // PromiseBody announces that the response to r is about to be written with a body of n bytes
@@ -71,6 +92,12 @@ func PromiseBody(r *http.Request, n int) {
 	if c, ok := r.Context().Value(connKey{}).(*coalescingConn); ok {
 		c.promised = n
 	}
+}
+
+// WithoutCoalescing returns a request for which [PromiseBody] does nothing: the response is
+// written as it comes.
+func WithoutCoalescing(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), connKey{}, nil))
 }
 
 // Write implements [net.Conn].
@@ -128,10 +155,22 @@ func (c *coalescingConn) extend() {
 	if c.stall <= 0 {
 		return
 	}
-	if now := time.Now(); now.Sub(c.extended) > c.stall/2 {
-		c.extended = now
-		_ = c.SetWriteDeadline(now.Add(c.stall)) // fails on a closed connection, as the write then does
+	now := time.Now()
+	if since, extended := now.Sub(c.accepted), c.extended.Load(); extended == 0 || since-time.Duration(extended) > c.stall/2 {
+		c.extended.Store(max(int64(since), 1))
+		_ = c.TCPConn.SetWriteDeadline(now.Add(c.stall)) // fails on a closed connection, as the write then does
 	}
+}
+
+// SetWriteDeadline implements [net.Conn]. net/http removes the deadline after each response.
+func (c *coalescingConn) SetWriteDeadline(t time.Time) error {
+	c.extended.Store(0)
+	return c.TCPConn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements [net.Conn].
+func (c *coalescingConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // ReadFrom hides the method of the TCP connection, which would write without a deadline.

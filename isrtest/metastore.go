@@ -51,6 +51,9 @@ func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
 		{"PublishTwice", testPublishTwice},
 		{"PublishMoved", testPublishMoved},
 		{"PublishMovedFromNothing", testPublishMovedFromNothing},
+		{"Renew", testRenew},
+		{"RenewKeepsVersion", testRenewKeepsVersion},
+		{"RenewRefused", testRenewRefused},
 		{"PublishWithoutRead", testPublishWithoutRead},
 		{"Versions", testVersions},
 		{"VersionsOnDemand", testVersionsOnDemand},
@@ -276,7 +279,7 @@ func (f *fleet) entry(id string) store.Entry {
 func entryAt(id string, now time.Time) store.Entry {
 	return store.Entry{
 		BodyKey:      "bodies/5f1c/" + id,
-		GeneratedAt:  now.Truncate(time.Second),
+		GeneratedAt:  now.Truncate(time.Millisecond),
 		Revalidate:   time.Minute,
 		ETag:         fmt.Sprintf("%q", id),
 		Expires:      now.Add(30 * 24 * time.Hour).Truncate(time.Second),

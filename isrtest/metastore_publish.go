@@ -84,12 +84,13 @@ func testPublishRoundTrip(t *testing.T, f *fleet) {
 		"odd tags":     func(e *store.Entry) { e.Tags = []string{"b", "a", "b", "日本", "with space", ""} },
 		"no names":     func(e *store.Entry) { e.Route, e.Key = "", "" },
 		"odd key":      func(e *store.Entry) { e.Key = "example.com/ü%20?q=%F0%9F%98%80#accept=a,b" },
-		"pinned":       func(e *store.Entry) { e.PinnedUntil = e.GeneratedAt.Add(time.Hour) },
+		"pinned":       func(e *store.Entry) { e.PinnedUntil = e.GeneratedAt.Add(time.Hour).Truncate(time.Second) },
 		"pinned ever":  func(e *store.Entry) { e.PinnedUntil = time.Unix(253402300799, 0) },
 		"render time":  func(e *store.Entry) { e.RenderTime = 1234 * time.Millisecond },
 		"aged":         func(e *store.Entry) { e.InitialAge = 42 * time.Second },
 		"withdrawn":    func(e *store.Entry) { e.Withdrawn = true },
-		"rolled back":  func(e *store.Entry) { e.AssertedAt = e.GeneratedAt.Add(time.Hour) },
+		"rolled back":  func(e *store.Entry) { e.AssertedAt = e.GeneratedAt.Add(time.Hour).Truncate(time.Second) },
+		"whole second": func(e *store.Entry) { e.GeneratedAt = e.GeneratedAt.Truncate(time.Second) },
 		"ahead of now": func(e *store.Entry) { e.GeneratedAt = e.GeneratedAt.Add(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,12 +3,14 @@ package isrtest
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/facetheory/isr/store"
 )
@@ -298,13 +300,14 @@ func testBuild(t *testing.T, f *fleet) {
 // gone.
 func testPresence(t *testing.T, f *fleet) {
 	now := f.clock.Now().Truncate(time.Second).UTC()
+	peers := map[string]netip.AddrPort{"b": netip.MustParseAddrPort("10.0.0.5:7946"), "c": netip.MustParseAddrPort("[fd00::5]:7946")}
 	node := func(id string, applied int64, until time.Duration) store.Node {
-		return store.Node{ID: id, Name: "host of " + id, Applied: applied, Since: now.Add(-time.Hour), SeenAt: now, Until: now.Add(until)}
+		return store.Node{ID: id, Name: "host of " + id, Release: "v1.2.3", Config: "sha " + id, Applied: applied, Since: now.Add(-time.Hour), SeenAt: now, Until: now.Add(until), Peer: peers[id]}
 	}
 	want := func(nodes ...store.Node) {
 		t.Helper()
 		got, err := f.b.Nodes(t.Context())
-		if diff := cmp.Diff(nodes, got); err != nil || diff != "" {
+		if diff := cmp.Diff(nodes, got, cmpopts.EquateComparable(netip.AddrPort{})); err != nil || diff != "" {
 			t.Errorf("Nodes: %v (-want +got):\n%s", err, diff)
 		}
 	}
@@ -334,6 +337,8 @@ func testPresence(t *testing.T, f *fleet) {
 		"no id":        func(n *store.Node) { n.ID = "" },
 		"bad id":       func(n *store.Node) { n.ID = "a#b" },
 		"long name":    func(n *store.Node) { n.Name = fmt.Sprintf("%257d", 1) },
+		"long release": func(n *store.Node) { n.Release = fmt.Sprintf("%65d", 1) },
+		"bad config":   func(n *store.Node) { n.Config = "a\nb" },
 		"negative":     func(n *store.Node) { n.Applied = -1 },
 		"no times":     func(n *store.Node) { n.Until = time.Time{} },
 		"far too late": func(n *store.Node) { n.Until = now.AddDate(9000, 0, 0) },

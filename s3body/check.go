@@ -37,7 +37,7 @@ func (s *Store) checkBucket(ctx context.Context) error {
 	content := []byte(checkContent)
 	err := s.put(ctx, checkKey, content)
 	if errors.Is(err, store.ErrExists) {
-		return fmt.Errorf("the object %s has content that isr did not write; delete it", checkKey)
+		return &BucketError{Problem: fmt.Sprintf("the object %s has content that isr did not write", checkKey), Do: "delete it"}
 	}
 	if err != nil {
 		return advise(err)
@@ -48,12 +48,29 @@ func (s *Store) checkBucket(ctx context.Context) error {
 	err = s.putOnce(ctx, checkKey, content)
 	switch {
 	case err == nil:
-		return errors.New("the server ignores If-None-Match and would overwrite bodies; use one with conditional writes")
+		return &BucketError{Problem: "the server ignores If-None-Match and would overwrite bodies", Do: "use one with conditional writes"}
 	case statusOf(err) == http.StatusPreconditionFailed:
 		return nil
 	}
 	return advise(err)
 }
+
+// A BucketError is a fault of a bucket.
+type BucketError struct {
+	Problem, Do string // what is wrong, and what to do about it
+	err         error  // may be nil
+}
+
+// Error returns one line.
+func (e *BucketError) Error() string {
+	if e.err == nil {
+		return e.Problem + "; " + e.Do
+	}
+	return e.Problem + "; " + e.Do + ": " + e.err.Error()
+}
+
+// Unwrap returns the error of S3.
+func (e *BucketError) Unwrap() error { return e.err }
 
 // advise returns err in one line, with its meaning and the remedy.
 func advise(err error) error {
@@ -61,19 +78,19 @@ func advise(err error) error {
 	var send *url.Error
 	switch {
 	case strings.Contains(err.Error(), "get identity:"):
-		return fmt.Errorf("no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role: %w", oneLine{err})
+		return &BucketError{"no AWS credentials found", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role", oneLine{err}}
 	case code == noSuchBucket:
-		return fmt.Errorf("the bucket does not exist; create it, or correct its name, region or endpoint: %w", oneLine{err})
+		return &BucketError{"the bucket does not exist", "create it, or correct its name, region or endpoint", oneLine{err}}
 	case slices.Contains(refusedCredentials(), code):
-		return fmt.Errorf("AWS refused the credentials; correct or renew them: %w", oneLine{err})
+		return &BucketError{"AWS refused the credentials", "correct or renew them", oneLine{err}}
 	case code == "RequestTimeTooSkewed":
-		return fmt.Errorf("the clock of this machine is wrong; set it: %w", oneLine{err})
+		return &BucketError{"the clock of this machine is wrong", "set it", oneLine{err}}
 	case code == "PermanentRedirect", code == "AuthorizationHeaderMalformed", code == "IllegalLocationConstraintException", status == http.StatusMovedPermanently:
-		return fmt.Errorf("the bucket is in another region; set the region to the bucket's: %w", oneLine{err})
+		return &BucketError{"the bucket is in another region", "set the region to the bucket's", oneLine{err}}
 	case status == http.StatusForbidden:
-		return fmt.Errorf("permission is missing; allow s3:PutObject and s3:GetObject on all its objects: %w", oneLine{err})
+		return &BucketError{"permission is missing", "allow s3:PutObject and s3:GetObject on all its objects", oneLine{err}}
 	case status == 0 && errors.As(err, &send):
-		return fmt.Errorf("cannot connect to S3; correct the endpoint or the network: %w", oneLine{send})
+		return &BucketError{"cannot connect to S3", "correct the endpoint or the network", oneLine{send}}
 	}
 	return oneLine{err}
 }

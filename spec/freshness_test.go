@@ -15,15 +15,15 @@ type decision struct {
 	Cover      *cover           `json:"cover,omitempty"`
 	Now        int64            `json:"now_ms"`
 	State      string           `json:"state"`
-	FreshUntil int64            `json:"fresh_until"`
-	StaleUntil int64            `json:"stale_until"`
+	FreshUntil int64            `json:"fresh_until_ms"`
+	StaleUntil int64            `json:"stale_until_ms"`
 	Age        int64            `json:"age_seconds"`
 }
 
 func (v *decision) answer() {
 	e, now := v.Entry.ISR(), time.UnixMilli(v.Now)
 	v.State = store.Freshness(&e, v.Cover.cover(), now).String()
-	v.FreshUntil, v.StaleUntil = e.FreshUntil().Unix(), e.StaleUntil().Unix()
+	v.FreshUntil, v.StaleUntil = e.FreshUntil().UnixMilli(), e.StaleUntil().UnixMilli()
 	v.Age = int64(e.Age(now) / time.Second)
 }
 

@@ -12,7 +12,8 @@ import (
 // Contract, checked by isrtest.BodyStore:
 //
 //   - Consistency: a body can be read, and is listed, once Put has returned nil.
-//   - Durability: a body whose Put returned nil survives a crash.
+//   - Durability: a body whose Put returned nil survives a crash. Codings (see [CodingsKey])
+//     need not, and may be damaged by it.
 //   - Atomicity: a reader sees the whole body or [ErrNotFound], never a part.
 //   - Absence: ErrNotFound is returned only for a body that certainly does not exist. A
 //     store that is not allowed to look returns [ErrDenied], and one that cannot tell any
@@ -39,6 +40,15 @@ type BodyStore interface {
 	// List yields the bodies whose keys begin with prefix, in no particular order, and
 	// ends after the first error.
 	List(ctx context.Context, prefix string) iter.Seq2[BodyInfo, error]
+}
+
+// A LocalReader is a [BodyStore] that has all of its bodies, or some, on a local disk, so that
+// reading one is no more than a few calls of the system. It is safe for concurrent use.
+type LocalReader interface {
+	// ReadLocal returns a body of at most limit bytes. [ErrNotFound]: it is not on the local
+	// disk, and may be elsewhere. Any error means that the caller must Open the body to learn
+	// more.
+	ReadLocal(ctx context.Context, key string, limit int64) ([]byte, error)
 }
 
 // BodyInfo describes a stored body.

@@ -41,6 +41,19 @@ func forbiddenInBodyKey(r rune) bool {
 	return r < 0x20 || r == 0x7f || r == '\\' || r == 0xfffe || r == 0xffff
 }
 
+// codingsSuffix ends the keys of codings.
+const codingsSuffix = ".codings"
+
+// CodingsKey returns the key of the object beside a body that has its content codings (gzip
+// and others). No row refers to it: it belongs to its body, and is garbage as soon as that is.
+// It can be made again from the body, so that it need not survive a crash, and a reader that
+// misses it, or finds it damaged, loses nothing but time.
+func CodingsKey(bodyKey string) string { return bodyKey + codingsSuffix }
+
+// CodedBody returns the key of the body that a key of [CodingsKey] belongs to. ok is false for
+// other keys. A row of another service may refer to a body by such a key; then it is a body.
+func CodedBody(key string) (bodyKey string, ok bool) { return strings.CutSuffix(key, codingsSuffix) }
+
 // BodyRoot is the prefix of all body keys that the cache writes.
 const BodyRoot = "bodies/"
 

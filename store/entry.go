@@ -12,7 +12,8 @@ type Entry struct {
 
 	// BodyKey is the key of the body in the BodyStore.
 	BodyKey string
-	// GeneratedAt is when rendering began, in whole seconds.
+	// GeneratedAt is when rendering began, in whole milliseconds. Rows of other services, and
+	// of versions of this package that did not store milliseconds, have whole seconds.
 	GeneratedAt time.Time
 	// Revalidate is the freshness window, counted from GeneratedAt, in whole seconds.
 	Revalidate time.Duration

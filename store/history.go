@@ -84,6 +84,11 @@ type PublishOptions struct {
 	// History, its version replaces that of the current entry: the versions are different
 	// contents, however often an unchanged page is regenerated.
 	Unchanged bool
+	// Renew states that next is the generation of the current entry, whose content its
+	// origin has validated: it has the same GenerationID, BodyKey, SHA256 and Length, and
+	// another GeneratedAt. Only the entry is written. A version of it that is kept stays as
+	// it is, and History, Keep, Superseded and Unchanged are ignored.
+	Renew bool
 	// Unpin publishes even if the current entry is pinned. If it was, a row of the log
 	// tells every process to drop its copy, in the same atomic step.
 	Unpin bool

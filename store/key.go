@@ -108,15 +108,20 @@ func (k Key) Split() (host, path, query, variant string) {
 
 // JoinKey returns the text of a key with these canonical parts.
 func JoinKey(host, path, query, variant string) string {
-	switch {
-	case query == "" && variant == "":
-		return host + path // the common case, in one allocation
-	case variant == "":
-		return host + path + "?" + query
-	case query == "":
-		return host + path + "#" + variant
+	var buf [256]byte // more than most keys have
+	return string(AppendKey(buf[:0], host, path, query, variant))
+}
+
+// AppendKey appends the text of a key with these canonical parts.
+func AppendKey(b []byte, host, path, query, variant string) []byte {
+	b = append(append(b, host...), path...)
+	if query != "" {
+		b = append(append(b, '?'), query...)
 	}
-	return host + path + "?" + query + "#" + variant
+	if variant != "" {
+		b = append(append(b, '#'), variant...)
+	}
+	return b
 }
 
 // ValidTenant returns an error wrapping [ErrInvalidKey] unless the name matches

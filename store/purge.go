@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -273,6 +274,12 @@ type Node struct {
 	ID string
 	// Name is for people, such as host and process id; at most 256 bytes.
 	Name string
+	// Release is the version of the program, and Config a digest of its configuration: nodes
+	// of a fleet that differ in one of them were deployed differently. Each has at most 64
+	// characters of printable ASCII, and is empty if it is not known.
+	Release, Config string
+	// Peer is where the others reach the process (see [Lock.Peer]); invalid if they do not.
+	Peer netip.AddrPort
 	// Applied is the sequence up to which the process has applied the log.
 	Applied int64
 	// Since is when the process started, SeenAt when it announced itself last, and Until
@@ -302,6 +309,8 @@ func (n Node) Validate() error {
 	switch {
 	case len(n.Name) > longestName || !utf8.ValidString(n.Name):
 		return fmt.Errorf("%w: the name of process %s must be UTF-8 of at most %d bytes (got %d)", ErrInvalidInput, n.ID, longestName, len(n.Name))
+	case !validLabel(n.Release) || !validLabel(n.Config):
+		return fmt.Errorf("%w: release and configuration of process %s must have at most %d printable ASCII characters (got %.80q and %.80q)", ErrInvalidInput, n.ID, MaxNodeLabel, n.Release, n.Config)
 	case n.Applied < 0:
 		return fmt.Errorf("%w: process %s has applied the negative sequence %d", ErrInvalidInput, n.ID, n.Applied)
 	}
@@ -313,11 +322,20 @@ func (n Node) Validate() error {
 	return nil
 }
 
+// MaxNodeLabel bounds Release and Config of a [Node], in bytes.
+const MaxNodeLabel = 64
+
+func validLabel(text string) bool {
+	return len(text) <= MaxNodeLabel && !strings.ContainsFunc(text, notPrintable)
+}
+
+func notPrintable(r rune) bool { return r < ' ' || r > '~' }
+
 // ValidBuild returns an error wrapping [ErrInvalidInput] unless id is 1 to 256 bytes of
 // printable ASCII.
 func ValidBuild(id string) error {
 	const longest = 256
-	if id == "" || len(id) > longest || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
+	if id == "" || len(id) > longest || strings.ContainsFunc(id, notPrintable) {
 		return fmt.Errorf("%w: a build id must have 1 to %d printable ASCII characters (got %.260q)", ErrInvalidInput, longest, id)
 	}
 	return nil

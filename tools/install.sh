@@ -6,7 +6,7 @@
 # to run it.
 
 readonly dynamodb_local=amplify-dynamodb-simulator@2.9.30 # its folder "emulator" is AWS's DynamoDB Local
-readonly debian_packages='nginx wrk chromium'             # each is also the name of its command
+readonly debian_packages='nginx wrk h2load:nghttp2-client curl chromium php:php-cli rails:ruby-railties puma promtool:prometheus' # COMMAND[:PACKAGE]
 
 # has COMMAND WHAT PARTS reports whether a command is there; without it, parts of the tests
 # cannot run.
@@ -30,14 +30,23 @@ install_tools() {
     cp trigger/queue/testdata/elasticmq.xml "$tools/elasticmq/pom.xml"
   fi
   for name in $debian_packages; do
-    command -v "$name" >/dev/null || [ -x "/usr/sbin/$name" ] || missing="$missing $name"
+    command -v "${name%:*}" >/dev/null || [ -x "/usr/sbin/${name%:*}" ] || missing="$missing ${name#*:}"
   done
   if [ -n "$missing" ] && [ "${CI-}" = true ]; then
     apt-get update -qq
     # shellcheck disable=SC2086 # several words are meant
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >"$log/apt.log"
   elif [ -n "$missing" ]; then
-    echo "missing:$missing (benchmarks and browser tests use these; they are packages of the same names)"
+    echo "missing:$missing (benchmarks, browser tests and sites use these packages of Debian)"
+  fi
+  if has curl "curl 7.88" "tests of the gateway with curl"; then
+    setting ISR_TEST_CURL "$(command -v curl)"
+  fi
+  if has h2load "nghttp2 1.52 (nghttp2-client)" "a test of the gateway with h2load"; then
+    setting ISR_TEST_H2LOAD "$(command -v h2load)"
+  fi
+  if has promtool "Prometheus 2.42 (Debian: prometheus)" "tests of the alerts"; then
+    setting ISR_TEST_PROMTOOL "$(command -v promtool)"
   fi
   go build -o "$bin/isr" ./cmd/isr
   setting ISR_TEST_ISR "$bin/isr"
@@ -56,6 +65,7 @@ install_node() {
   done
   (cd clients/typescript && npm run --silent build)
   e2e/sites/next/run build "$tools"
+  setting ISR_TEST_NODE "$(command -v node)"
   setting ISR_TEST_TYPESCRIPT "$root/clients/typescript"
   setting ISR_TEST_SDK_JAVASCRIPT "$root/e2e/sdk/javascript"
   setting ISR_TEST_NEXT "$root/e2e/sites/next"
@@ -69,6 +79,33 @@ install_python() {
   setting ISR_TEST_PYTHON "$tools/clients-python/bin/python"
   setting ISR_TEST_SDK_PYTHON "$tools/sdk-python/bin"
   setting ISR_TEST_DJANGO "$root/e2e/sites/django"
+}
+
+# install_sites prepares the sites of e2e/sites, other than those of Next.js and Django.
+install_sites() {
+  local site
+  if has python3 "Python 3.11" "the Flask site"; then
+    e2e/sites/flask/run build "$tools"
+    setting ISR_TEST_FLASK "$root/e2e/sites/flask"
+  fi
+  if has npm "Node.js 20.19" "the sites of Astro, Express, Nuxt and SvelteKit"; then
+    e2e/sites/node/run build "$tools"
+    for site in astro express nuxt sveltekit; do
+      setting "ISR_TEST_$(echo $site | tr a-z A-Z)" "$root/e2e/sites/node/$site"
+    done
+  fi
+  if has php "PHP 8.2 (php-cli)" "the WordPress site"; then
+    [ "${CI-}" != true ] || apt-cache show wordpress >/dev/null 2>&1 || apt-get update -qq
+    if apt-cache show wordpress libaio1 >/dev/null 2>&1; then
+      e2e/sites/wordpress/run build "$tools"
+      setting ISR_TEST_WORDPRESS "$root/e2e/sites/wordpress"
+    else
+      echo "the WordPress site: the package wordpress of Debian 12 is missing" >>"$run/unrun"
+    fi
+  fi
+  if has rails "Rails 6.1 (ruby-railties)" "the Rails site" && has puma "Puma 5" "the Rails site"; then
+    setting ISR_TEST_RAILS "$root/e2e/sites/rails"
+  fi
 }
 
 # virtual_environment NAME REQUIREMENTS makes .tools/NAME.

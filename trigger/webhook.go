@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/store"
 )
@@ -102,14 +103,28 @@ func NewHooks(purges *Debouncer, hooks []Hook, now func() time.Time, log *slog.L
 
 // Before returns a handler that serves webhooks, and all other requests with next.
 func (h *Hooks) Before(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, HookPath) {
-			h.ServeHTTP(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+	return before{h, next}
 }
+
+type before struct {
+	hooks *Hooks
+	next  http.Handler
+}
+
+func (b before) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if isHook(r) {
+		b.hooks.ServeHTTP(w, r)
+		return
+	}
+	b.next.ServeHTTP(w, r)
+}
+
+// Lookup implements [isr.HitHandler].
+func (b before) Lookup(r *http.Request, hit *isr.Hit) bool {
+	return !isHook(r) && isr.LookupIn(b.next, r, hit)
+}
+
+func isHook(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, HookPath) }
 
 // A hookReply is the response to a webhook that was executed.
 type hookReply struct {

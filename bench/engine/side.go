@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/facetheory/isr/bench/internal/process"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
@@ -78,9 +81,9 @@ func (s side) supports(op operation) bool { return op.name != transactRow || !s.
 
 // isr builds the command as users get it.
 func isr(ctx context.Context, dir string) (func(string) *exec.Cmd, error) {
-	binary := filepath.Join(dir, "isr")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-C", root, "-o", binary, "./cmd/isr").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go build: %w\n%s", err, out)
+	binary, err := process.BuildISR(ctx, root, dir)
+	if err != nil {
+		return nil, err
 	}
 	return func(address string) *exec.Cmd {
 		return exec.CommandContext(ctx, binary, "dynamodb", "--listen", address, "--data", filepath.Join(dir, "data"))
@@ -166,7 +169,7 @@ func open(ctx context.Context, s side, dir string) (opponent, error) {
 	if err != nil {
 		return opponent{}, err
 	}
-	address, err := freeAddress()
+	address, err := process.FreeAddress()
 	if err != nil {
 		return opponent{}, err
 	}
@@ -182,4 +185,26 @@ func filled(ctx context.Context, o opponent) (opponent, error) {
 		return opponent{}, errors.Join(fmt.Errorf("%s: fill: %w", o.title, err), o.stop())
 	}
 	return o, nil
+}
+
+// A server is a running process that accepts connections.
+type server struct {
+	address string
+	pid     int
+	stop    func() error // may be called again
+}
+
+// start runs a server that listens on address, and returns when it accepts connections.
+func start(ctx context.Context, cmd *exec.Cmd, address string) (server, error) {
+	p, err := process.Start(ctx, cmd, process.Accepts(address))
+	if err != nil {
+		return server{}, err
+	}
+	return server{address: address, pid: p.ID, stop: p.Stop}, nil
+}
+
+// port returns the port of an address.
+func port(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
 }

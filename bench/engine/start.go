@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/facetheory/isr/bench/internal/process"
 )
 
 // compareStarts measures, for each server, the time from exec to the response to a
@@ -49,7 +51,7 @@ func firstResponse(ctx context.Context, s side, dir string) (time.Duration, erro
 
 // startAndCall starts a server, makes one call, and returns how long both took.
 func startAndCall(ctx context.Context, command func(string) *exec.Cmd, op operation) (server, time.Duration, error) {
-	address, err := freeAddress()
+	address, err := process.FreeAddress()
 	if err != nil {
 		return server{}, 0, err
 	}

@@ -1,99 +1,71 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/facetheory/isr/bench/internal/process"
 )
 
 // A node is an isr process.
 type node struct {
 	address, admin string
-	cmd            *exec.Cmd
-	log            *bytes.Buffer
+	process        *process.Process
 }
 
 type fleet []*node
 
 const (
 	adminToken = "bench-purge-0123456789abcdef"
-	patience   = 30 * time.Second
+	patience   = 30 * time.Second // until all nodes have a page
 )
 
 func (p plan) startFleet(ctx context.Context, dir, binary string, s *site) (fleet, error) {
 	var f fleet
 	for i := range p.nodes {
-		n, err := p.startNode(filepath.Join(dir, fmt.Sprint("node", i)), binary, s)
+		n, err := p.startNode(ctx, filepath.Join(dir, fmt.Sprint("node", i)), binary, s)
 		if err != nil {
 			return f, err
 		}
 		f = append(f, n)
-		if err := n.ready(ctx); err != nil {
-			return f, err
-		}
 	}
 	return f, nil
 }
 
-func (p plan) startNode(data, binary string, s *site) (*node, error) {
-	n := &node{log: new(bytes.Buffer)}
+// startNode starts a node, and waits until it serves pages.
+func (p plan) startNode(ctx context.Context, data, binary string, s *site) (*node, error) {
+	n := &node{}
 	var err error
-	if n.address, err = freeAddress(); err != nil {
+	if n.address, err = process.FreeAddress(); err != nil {
 		return nil, err
 	}
-	if n.admin, err = freeAddress(); err != nil {
+	if n.admin, err = process.FreeAddress(); err != nil {
 		return nil, err
 	}
-	n.cmd = exec.Command(binary, "serve", "--origin", "http://"+s.address, "--listen", n.address, "--admin", n.admin, "--host", "*",
+	cmd := exec.CommandContext(ctx, binary, "serve", "--origin", "http://"+s.address, "--listen", n.address, "--admin", n.admin, "--host", "*",
 		"--data", data, "--poll", p.poll.String(), "--table", p.table, "--create-table", "--bucket", p.bucket,
 		"--region", region, "--dynamodb-endpoint", p.dynamodb, "--s3-endpoint", p.s3)
-	n.cmd.Env = append(os.Environ(), "ISR_ADMIN_TOKEN="+adminToken)
-	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
-	return n, n.cmd.Start()
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
-
-// ready waits until the node serves pages.
-func (n *node) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for ctx.Err() == nil {
-		if _, _, err := n.get(ctx, pagePath(0)); err == nil {
-			return nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	n.stop()
-	return fmt.Errorf("a node does not serve pages; its output:\n%s", n.log)
-}
-
-func (n *node) stop() {
-	_ = n.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	_ = n.cmd.Wait()
+	cmd.Env = append(os.Environ(), "ISR_ADMIN_TOKEN="+adminToken)
+	n.process, err = process.Start(ctx, cmd, func(ctx context.Context) error {
+		_, _, err := n.get(ctx, pagePath(0))
+		return err
+	})
+	return n, err
 }
 
 func (f fleet) stop() {
 	for _, n := range f {
-		n.stop()
+		_ = n.process.Stop() // it may have ended
 	}
 }
 

@@ -18,12 +18,12 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/facetheory/isr/bench/internal/process"
 )
 
 // A plan is what a run measures.
@@ -63,9 +63,9 @@ func (p plan) run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "isr")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/isr").CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
+	binary, err := process.BuildISR(ctx, "..", dir)
+	if err != nil {
+		return err
 	}
 	site, err := startSite()
 	if err != nil {

@@ -66,11 +66,14 @@ func rootsOf(path string) (*x509.CertPool, error) {
 }
 
 // problems returns what is wrong with certificates.
-func (p *public) problems() []string {
+func (p *public) problems() (all []problem) {
 	if p.acme == nil {
 		return nil
 	}
-	return p.acme.Problems()
+	for _, text := range p.acme.Problems() {
+		all = append(all, problem{checkCertificates, text})
+	}
+	return all
 }
 
 // closeACME stops obtaining certificates.

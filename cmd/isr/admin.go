@@ -16,19 +16,23 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/gateway/console"
 )
 
 const (
 	// tokenVariable is the environment variable with the token of the admin API, for
 	// servers and commands. There is no flag, since other users can read command lines.
 	tokenVariable = "ISR_ADMIN_TOKEN"
+	// readTokenVariable is that of the token that may only read, for servers.
+	readTokenVariable = "ISR_ADMIN_READ_TOKEN"
 
 	defaultAdmin = "127.0.0.1:9180"
 )
 
 // adminFlags configure the address of the admin API.
 type adminFlags struct {
-	adminToken string // of the configuration file; empty for that of ISR_ADMIN_TOKEN
+	// Of the configuration file; empty for those of ISR_ADMIN_TOKEN and ISR_ADMIN_READ_TOKEN.
+	adminToken, readToken string
 
 	Admin *string `placeholder:"ADDR" help:"Address of the admin API, or none (127.0.0.1:9180; with --table only if ISR_ADMIN_TOKEN is set). Its token is ISR_ADMIN_TOKEN, else that of admin.token in the data folder."`
 }
@@ -38,6 +42,7 @@ type adminPlan struct {
 	address *net.TCPAddr // nil: the socket only
 	chosen  bool         // the operator named the address
 	secret  string       // empty: the token of the data folder
+	read    *admin.Token // may only read; nil for none
 
 	triggers *triggers // served on the address too; nil for none
 }
@@ -49,6 +54,9 @@ func (f adminFlags) plan(embedded bool) (p adminPlan, err error) {
 		if _, err := admin.NewToken(p.secret); err != nil {
 			return p, usagef("%s: %v", tokenVariable, err)
 		}
+	}
+	if p.read, err = f.reader(p.secret); err != nil {
+		return p, err
 	}
 	address := defaultAdmin
 	switch {
@@ -77,6 +85,22 @@ func (f adminFlags) plan(embedded bool) (p adminPlan, err error) {
 	return p, nil
 }
 
+// reader returns the token that may only read; nil for none.
+func (f adminFlags) reader(secret string) (*admin.Token, error) {
+	read := cmp.Or(f.readToken, os.Getenv(readTokenVariable))
+	if read == "" {
+		return nil, nil
+	}
+	token, err := admin.NewToken(read)
+	switch {
+	case err != nil:
+		return nil, usagef("%s: %v", readTokenVariable, err)
+	case read == secret:
+		return nil, usagef("%s and %s are the same; the token that may only read needs a text of its own", readTokenVariable, tokenVariable)
+	}
+	return &token, nil
+}
+
 // An administration is the running admin API of a server: on the socket in its data folder,
 // and over the network if the plan has an address.
 type administration struct {
@@ -87,11 +111,28 @@ type administration struct {
 	closed  chan struct{}
 }
 
+// administered returns the configuration of the admin API of a cache.
+func (c *serveCommand) administered(cache *isr.Cache, st *stores, deliveries isr.Downstream, r *reloader, inst *instruments, problems func() []problem, log *slog.Logger) admin.Config {
+	return admin.Config{
+		Cache: cache, Downstream: deliveries, Hosts: r.public.served, Reload: r.onRequest(), Explain: r.explain, Origins: r.origins, Problems: textsOf(problems),
+		Process: func() admin.Process { return r.process(c) }, Version: version(), Place: st.where, Node: nodeName(), Sites: r.public.urls(),
+		Embedded: c.Table == "", Demo: r.demo(), Meter: st.meter, Observer: inst.observer(), Metrics: r.metrics.Handler(), Live: inst.live, Logger: log,
+	}
+}
+
+// textsOf returns the texts of problems.
+func textsOf(problems func() []problem) func() []string {
+	return func() (texts []string) {
+		for _, p := range problems() {
+			texts = append(texts, p.text)
+		}
+		return texts
+	}
+}
+
 // administer starts the admin API of a cache.
-func (p adminPlan) administer(f *folder, st *stores, cache *isr.Cache, deliveries isr.Downstream, r *reloader, s *streams, log *slog.Logger) (*administration, error) {
-	api, err := admin.New(st.meta, st.bodies, admin.Config{
-		Cache: cache, Downstream: deliveries, Hosts: r.public.served, Reload: r.onRequest(), Version: version(), Place: st.where, Meter: st.meter, Logger: log,
-	})
+func (p adminPlan) administer(f *folder, st *stores, cfg admin.Config, s *streams, log *slog.Logger) (*administration, error) {
+	api, err := admin.New(st.meta, st.bodies, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +186,17 @@ func (p adminPlan) listen(api *admin.API, f *folder, s *streams, log *slog.Logge
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	log.Info("admin API on http://"+displayAddress(listener.Addr()), "token", token.String())
-	return start(newServer(p.triggers.onAdmin(api.Guarded(token, p.address.IP.IsLoopback())), log), listener), nil
+	pages, err := console.Handler()
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	address := "http://" + displayAddress(listener.Addr())
+	log.Info("admin API on "+address, "fingerprint", token.String())
+	guard := admin.Guard{Token: token, ReadToken: p.read, Loopback: p.address.IP.IsLoopback(), Console: pages}
+	if guard.Loopback {
+		log.Info("console on " + address + "/")
+	}
+	return start(newServer(p.triggers.onAdmin(api.Guarded(guard)), log), listener), nil
 }
 
 // token returns the operator's token, else that of the data folder.
@@ -184,6 +234,7 @@ const adminGrace = time.Second
 // close stops the API. Callers close the cache first, which ends the operations on it.
 func (a *administration) close() {
 	close(a.closed)
+	a.api.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), adminGrace)
 	defer cancel()
 	if a.network != nil {

@@ -120,6 +120,7 @@ func TestTokenIsStored(t *testing.T) {
 // The default address is used only with an embedded store or a token.
 func TestAdminPlan(t *testing.T) {
 	address := func(s string) *string { return &s }
+	t.Setenv(readTokenVariable, "sixteen-letters?")
 	for name, c := range map[string]struct {
 		admin    *string
 		embedded bool
@@ -127,18 +128,19 @@ func TestAdminPlan(t *testing.T) {
 		want     string // the address; empty for none, "refused" for an error
 		chosen   bool
 	}{
-		"embedded":                    {nil, true, "", "127.0.0.1:9180", false},
-		"embedded, own token":         {nil, true, "sixteen-letters!", "127.0.0.1:9180", false},
-		"table":                       {nil, false, "", "", false},
-		"table, token":                {nil, false, "sixteen-letters!", "127.0.0.1:9180", false},
-		"chosen":                      {address("127.0.0.1:1"), true, "", "127.0.0.1:1", true},
-		"none":                        {address("none"), true, "", "", true},
-		"empty":                       {address(""), true, "", "", true},
-		"table, chosen":               {address("127.0.0.1:1"), false, "", "refused", true},
-		"network":                     {address("0.0.0.0:1"), true, "", "refused", true},
-		"network, token":              {address("0.0.0.0:1"), true, "sixteen-letters!", "0.0.0.0:1", true},
-		"short token":                 {address("none"), true, "fifteen-letters", "refused", true},
-		"token that is not printable": {nil, true, "sixteen letters!", "refused", false},
+		"embedded":                     {nil, true, "", "127.0.0.1:9180", false},
+		"embedded, own token":          {nil, true, "sixteen-letters!", "127.0.0.1:9180", false},
+		"table":                        {nil, false, "", "", false},
+		"table, token":                 {nil, false, "sixteen-letters!", "127.0.0.1:9180", false},
+		"chosen":                       {address("127.0.0.1:1"), true, "", "127.0.0.1:1", true},
+		"none":                         {address("none"), true, "", "", true},
+		"empty":                        {address(""), true, "", "", true},
+		"table, chosen":                {address("127.0.0.1:1"), false, "", "refused", true},
+		"network":                      {address("0.0.0.0:1"), true, "", "refused", true},
+		"network, token":               {address("0.0.0.0:1"), true, "sixteen-letters!", "0.0.0.0:1", true},
+		"the token that may only read": {nil, true, "sixteen-letters?", "refused", false},
+		"short token":                  {address("none"), true, "fifteen-letters", "refused", true},
+		"token that is not printable":  {nil, true, "sixteen letters!", "refused", false},
 	} {
 		t.Setenv(tokenVariable, c.token)
 		p, err := adminFlags{Admin: c.admin}.plan(c.embedded)

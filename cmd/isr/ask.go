@@ -32,6 +32,10 @@ type askFlags struct {
 	Server string `placeholder:"URL" help:"URL of the admin API of a server, like http://127.0.0.1:9180; its token is taken from ISR_ADMIN_TOKEN."`
 
 	storeFlags `embed:""`
+
+	// complete completes the API over the store, for commands that need more; nil for none. It
+	// returns what ends that.
+	complete func(*admin.Config, *stores) (end func(), err error)
 }
 
 // ask calls do with a client of the selected server or store.
@@ -75,7 +79,15 @@ func (f *askFlags) askStore(ctx context.Context, do func(*admin.Client) error) (
 	if err != nil {
 		return err
 	}
-	api, err := admin.New(st.meta, st.bodies, admin.Config{Downstream: names, Version: version(), Place: st.where, Logger: discard})
+	cfg := admin.Config{Downstream: names, Version: version(), Place: st.where, Logger: discard}
+	if f.complete != nil {
+		end, err := f.complete(&cfg, st)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	api, err := admin.New(st.meta, st.bodies, cfg)
 	if err != nil {
 		return err
 	}

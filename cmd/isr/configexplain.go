@@ -1,12 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +14,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/routing"
 )
@@ -26,7 +27,8 @@ type configExplainCommand struct {
 }
 
 func (c *configExplainCommand) Help() string {
-	return `No request is sent. Settings that say built-in are in neither the file nor its preset.`
+	return `No request is sent, and neither a server nor a store is asked: isr explain does that, and says what
+the cache would do with the request now. Settings that say built-in are in neither the file nor its preset.`
 }
 
 func (c *configExplainCommand) Run(s *streams) error {
@@ -47,25 +49,9 @@ func (c *configExplainCommand) Run(s *streams) error {
 
 // request returns the request as a listener receives it.
 func (c *configExplainCommand) request() (*http.Request, error) {
-	u, err := url.Parse(c.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, usagef("%q is not the URL of a page; expected one like https://example.com/blog/hello", c.URL)
-	}
-	r, err := http.NewRequest(c.Method, u.String(), nil) //nolint:noctx // it is not sent
+	r, err := requestOf(c.URL, c.Method, c.Header).Request()
 	if err != nil {
 		return nil, usagef("%v", err)
-	}
-	r.RequestURI = u.RequestURI()
-	for _, line := range c.Header {
-		name, value, found := strings.Cut(line, ":")
-		if !found || strings.TrimSpace(name) == "" {
-			return nil, usagef("--header %q is not a header; expected NAME: VALUE, like 'Accept-Language: de'", line)
-		}
-		if strings.EqualFold(name, "Host") {
-			r.Host = strings.TrimSpace(value)
-			continue
-		}
-		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	return r, nil
 }
@@ -78,14 +64,47 @@ type explained struct {
 	index    int    // of the route
 	outcome  isr.Explanation
 	tags     []string
-	listener string
+	listener admin.Place
 }
 
-// explain finds the rules for a request. An error says why it is refused.
+// place returns a value of the file and where it is written.
+func (e *explained) place(text, path string) admin.Place {
+	return admin.Place{Text: text, Source: e.file.Source(path).String()}
+}
+
+// route and origin return those that decide.
+func (e *explained) route() admin.Place {
+	return e.place(e.file.Routes[e.index].Match, fmt.Sprintf("routes[%d].match", e.index))
+}
+
+func (e *explained) origin() admin.Place {
+	name := e.file.Routes[e.index].Origin
+	o := e.file.Origins[name]
+	path := "origins." + name + ".url"
+	if o.Demo {
+		path = "origins." + name + ".demo"
+	}
+	return e.place(name+": "+originAddress(o), path)
+}
+
+// placeText writes a place on one line.
+func placeText(p admin.Place) string { return p.Text + " (" + p.Source + ")" }
+
+// A refusedRequest is a request that is refused before it reaches a route.
+type refusedRequest struct {
+	status int // of the answer
+	err    error
+}
+
+func (e *refusedRequest) Error() string { return e.err.Error() }
+
+func (e *refusedRequest) Unwrap() error { return e.err }
+
+// explain finds the rules for a request. The error may be a *refusedRequest.
 func explain(f *config.File, r *http.Request) (*explained, error) {
 	host, ok := canonical.Host(r.Host)
 	if !ok {
-		return nil, fmt.Errorf("the host %.100q is not a host name; such a request is refused with 400", r.Host)
+		return nil, &refusedRequest{http.StatusBadRequest, fmt.Errorf("the host %.100q is not a host name; such a request is refused with 400", r.Host)}
 	}
 	e := &explained{file: f, request: r, host: host}
 	if err := e.findListener(); err != nil {
@@ -99,8 +118,11 @@ func explain(f *config.File, r *http.Request) (*explained, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.index, err = table.FindRequest(r); err != nil {
-		return nil, fmt.Errorf("the request is refused: %w", err)
+	switch e.index, err = table.FindRequest(r); {
+	case errors.Is(err, routing.ErrNone):
+		return nil, &refusedRequest{http.StatusNotFound, fmt.Errorf("the request is refused: %w", err)}
+	case err != nil:
+		return nil, &refusedRequest{http.StatusBadRequest, fmt.Errorf("the request is refused: %w", err)}
 	}
 	rt := f.Routes[e.index]
 	rules, err := routeOf(rt, f.Origins[rt.Origin].Demo)
@@ -108,7 +130,7 @@ func explain(f *config.File, r *http.Request) (*explained, error) {
 		return nil, err
 	}
 	if e.outcome, err = rules.Explain(r); err != nil {
-		return nil, err
+		return nil, &refusedRequest{http.StatusBadRequest, err}
 	}
 	if rules.Tags != nil && e.outcome.Render != nil {
 		e.tags = rules.Tags(e.outcome.Render)
@@ -116,8 +138,15 @@ func explain(f *config.File, r *http.Request) (*explained, error) {
 	return e, nil
 }
 
-// findListener finds the listener of the URL's port, else the first, and checks that it
-// serves the host.
+// receiver returns the index of the listener of a request: that of the URL's port, else the first.
+func receiver(f *config.File, r *http.Request) int {
+	return max(slices.IndexFunc(f.Listen, func(l config.Listener) bool {
+		_, port, _ := net.SplitHostPort(l.Address)
+		return port == r.URL.Port()
+	}), 0)
+}
+
+// findListener finds the listener, and checks that it serves the host.
 func (e *explained) findListener() error {
 	hosts := gateway.LoopbackHosts()
 	var err error
@@ -126,33 +155,28 @@ func (e *explained) findListener() error {
 			return err
 		}
 	}
-	at := 0
-	for i, l := range e.file.Listen {
+	for _, l := range e.file.Listen {
 		address, err := net.ResolveTCPAddr("tcp", l.Address)
 		if err != nil {
 			return err
 		}
 		hosts = hosts.WithListener(address)
-		if _, port, _ := net.SplitHostPort(l.Address); port == e.request.URL.Port() {
-			at = i
-		}
 	}
 	if !hosts.Serve(e.host) {
-		return fmt.Errorf("the host %s is not served: a request for it gets 421; the hosts are %s (%s)", e.host, hosts, e.file.Source("hosts"))
+		return &refusedRequest{http.StatusMisdirectedRequest, fmt.Errorf("the host %s is not served: a request for it gets 421; the hosts are %s (%s)", e.host, hosts, e.file.Source("hosts"))}
 	}
-	e.listener = fmt.Sprintf("%s (%s)", e.file.Listen[at].Address, e.file.Source(fmt.Sprintf("listen[%d].address", at)))
+	at := receiver(e.file, e.request)
+	e.listener = e.place(e.file.Listen[at].Address, fmt.Sprintf("listen[%d].address", at))
 	return nil
 }
 
 func (e *explained) write(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
-	r := e.file.Routes[e.index]
-	at := fmt.Sprintf("routes[%d]", e.index)
 	fmt.Fprintf(w, "request\t%s %s\n", e.request.Method, e.request.URL)
-	fmt.Fprintf(w, "listener\t%s\n", e.listener)
-	fmt.Fprintf(w, "host\t%s (%s)\n", e.host, e.file.Source("hosts"))
-	fmt.Fprintf(w, "route\t%s (%s)\n", r.Match, e.file.Source(at+".match"))
-	fmt.Fprintf(w, "origin\t%s: %s (%s)\n", r.Origin, originAddress(e.file.Origins[r.Origin]), e.originSource(r.Origin))
+	fmt.Fprintf(w, "listener\t%s\n", placeText(e.listener))
+	fmt.Fprintf(w, "host\t%s\n", placeText(e.place(e.host, "hosts")))
+	fmt.Fprintf(w, "route\t%s\n", placeText(e.route()))
+	fmt.Fprintf(w, "origin\t%s\n", placeText(e.origin()))
 	if e.outcome.Bypass != "" {
 		fmt.Fprintf(w, "cache\tbypassed (%s): the origin gets the request as it is\n", e.outcome.Bypass)
 	} else {
@@ -188,14 +212,6 @@ func (e *explained) writeRender(w io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(render.Header)) {
 		fmt.Fprintf(w, "\t%s: %s\n", name, strings.Join(render.Header[name], ", "))
 	}
-}
-
-// originSource returns where an origin is declared.
-func (e *explained) originSource(name string) config.Source {
-	if e.file.Origins[name].Demo {
-		return e.file.Source("origins." + name + ".demo")
-	}
-	return e.file.Source("origins." + name + ".url")
 }
 
 // originAddress describes where an origin is.

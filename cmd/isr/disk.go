@@ -5,23 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/metrics"
 	"github.com/facetheory/isr/store"
 )
 
 // A disk bounds the bodies of an embedded store: it counts the bytes that are put and
 // deleted, and evicts pages when they exceed the bound.
 type disk struct {
-	store.BodyStore
+	*dirbody.Store
 	bytes atomic.Int64 // footprints: of the bodies that this process put and deleted, and after count, of all
 	limit atomic.Int64 // 0 until keep has set it
 	log   *slog.Logger
+	// metrics are set before keep is called.
+	metrics *metrics.Metrics
 
 	// Used by keep only.
 	collected time.Time // last garbage collection
@@ -29,7 +34,10 @@ type disk struct {
 	said      time.Time // last log line
 }
 
-var _ store.BodyStore = (*disk)(nil)
+var (
+	_ store.BodyStore   = (*disk)(nil)
+	_ store.LocalReader = (*disk)(nil)
+)
 
 const (
 	// leastDisk is the minimum of the default bound.
@@ -44,7 +52,7 @@ const (
 )
 
 func (d *disk) Put(ctx context.Context, key string, body []byte) error {
-	err := d.BodyStore.Put(ctx, key, body)
+	err := d.Store.Put(ctx, key, body)
 	if err == nil {
 		d.bytes.Add(gc.BodyFootprint(int64(len(body))))
 	}
@@ -59,7 +67,7 @@ func (d *disk) Delete(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.BodyStore.Delete(ctx, key); err != nil {
+	if err := d.Store.Delete(ctx, key); err != nil {
 		return err
 	}
 	d.bytes.Add(-gc.BodyFootprint(info.Length))
@@ -124,7 +132,9 @@ func (d *disk) makeRoom(ctx context.Context, cache *isr.Cache, meta gc.Forgetter
 	goal := limit - limit/10
 	if time.Since(d.collected) > garbageEvery {
 		d.collected = time.Now()
-		if _, err := gc.Collect(ctx, meta, d, gc.CollectOptions{Grace: time.Hour}); err != nil && !errors.Is(err, gc.ErrForeignBodies) {
+		collected, err := gc.Collect(ctx, meta, d, gc.CollectOptions{Grace: time.Hour})
+		d.metrics.Note(isr.Event{Kind: isr.EventCollected, Bytes: collected.Bytes})
+		if err != nil && !errors.Is(err, gc.ErrForeignBodies) {
 			return err
 		}
 	}
@@ -133,7 +143,10 @@ func (d *disk) makeRoom(ctx context.Context, cache *isr.Cache, meta gc.Forgetter
 		freed, err := gc.Evict(ctx, meta, d, gc.EvictOptions{
 			Free:    wanted,
 			LastUse: func(pk string) time.Time { return uses[pk] },
-			Report:  func(gc.Evicted) { d.progress(1) },
+			Report: func(gc.Evicted) {
+				d.metrics.EvictedFromDisk()
+				d.progress(1)
+			},
 		})
 		if err == nil && freed < wanted {
 			err = fmt.Errorf("freed %s of %s: the rest is in use", bytesText(freed), bytesText(wanted))
@@ -164,4 +177,23 @@ func freeSpace(folder string) (int64, error) {
 		return 0, err
 	}
 	return int64(fs.Bavail) * int64(fs.Bsize), nil //nolint:unconvert // the types differ between systems
+}
+
+// keepDisk keeps the embedded store within its bound until stop is called.
+func (c *serveCommand) keepDisk(ctx context.Context, st *stores, cache *isr.Cache, m *metrics.Metrics, log *slog.Logger) (stop func()) {
+	if st.disk == nil {
+		return func() {}
+	}
+	st.disk.metrics = m
+	bound := int64(0)
+	if c.Disk != nil {
+		bound = int64(*c.Disk)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var keeping sync.WaitGroup
+	keeping.Go(func() { st.disk.keep(ctx, bound, c.Data, cache, st.meta) })
+	return func() {
+		cancel()
+		keeping.Wait()
+	}
 }

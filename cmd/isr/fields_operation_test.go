@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/facetheory/isr/internal/draft"
 )
 
 // bearer is the value of Authorization with a token.
@@ -101,6 +103,20 @@ func operationFieldTests() []fieldTest {
 				}
 			},
 		},
+		{
+			fields: "admin.read_token", file: "admin: {address: 127.0.0.1:0, token: {file: DIR/other}, read_token: {file: DIR/token}}",
+			prepare: func(s *fieldServer) {
+				s.write("other", "the-token-of-the-operators")
+				writeToken(s)
+			},
+			show: func(s *fieldServer) {
+				for path, code := range map[string]int{"/-/pages": 200, "/-/audit": 403} {
+					if v := s.get(admin(s)+path, "Authorization", bearer(testToken)); v.code != code {
+						s.Errorf("%s: %s", path, v)
+					}
+				}
+			},
+		},
 		{fields: "health.address", file: "health: {address: 127.0.0.1:0}", show: func(s *fieldServer) {
 			s.until("the server is ready", func() bool { return s.get(s.logged(`health on (http://[^"]+)`)).code == 200 })
 		}},
@@ -118,6 +134,26 @@ func operationFieldTests() []fieldTest {
 			s.stop()
 			<-s.done // by default, after 35s, the test would end without
 			s.contains(s.log.String(), "requests canceled at shutdown")
+		}},
+		{fields: "metrics.address", file: cached + "metrics: {address: 127.0.0.1:0}", show: func(s *fieldServer) {
+			s.expect("/", 200, stored)
+			s.contains(s.get(s.logged(`metrics on (http://[^"\s]+)`)).body, `isr_requests_total{cache="miss"`)
+		}},
+		{fields: "draft.secrets", file: cached + "draft: {secrets: [{file: DIR/new}, {file: DIR/token}]}", prepare: func(s *fieldServer) {
+			s.write("new", "the-secret-of-tomorrow")
+			writeToken(s)
+		}, show: func(s *fieldServer) {
+			host := strings.TrimPrefix(s.url, "http://")
+			for secret, valid := range map[string]bool{"the-secret-of-tomorrow": true, testToken: true, "the-secret-of-yesterday": false} {
+				token, err := draft.Sign(secret, draft.Grant{Host: host, Scope: "/", Expires: time.Now().Add(time.Minute)})
+				if err != nil {
+					s.Fatal(err)
+				}
+				v := s.get("/", "Cookie", draft.Name+"="+token)
+				if got := strings.HasSuffix(v.status, "detail=draft"); got != valid || valid && s.origin.last().Header.Get("X-Isr-Draft") != "1" {
+					s.Errorf("%s: %s", secret, v)
+				}
+			}
 		}},
 		{
 			fields: "purge.method", file: cached + "purge: {method: true}\nadmin: {address: none, token: {file: DIR/token}}", prepare: writeToken,

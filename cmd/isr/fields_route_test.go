@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +20,12 @@ func answer(code int, body string, headers ...string) siteHandler {
 		w.WriteHeader(code)
 		fmt.Fprint(w, body)
 	}
+}
+
+// inLanguages is a site whose pages depend on Accept-Language.
+func inLanguages(_ *countedSite, _ int, w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept-Language")
+	fmt.Fprint(w, cmp.Or(r.Header.Get("Accept-Language"), "any"))
 }
 
 // first returns a site whose first answer is another one than those that follow.
@@ -87,16 +96,46 @@ func routeFields() []fieldTest {
 			s.expect("/", 200, stored)
 			s.ttlBetween(s.expect("/", 200, hit), 1, 1800)
 		}},
-		{fields: "defaults.stale", settings: "revalidate: 1s, stale: 0s", show: func(s *fieldServer) {
+		{fields: "defaults.opt_in", settings: "opt_in: strict", origin: answer(200, "", "Cache-Control", "max-age=60"), show: func(s *fieldServer) {
+			s.contains(s.expect("/", 200, "isr; fwd=").status, "no-freshness")
+		}},
+		{fields: "defaults.statuses", settings: "statuses: [405, 501]", origin: answer(405, "", "Cache-Control", "max-age=60"), show: func(s *fieldServer) {
+			s.expect("/", 405, "isr; fwd=miss")
+			s.expect("/", 405, hit)
+		}},
+		{fields: "defaults.request_directives", settings: "revalidate: 1h, request_directives: obey", show: func(s *fieldServer) {
+			s.expect("/", 200, stored)
+			s.expect("/", 200, hit)
+			s.contains(s.get("/", "Cache-Control", "no-cache").status, "isr; fwd=request")
+		}},
+		{fields: "defaults.stale", settings: "revalidate: 1s, stale: 1h", show: func(s *fieldServer) {
 			s.expect("/", 200, stored)
 			var v visit
 			s.until("the page is not fresh", func() bool {
 				v = s.get("/")
-				return v.body != "render 1" || strings.Contains(v.status, "stale")
+				return strings.Contains(v.status, "ttl=-") || v.body != "render 1"
 			})
-			s.contains(v.status, "isr; fwd=") // with a stale window, a hit
+			s.contains(v.status, "isr; hit") // without a stale window, a miss
 		}},
-		{fields: "defaults.policy", settings: "revalidate: 1h, policy: wait", show: func(s *fieldServer) {
+		{
+			fields: "defaults.stale_if_error", settings: "revalidate: 1s, stale_if_error: 1h",
+			origin: func(_ *countedSite, n int, w http.ResponseWriter, _ *http.Request) {
+				if n > 1 {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+				fmt.Fprint(w, "render ", n)
+			},
+			show: func(s *fieldServer) {
+				s.expect("/", 200, stored)
+				var v visit
+				s.until("the origin has failed", func() bool {
+					v = s.get("/")
+					return s.origin.count() > 1
+				})
+				s.contains(v.status, "detail=stale-if-error")
+			},
+		},
+		{fields: "defaults.policy", settings: "revalidate: 1h, stale: 1h, policy: wait", show: func(s *fieldServer) {
 			s.expect("/", 200, stored)
 			s.isr("purge", "--soft", s.url+"/")
 			if v := s.get("/"); v.body != "render 2" {
@@ -162,7 +201,15 @@ func routeFields() []fieldTest {
 			}
 		}},
 		{
-			fields: "defaults.compression", settings: "revalidate: 1h, compression: false", origin: answer(200, long, "Content-Type", "text/html"),
+			fields: "defaults.compression", settings: "revalidate: 1h, compression: [zstd, gzip]", origin: answer(200, long, "Content-Type", "text/html"),
+			show: func(s *fieldServer) {
+				s.until("the page is sent in zstd", func() bool {
+					return s.get("/", "Accept-Encoding", "gzip, deflate, br, zstd").header.Get("Content-Encoding") == "zstd"
+				})
+			},
+		},
+		{
+			fields: "defaults.compression", settings: "revalidate: 1h, compression: off", origin: answer(200, long, "Content-Type", "text/html"),
 			show: func(s *fieldServer) {
 				for range 2 {
 					if v := s.get("/", "Accept-Encoding", "gzip"); v.header.Get("Content-Encoding") != "" || v.body != long {
@@ -180,6 +227,19 @@ func routeFields() []fieldTest {
 			s.expect("/", 200, stored, "Accept-Language", "en")
 			s.expect("/", 200, stored, "Accept-Language", "de-AT")
 			s.expect("/", 200, hit, "Accept-Language", "fr")
+		}},
+		{fields: "defaults.vary", settings: "revalidate: 1h, vary: auto", origin: inLanguages, show: func(s *fieldServer) {
+			s.expect("/", 200, stored)
+			s.expect("/", 200, stored, "Accept-Language", "de")
+			s.expect("/", 200, hit, "Accept-Language", "de")
+			s.expect("/", 200, hit)
+		}},
+		{fields: "defaults.max_variants", settings: "revalidate: 1h, vary: auto, max_variants: 1", origin: inLanguages, show: func(s *fieldServer) {
+			s.expect("/", 200, stored, "Accept-Language", "de")
+			if v := s.expect("/", 200, "isr; fwd=", "Accept-Language", "en"); v.body != "en" || !strings.HasSuffix(v.status, "detail=variants") {
+				s.Errorf("got %s", v)
+			}
+			s.expect("/", 200, hit, "Accept-Language", "de")
 		}},
 		{fields: "defaults.cookies", settings: "revalidate: 1h, cookies: {ab: [a, b]}", show: func(s *fieldServer) {
 			s.expect("/", 200, stored, "Cookie", "ab=a")
@@ -214,11 +274,35 @@ func routeFields() []fieldTest {
 				}
 			}
 		}},
-		{fields: "defaults.cache_control defaults.cdn_cache_control", settings: "revalidate: 1h, cache_control: max-age=7, cdn_cache_control: max-age=77", show: func(s *fieldServer) {
+		{
+			fields: "defaults.early_hints", settings: "revalidate: 1h, early_hints: true", origin: answer(200, "a page", "Link", "</a.css>; rel=preload, </>; rel=canonical"),
+			show: func(s *fieldServer) {
+				s.expect("/", 200, stored)
+				var hints []string
+				ctx := httptrace.WithClientTrace(s.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+					hints = append(hints, fmt.Sprint(code, h))
+					return nil
+				}})
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/", http.NoBody)
+				if err != nil {
+					s.Fatal(err)
+				}
+				res, err := s.client.Do(r)
+				if err != nil {
+					s.Fatal(err)
+				}
+				_ = res.Body.Close()
+				if want := "103 map[Link:[</a.css>; rel=preload]]"; len(hints) != 1 || hints[0] != want {
+					s.Errorf("got the interim responses %q, want %q", hints, want)
+				}
+			},
+		},
+		{fields: "defaults.cache_control defaults.cdn_cache_control defaults.surrogate_control", settings: "revalidate: 1h, jitter: 0, cache_control: max-age=7, cdn_cache_control: max-age=77, surrogate_control: max-age=remaining", show: func(s *fieldServer) {
 			for _, status := range []string{stored, hit} {
 				v := s.expect("/", 200, status)
 				s.contains(v.header.Get("Cache-Control"), "max-age=7")
 				s.contains(v.header.Get("CDN-Cache-Control"), "max-age=77")
+				s.contains(v.header.Get("Surrogate-Control"), "max-age=35")
 			}
 		}},
 		{fields: "defaults.tags", settings: "revalidate: 1h, tags: [blog]", show: func(s *fieldServer) {

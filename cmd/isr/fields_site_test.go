@@ -82,6 +82,13 @@ func siteFields() []fieldTest {
 			s.expect("/", 200, bypassed)
 			s.contains(s.origin.last().Header.Get("X-Forwarded-For"), "192.0.2.8")
 		}},
+		{fields: "fast_path", file: "defaults: {revalidate: 1h}\nfast_path: false\nmetrics: {address: 127.0.0.1:0}", show: func(s *fieldServer) {
+			s.expect("/", 200, "isr; fwd=miss")
+			for range 20 {
+				s.expect("/", 200, "isr; hit")
+			}
+			s.contains(s.get(s.logged(`metrics on (http://[^"\s]+)`)).body, "isr_fast_path_hits_total 0")
+		}},
 		{fields: "client_timeout", file: "client_timeout: 1s" + off, show: func(s *fieldServer) {
 			at, err := url.Parse(s.url)
 			if err != nil {
@@ -249,7 +256,7 @@ func healthTest(fields, health string, check siteHandler, logged string) fieldTe
 		prepare: func(s *fieldServer) { down = unhealthy(s.T, check); s.replace("DOWN", down.URL) },
 		show: func(s *fieldServer) {
 			s.until("the first address is down", func() bool { return s.get("/").body != "down" })
-			s.contains(s.log.String(), logged)
+			s.until("the log has "+logged, func() bool { return strings.Contains(s.log.String(), logged) })
 			checks := down.count()
 			s.until("the checks go on", func() bool { return down.count() > checks+2 })
 		},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +68,8 @@ func cacheFieldTests() []fieldTest {
 	return []fieldTest{
 		{fields: "memory", file: "memory: 0\ndefaults: {revalidate: 1h}", show: func(s *fieldServer) {
 			s.expect("/", 200, stored)
-			s.expect("/", 200, hit)
+			// A request during the end of the flight joins it.
+			s.until("the page is stored", func() bool { return strings.HasPrefix(s.get("/").status, hit) })
 			if err := os.RemoveAll(s.dir + "/data/bodies/bodies"); err != nil {
 				s.Fatal(err)
 			}
@@ -176,6 +178,12 @@ func fleet(fields, file string, show func(*fieldServer, *cloud)) fieldTest {
 	return fieldTest{fields: fields, file: file + "\ndefaults: {revalidate: 1h}", prepare: c.start, show: func(s *fieldServer) { show(s, c) }}
 }
 
+// withOrigin is a test with another site.
+func withOrigin(site siteHandler, t fieldTest) fieldTest {
+	t.origin = site
+	return t
+}
+
 // A bucket is as much of S3 as a server needs to write and read bodies.
 type bucket struct {
 	mu      sync.Mutex
@@ -229,6 +237,17 @@ func storeFieldTests() []fieldTest {
 			}
 			s.contains(c.bucket.paths(), "/my-pages/bodies/")
 		}),
+		withOrigin(answer(200, half), fleet("store.cache_dir store.cache_size", "store: {table: pages, bucket: my-pages, dynamodb_endpoint: 'DYNAMODB', s3_endpoint: 'S3', create_table: true, require: true, cache_dir: DIR/cache, cache_size: 3MiB}", func(s *fieldServer, _ *cloud) {
+			kept := func() (files []string) {
+				files, _ = filepath.Glob(s.dir + "/cache/??/*")
+				return files
+			}
+			for i := range 12 { // 3.8 MB
+				s.expect(fmt.Sprint("/", i), 200, stored)
+				s.until("the body is kept, or others made room", func() bool { return len(kept()) > min(i, 7) })
+			}
+			s.until("the size is kept", func() bool { return len(kept()) <= 9 })
+		})),
 		fleet("store.region", "store: {table: pages, bucket: my-pages, region: eu-north-1, dynamodb_endpoint: 'DYNAMODB', s3_endpoint: 'S3', create_table: true, require: true}", func(s *fieldServer, c *cloud) {
 			s.contains(*c.region.Load(), "/eu-north-1/dynamodb/") // by default that of AWS_REGION
 		}),

@@ -69,10 +69,24 @@ func (f *healthFlags) serve(h *health, log *slog.Logger) (*running, error) {
 
 // health is the health of a server. It is safe for concurrent use.
 type health struct {
-	mu      sync.Mutex
-	status  string          // guarded by mu: starting, ready or draining
-	reasons func() []string // guarded by mu: why a ready server is degraded; nil unless ready
+	mu       sync.Mutex
+	status   string           // guarded by mu: starting, ready or draining
+	problems func() []problem // guarded by mu: why a ready server is degraded; nil unless ready
 }
+
+// A problem is why a server is degraded.
+type problem struct {
+	check string // one of the checks below
+	text  string
+}
+
+// The checks of the readiness. A server that is not serving is not ready; others are degraded.
+const (
+	checkServing      = "serving"
+	checkStores       = "stores"
+	checkDownstream   = "downstream"
+	checkCertificates = "certificates"
+)
 
 // A healthReport is the response body of /livez and /readyz.
 type healthReport struct {
@@ -82,32 +96,48 @@ type healthReport struct {
 
 func newHealth() *health { return &health{status: "starting"} }
 
-// ready marks the server ready. reasons returns why it is degraded, empty if it is not.
-func (h *health) ready(reasons func() []string) {
+// ready marks the server ready. problems returns why it is degraded, empty if it is not.
+func (h *health) ready(problems func() []problem) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.status, h.reasons = "ready", reasons
+	h.status, h.problems = "ready", problems
 }
 
 // drain marks the server as shutting down.
 func (h *health) drain() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.status, h.reasons = "draining", nil
+	h.status, h.problems = "draining", nil
 }
 
 func (h *health) report() (code int, r healthReport) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.reasons == nil {
+	if h.problems == nil {
 		why := map[string]string{"starting": "the server is starting", "draining": "the server is shutting down"}
 		return http.StatusServiceUnavailable, healthReport{Status: h.status, Reasons: []string{why[h.status]}}
 	}
-	r = healthReport{Status: h.status, Reasons: h.reasons()}
+	r.Status = h.status
+	for _, p := range h.problems() {
+		r.Reasons = append(r.Reasons, p.text)
+	}
 	if len(r.Reasons) > 0 {
 		r.Status = "degraded" // still 200: visitors are served without the store, and other servers have the same one
 	}
 	return http.StatusOK, r
+}
+
+// checks returns whether each check passes, by its name.
+func (h *health) checks() map[string]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	checks := map[string]bool{checkServing: h.problems != nil, checkStores: true, checkDownstream: true, checkCertificates: true}
+	if h.problems != nil {
+		for _, p := range h.problems() {
+			checks[p.check] = false
+		}
+	}
+	return checks
 }
 
 // handler serves /livez and /readyz.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +12,7 @@ import (
 
 func TestReadiness(t *testing.T) {
 	h := newHealth()
-	var reasons []string
+	var problems []problem
 	expect := func(code int, body string) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -31,11 +32,18 @@ func TestReadiness(t *testing.T) {
 		}
 	}
 	expect(503, `{"status":"starting","reasons":["the server is starting"]}`)
-	h.ready(func() []string { return reasons })
+	h.ready(func() []problem { return problems })
 	expect(200, `{"status":"ready"}`)
-	reasons = []string{"the store of the table does not answer"}
+	problems = []problem{{checkStores, "the store of the table does not answer"}}
 	expect(200, `{"status":"degraded","reasons":["the store of the table does not answer"]}`)
+	checks := map[string]bool{checkServing: true, checkStores: false, checkDownstream: true, checkCertificates: true}
+	if got := h.checks(); !maps.Equal(got, checks) {
+		t.Errorf("the checks are %v", got)
+	}
 	h.drain()
+	if h.checks()[checkServing] {
+		t.Error("a server that drains is serving")
+	}
 	expect(503, `{"status":"draining","reasons":["the server is shutting down"]}`)
 	w := httptest.NewRecorder()
 	h.public(w, httptest.NewRequest(http.MethodPost, "/-/ready", http.NoBody))

@@ -24,6 +24,8 @@ type commands struct {
 	Serve      serveCommand      `cmd:"" help:"Serve a site through the cache."`
 	Reload     reloadCommand     `cmd:"" help:"Make a server read its configuration file again."`
 	Get        getCommand        `cmd:"" help:"Show the stored copy of a page."`
+	Explain    explainCommand    `cmd:"" help:"Explain what the cache would do with a request, and why."`
+	Top        topCommand        `cmd:"" help:"Show what a server does, live: hit ratio, requests, renders, slow and failing pages."`
 	Ls         lsCommand         `cmd:"" help:"List the stored pages."`
 	Regenerate regenerateCommand `cmd:"" help:"Regenerate a page now."`
 	Versions   versionsCommand   `cmd:"" help:"List the kept generations of a page."`
@@ -32,6 +34,8 @@ type commands struct {
 	Pin        pinCommand        `cmd:"" help:"Keep the current generation of a page, without regeneration."`
 	Unpin      unpinCommand      `cmd:"" help:"Unpin a page, so that it is regenerated again."`
 	Purge      purgeCommand      `cmd:"" help:"Make pages stale on all servers, or remove them: by URL, tag, prefix, host, or all."`
+	Doctor     doctorCommand     `cmd:"" help:"Examine the installation: origins, stores, limits, proxies, fleet, and with --url the site for leaks."`
+	Draft      draftCommand      `cmd:"" help:"Print a link with which an editor sees unpublished content."`
 	Lease      leaseCommand      `cmd:"" help:"Show or break the lease of a page."`
 	Outbox     outboxCommand     `cmd:"" help:"List, retry or drop purges that have not reached downstream caches."`
 	Quarantine quarantineCommand `cmd:"" help:"List, compare, accept or drop rejected generations of pages."`
@@ -154,7 +158,8 @@ type streams struct {
 	debug    bool // details for debugging are written too
 }
 
-// A usageError is an invalid command line; the exit code is 2.
+// A usageError is an invalid command line, or faults that isr doctor has found; the exit code
+// is 2.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }

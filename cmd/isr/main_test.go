@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,6 +42,7 @@ func scripts(dir string) testscript.Params {
 			}
 			env.Setenv("ISR_ADMIN", "none") // the default address is shared by all scripts
 			env.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+			env.Setenv("ISR_STORE_TIMEOUT", "30s") // of a busy machine
 			env.Values[pendingKey{}] = new(*pending)
 			env.Values[hangingKey{}] = make(chan net.Conn)
 			return nil
@@ -48,6 +52,8 @@ func scripts(dir string) testscript.Params {
 			"await":     awaitStatus,
 			"hangup":    hangUpServer,
 			"fetch":     fetch,
+			"keep":      keep,
+			"site":      startSite,
 			"purge":     purge,
 			"dynamodb":  callDynamoDB,
 			"begin":     beginCall,
@@ -70,16 +76,32 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// fetch URL prints the status, Cache-Status and body of a page, waiting for a
-// server that is just starting.
+// keep NAME REGEXP sets a variable to what the first group of a regular expression matches in
+// the output of the last command.
+func keep(ts *testscript.TestScript, _ bool, args []string) {
+	found := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) < 2 {
+		ts.Fatalf("the output does not match %s", args[1])
+	}
+	ts.Setenv(args[0], found[1])
+}
+
+// fetch URL [HEADER...] prints the status, Cache-Status and body of a page, waiting for a
+// server that is just starting. It keeps no cookies.
 func fetch(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 1 {
-		ts.Fatalf("usage: fetch URL")
+	if len(args) == 0 {
+		ts.Fatalf("usage: fetch URL [HEADER...]")
 	}
 	var res *http.Response
 	until(ts, "fetch "+args[0], func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], http.NoBody)
 		ts.Check(err)
+		// By default no page gets codings, which are made in the background.
+		req.Header.Set("Accept-Encoding", "identity")
+		for _, header := range args[1:] {
+			name, value, _ := strings.Cut(header, ": ")
+			req.Header.Add(name, value)
+		}
 		res, err = trusting().Do(req)
 		return err
 	})
@@ -148,7 +170,7 @@ func purge(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // scriptPatience bounds each wait of a script.
-const scriptPatience = 30 * time.Second
+const scriptPatience = time.Minute
 
 // until polls until done returns nil. Scripts wait only here.
 func until(ts *testscript.TestScript, what string, done func(context.Context) error) {
@@ -210,5 +232,26 @@ func TestSocketPathIsShort(t *testing.T) {
 	t.Chdir(long)
 	if path, err := socketPath(long); err != nil || path != socketName {
 		t.Errorf("from within the folder: %q, %v", path, err)
+	}
+}
+
+// Only the user of the server can connect to its socket, and files that are made meanwhile keep
+// their modes.
+func TestSocketIsPrivate(t *testing.T) {
+	for range 50 {
+		dir, made := t.TempDir(), make(chan error)
+		go func() { made <- os.Mkdir(dir+"/folder", 0o700) }()
+		socket, err := listenSocket(&folder{path: dir}, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+		if err := errors.Join(err, <-made); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]os.FileMode{socketName: 0o600, "folder": 0o700} {
+			if info, err := os.Stat(dir + "/" + name); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v", name, info.Mode(), err)
+			}
+		}
+		if err := socket.server.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/fastpath"
 )
 
 // A public is the public side of a server: its listeners, and the hosts that they serve.
@@ -29,7 +29,12 @@ type public struct {
 	hosts     atomic.Pointer[gateway.Hosts] // with the ports of all listeners
 	failed    chan error                    // receives the error of a listener that fails
 	acme      *acme.Certificates            // nil unless a listener uses it
-	log       *slog.Logger
+	peers     gateway.Peers                 // of all listeners
+	// observe is [gateway.EdgeConfig.Observe]; nil if requests are not observed.
+	observe func(http.ResponseWriter, *http.Request, http.Handler)
+	// fast are the instruments of hits that net/http does not answer; nil if it answers all.
+	fast *instruments
+	log  *slog.Logger
 }
 
 // A publicListener is one address of the site.
@@ -38,7 +43,8 @@ type publicListener struct {
 	inner   net.Listener
 	tls     *tls.Config // nil without TLS
 	handler atomic.Pointer[http.Handler]
-	server  *running // once it serves
+	server  *running           // once it serves
+	fast    *httpconn.FastPath // nil without
 }
 
 // listen listens on all addresses of a file. data is the data folder.
@@ -60,7 +66,7 @@ func listen(f *config.File, data string, log *slog.Logger) (p *public, err error
 			if err != nil {
 				return p, fmt.Errorf("listener %s: %w", cfg.Address, err)
 			}
-			l.tls = &tls.Config{GetCertificate: certs.Get, MinVersion: tls.VersionTLS12}
+			l.tls = &tls.Config{GetCertificate: certs.Get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 		}
 		if l.inner, err = net.Listen("tcp", cfg.Address); err != nil {
 			return p, fmt.Errorf("cannot listen on %s: %w; give another address with --listen", cfg.Address, err)
@@ -112,8 +118,8 @@ func (p *public) edge(f *config.File, next http.Handler, healthPath string, h *h
 	for _, l := range p.listeners {
 		trust, _ := gateway.ParseTrust(l.cfg.TrustedProxies) // validated
 		edge := gateway.Edge(gateway.EdgeConfig{
-			Hosts: hostsOf(f).WithListener(l.inner.Addr()), Trust: trust, Unnamed: unnamed,
-			HealthPath: healthPath, Health: http.HandlerFunc(h.public), Logger: p.log,
+			Hosts: hostsOf(f).WithListener(l.inner.Addr()), Trust: trust, Unnamed: unnamed, Peers: &p.peers,
+			HealthPath: healthPath, Health: http.HandlerFunc(h.public), Observe: p.observe, Logger: p.log,
 		}, next)
 		if p.acme != nil && f.AnswersChallenges(l.cfg) && !l.cfg.Encrypted() {
 			edge = p.acme.Answer(edge)
@@ -128,7 +134,7 @@ func (p *public) edge(f *config.File, next http.Handler, healthPath string, h *h
 // start serves on all listeners, which have an edge.
 func (p *public) start(f *config.File, clientTimeout time.Duration) {
 	for _, l := range p.listeners {
-		l.server = l.start(publicScheme(f, l.cfg), clientTimeout, p.failed, p.log)
+		l.server = l.start(publicScheme(f, l.cfg), clientTimeout, p)
 	}
 }
 
@@ -146,24 +152,34 @@ func publicScheme(f *config.File, l config.Listener) string {
 // maxStreams is how many requests a client may have open on an HTTP/2 connection.
 const maxStreams = 100
 
-func (l *publicListener) start(scheme string, clientTimeout time.Duration, failed chan error, log *slog.Logger) *running {
+func (l *publicListener) start(scheme string, clientTimeout time.Duration, p *public) *running {
 	common := gateway.Listener{PublicScheme: scheme, ClientTimeout: clientTimeout}
 	s := newServer(httpconn.LimitStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		(*l.handler.Load()).ServeHTTP(w, r)
-	}), clientTimeout), log)
+	}), clientTimeout), p.log)
 	s.BaseContext = func(net.Listener) context.Context { return common.Context(context.Background()) }
 	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: clientTimeout, WriteByteTimeout: clientTimeout}
 	s.Protocols = new(http.Protocols)
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(l.tls != nil)
 	s.Protocols.SetUnencryptedHTTP2(l.cfg.H2C)
-	inner := acceptProxy(l.cfg, s, httpconn.CoalesceWrites(s, l.inner, clientTimeout))
-	r := &running{server: s, failed: failed}
+	coalescing := httpconn.CoalesceWrites(s, l.inner, clientTimeout)
+	if p.fast != nil && l.tls == nil && !l.cfg.H2C && !l.cfg.ProxyProtocol {
+		l.fast = httpconn.NewFastPath(s, coalescing, fastpath.New(fastpath.Config{
+			Handler:  func() http.Handler { return *l.handler.Load() },
+			Recorder: p.fast.recorder,
+			Counter:  p.fast.metrics.FastPath(),
+		}))
+	}
+	inner := acceptProxy(l.cfg, s, coalescing)
+	r := &running{server: s, failed: p.failed}
 	if l.tls == nil {
 		r.serve(inner)
 		return r
 	}
 	s.TLSConfig = l.tls
+	// Clients such as curl --http1.0 offer nothing else; a handshake without a common protocol fails.
+	s.TLSConfig.NextProtos = append(s.TLSConfig.NextProtos, "http/1.0")
 	r.serveTLS(inner)
 	return r
 }
@@ -174,6 +190,9 @@ func (p *public) stop(ctx context.Context) {
 	for _, l := range p.listeners {
 		go func() {
 			l.server.stop(ctx, p.log)
+			if l.fast != nil {
+				l.fast.Wait(ctx)
+			}
 			done <- struct{}{}
 		}()
 	}
@@ -185,9 +204,8 @@ func (p *public) stop(ctx context.Context) {
 	}
 }
 
-// urls lists the addresses that a browser on this machine can open.
-func (p *public) urls() string {
-	var texts []string
+// urls returns the addresses that a browser on this machine can open.
+func (p *public) urls() (texts []string) {
 	for _, l := range p.listeners {
 		scheme := "http://"
 		if l.tls != nil {
@@ -195,7 +213,7 @@ func (p *public) urls() string {
 		}
 		texts = append(texts, scheme+displayAddress(l.inner.Addr()))
 	}
-	return strings.Join(texts, ", ")
+	return texts
 }
 
 // addresses returns the addresses of the listeners.

@@ -11,30 +11,44 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/metrics"
 )
 
 // A reloader replaces the configuration of a running server.
 type reloader struct {
-	path   string
-	read   func() (*config.File, error)
-	site   *gateway.Site
-	public *public
+	path    string
+	read    func() (*config.File, error)
+	site    *gateway.Site
+	public  *public
+	digest  *digest
+	metrics *metrics.Metrics
+	live    *live.Monitor
 	// edge replaces what the listeners do with requests.
-	edge func(*config.File)
-	log  *slog.Logger
+	edge func(f *config.File, draftSecrets []string)
+	// watch is that of the server's instruments.
+	watch func(*gateway.SiteConfig)
+	// reopenLogs opens log files again; nil without any.
+	reopenLogs func()
+	log        *slog.Logger
 
 	mu      sync.Mutex
 	current *config.File // guarded by mu
 }
 
 // reload reads the file again. Nothing changes after an error.
-func (r *reloader) reload() (admin.Reloaded, error) {
+func (r *reloader) reload() (done admin.Reloaded, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer func() {
+		r.metrics.Reloaded(err)
+		r.live.Happen(reloadHappening(err))
+	}()
 	next, err := r.read()
 	if err != nil {
 		return admin.Reloaded{}, r.refuse("invalid_configuration", http.StatusUnprocessableEntity, err.Error(), "nothing has changed; correct the file and reload again")
@@ -44,8 +58,13 @@ func (r *reloader) reload() (admin.Reloaded, error) {
 			fmt.Sprintf("%s cannot change while the server runs: %s", r.path, strings.Join(names, ", ")),
 			"nothing has changed; restart the server, or undo that part and reload again")
 	}
-	cfg, err := siteConfig(next, r.log)
+	secrets, err := draftSecrets(next)
+	var cfg gateway.SiteConfig
 	if err == nil {
+		cfg, err = siteConfig(next, r.log)
+	}
+	if err == nil {
+		r.watch(&cfg)
 		err = r.site.Reload(cfg)
 	}
 	if err != nil {
@@ -53,11 +72,20 @@ func (r *reloader) reload() (admin.Reloaded, error) {
 	}
 	// Hosts that are new get their routes before they are served; requests for hosts that
 	// are gone get 404 or another route for a moment.
-	r.edge(next)
+	r.edge(next, secrets)
 	r.current = next
-	done := admin.Reloaded{File: r.path, Routes: len(next.Routes), Origins: len(next.Origins)}
+	r.digest.set(next)
+	done = admin.Reloaded{File: r.path, Routes: len(next.Routes), Origins: len(next.Origins)}
 	r.log.Info("reloaded configuration", "file", r.path, "routes", done.Routes, "origins", done.Origins)
 	return done, nil
+}
+
+// reloadHappening tells those who watch the server of a reload.
+func reloadHappening(err error) live.Happening {
+	if err != nil {
+		return live.Happening{At: time.Now(), Kind: "reload", Reason: "failed", Text: "the configuration was not reloaded; the log says why"}
+	}
+	return live.Happening{At: time.Now(), Kind: "reload", Reason: "ok", Text: "the configuration was reloaded"}
 }
 
 // refuse logs and returns why a reload has changed nothing.
@@ -67,10 +95,10 @@ func (r *reloader) refuse(code string, status int, problem, hint string) error {
 	return err
 }
 
-// onSignal reloads at each SIGHUP until ctx is done. Without a configuration file, SIGHUP
-// keeps its default effect.
+// onSignal opens the logs again, and then reloads, at each SIGHUP until ctx is done. Without
+// a log or a configuration file, SIGHUP keeps its default effect.
 func (r *reloader) onSignal(ctx context.Context) (stop func()) {
-	if r.path == "" {
+	if r.path == "" && r.reopenLogs == nil {
 		return func() {}
 	}
 	signals := make(chan os.Signal, 1)
@@ -81,7 +109,12 @@ func (r *reloader) onSignal(ctx context.Context) (stop func()) {
 		for {
 			select {
 			case <-signals:
-				_, _ = r.reload() // logged
+				if r.reopenLogs != nil {
+					r.reopenLogs()
+				}
+				if r.path != "" {
+					_, _ = r.reload() // logged
+				}
 			case <-ctx.Done():
 				return
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -36,6 +37,29 @@ func TestReloadOfHosts(t *testing.T) {
 	expect("old.test", "new.test")
 	s.reload(file)
 	expect("new.test", "old.test")
+}
+
+// A reload changes the digest of the configuration that a server announces.
+func TestReloadChangesTheDigest(t *testing.T) {
+	s := startFields(t, "listen: [{address: FREE}]\ndefaults: {revalidate: 1h}", nil, nil)
+	digest := func() string {
+		t.Helper()
+		out, _, _ := s.command("doctor") // its exit code depends on the limits of this machine
+		found := regexp.MustCompile(`with configuration ([0-9a-f]{12})\n`).FindStringSubmatch(out)
+		if found == nil {
+			t.Fatalf("no digest in %s", out)
+		}
+		return found[1]
+	}
+	first := digest()
+	s.reload(s.file)
+	if again := digest(); again != first {
+		t.Errorf("the same file has the digests %s and %s", first, again)
+	}
+	s.reload(strings.Replace(s.file, "1h", "2h", 1))
+	if other := digest(); other == first {
+		t.Errorf("another file has the same digest %s", other)
+	}
 }
 
 // Hosts that a flag sets are those of --host, also with a file.

@@ -10,10 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +22,10 @@ import (
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/limits"
+	"github.com/facetheory/isr/internal/metrics"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 type serveCommand struct {
@@ -35,7 +36,7 @@ type serveCommand struct {
 	Listen string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on (${default})."`
 
 	Revalidate   span     `default:"0" placeholder:"TIME" help:"Freshness window of pages for which the origin sends none (${default}: they are not cached)."`
-	Stale        span     `default:"24h" placeholder:"TIME" help:"Stale window: how long after that a page may be served while it is regenerated, at most (${default})."`
+	Stale        *span    `placeholder:"TIME" help:"Stale window: how long after that a page may be served while it is regenerated, at most, and for responses without stale-while-revalidate; 0 for never (stale-while-revalidate of the response, unless it has s-maxage; 1d with --demo and --preset)."`
 	Vary         []string `sep:"," placeholder:"NAME" help:"Request header that is part of the cache key; repeatable."`
 	Query        []string `sep:"," placeholder:"NAME" help:"Query parameter that is part of the cache key; repeatable."`
 	IgnoreCookie []string `sep:"," placeholder:"NAME" help:"Cookie that does not affect pages; NAME may end in *, and * means all; repeatable."`
@@ -55,6 +56,7 @@ type serveCommand struct {
 	adminFlags  `embed:""`
 	purgeFlags  `embed:""`
 	storeFlags  `embed:""`
+	peerFlags   `embed:""`
 	CreateTable bool `help:"Create the DynamoDB table if it does not exist."`
 
 	StoreTimeout span `default:"300ms" placeholder:"TIME" help:"Total time that a request waits for the stores, between 1ms and 24h; then the page is rendered without being stored (${default})."`
@@ -62,12 +64,18 @@ type serveCommand struct {
 
 	healthFlags `embed:""`
 
-	Lease     span  `default:"30s" placeholder:"TIME" help:"Duration of a lease, between 1s and 24h: how long a crashed server can delay the regeneration of a page (${default})."`
-	Retention span  `default:"30d" placeholder:"TIME" help:"How long a page without requests is kept (${default})."`
-	Memory    size  `default:"256MiB" placeholder:"BYTES" help:"Size of the page cache in memory (${default}); 0 disables it."`
-	Disk      *size `placeholder:"BYTES" help:"Size of the embedded store, at least 1MiB; beyond it the least recently used pages are evicted (a tenth of the free space, at least 1GiB)."`
-	MinUses   int   `default:"1" placeholder:"N" help:"Store a page only from its Nth request within half an hour, 1 to 100 (${default})."`
+	metricsFlags `embed:""`
+
+	Lease     span   `default:"30s" placeholder:"TIME" help:"Duration of a lease, between 1s and 24h: how long a crashed server can delay the regeneration of a page (${default})."`
+	Retention span   `default:"30d" placeholder:"TIME" help:"How long a page without requests is kept (${default})."`
+	Memory    size   `default:"256MiB" placeholder:"BYTES" help:"Size of the page cache in memory (${default}); 0 disables it."`
+	Disk      *size  `placeholder:"BYTES" help:"Size of the embedded store, at least 1MiB; beyond it the least recently used pages are evicted (a tenth of the free space, at least 1GiB)."`
+	CacheDir  string `type:"path" placeholder:"DIR" help:"Folder on a local disk with copies of the bodies in the bucket, so that each is read from there once; for one server (none)."`
+	CacheSize *size  `placeholder:"BYTES" help:"Size of --cache-dir, at least 1MiB; beyond it the least recently used bodies are removed (10GiB)."`
+	MinUses   int    `default:"1" placeholder:"N" help:"Store a page only from its Nth request within half an hour, 1 to 100 (${default})."`
 	logFlag   `embed:""`
+
+	telemetryFlags `embed:""`
 
 	DynamodbListen string `placeholder:"ADDR" help:"Address at which to serve the embedded store to other programs as DynamoDB (none); see isr help dynamodb."`
 	dynamodbKeys   `embed:"" prefix:"dynamodb-"`
@@ -96,7 +104,18 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	if err := c.purgeFlags.validate(c.Table == "", plan); err != nil {
 		return err
 	}
+	secrets, err := draftSecrets(file)
+	if err != nil {
+		return err
+	}
 	log := c.logger(s)
+	node, err := c.node(c.Table, c.Poll > 0, log)
+	if err != nil {
+		return err
+	}
+	if node != nil {
+		c.owner = store.OwnerWithPeer(nodeName(), node.Address())
+	}
 	folder, err := claim(c.Data)
 	if err != nil {
 		return err
@@ -108,6 +127,18 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 		return err
 	}
 	defer func() { _ = probed.server.Close() }() // answers to the end
+	inst, err := c.instruments(ctx, s.out, log)
+	if err != nil {
+		return err
+	}
+	defer inst.close()
+	scraped, err := c.metricsFlags.serve(inst.metrics, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = scraped.server.Close() }() // answers to the end
+	inst.metrics.Sample(metrics.Sources{Ready: health.checks})
+	c.throttled = inst.metrics.Throttled
 	st, err := c.openStores(ctx, log)
 	if err != nil {
 		return err
@@ -118,18 +149,32 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 			log.Error("failed to close store", "error", err)
 		}
 	}()
+	if err := c.cacheOnDisk(st, inst.metrics, log); err != nil {
+		return err
+	}
 	var running atomic.Pointer[isr.Cache]
 	deliveries, err := c.startDownstream(ctx, st.meta, c.deliveryDelay(&running), log)
 	if err != nil {
 		return err
 	}
 	defer deliveries.Close()
-	cache, err := isr.New(st.meta, st.bodies, c.config(st, deliveries, log))
+	digest := newDigest(k, file)
+	cfg := c.config(st, deliveries, digest, log)
+	cfg.Observer = inst.observer()
+	if node != nil {
+		cfg.Peers = node
+	}
+	cache, err := isr.New(st.meta, st.bodies, cfg)
 	if err != nil {
 		return flagErrors(err)
 	}
 	running.Store(cache)
-	defer c.keepDisk(ctx, st, cache, log)()
+	peers, err := servePeers(ctx, node, cache, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = closePeers(node, peers) }() // hints only
+	defer c.keepDisk(ctx, st, cache, inst.metrics, log)()
 	triggers, err := c.triggers(ctx, triggered, cache, st, log)
 	if err != nil {
 		return err
@@ -139,12 +184,17 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	if err != nil {
 		return err
 	}
-	reloader, err := c.serveSite(cache, file, flags, public, log)
+	reloader, err := c.serveSite(cache, file, flags, public, digest, inst, log)
 	if err != nil {
 		return errors.Join(err, public.close())
 	}
 	defer reloader.site.Close()
-	administration, err := plan.administer(folder, st, cache, deliveries, reloader, s, log)
+	public.observe, reloader.reopenLogs = inst.observe(), inst.reopenLogs()
+	if c.FastPath && inst.observesHits() {
+		public.fast = inst
+	}
+	problems := func() []problem { return append(degraded(st, cache, deliveries), public.problems()...) }
+	administration, err := plan.administer(folder, st, c.administered(cache, st, deliveries, reloader, inst, problems, log), s, log)
 	if err != nil {
 		return errors.Join(err, public.close())
 	}
@@ -157,32 +207,36 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	if err != nil {
 		return errors.Join(err, public.close())
 	}
-	reloader.edge = func(f *config.File) { public.edge(f, triggers.onPublic(site), c.HealthPath, health) }
-	reloader.edge(file)
-	relaxCollector()
-	limitMemory(int64(c.Memory))
-	log.Info("serving "+public.urls(), "origin", originText(file), "store", st.where)
+	reloader.edge = func(f *config.File, secrets []string) {
+		public.edge(f, triggers.onPublic(withDrafts(secrets, reloader.site, site)), c.HealthPath, health)
+	}
+	reloader.edge(file, secrets)
+	defer keepMemory(ctx, int64(c.Memory), limits.Of().Memory)()
+	log.Info("serving "+strings.Join(public.urls(), ", "), "origin", originText(file), "store", st.where)
 	public.start(file, time.Duration(c.ClientTimeout))
 	for _, origin := range addresses(file) {
 		go warnOfOrigin(ctx, origin, log)
 	}
-	health.ready(func() []string { return append(degraded(st, cache, deliveries), public.problems()...) })
+	health.ready(problems)
+	inst.metrics.Sample(sources(st, cache, reloader.site, deliveries, health, inst))
 	triggers.start(ctx)
 	defer reloader.onSignal(ctx)()
-	return c.attend(ctx, attended{public, shared, probed, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
+	return c.attend(ctx, attended{public, shared, probed, scraped, peers, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
 }
 
 // serveSite returns the reloader of the site of a file, which has no edge yet.
-func (c *serveCommand) serveSite(cache *isr.Cache, f *config.File, flags given, p *public, log *slog.Logger) (*reloader, error) {
+func (c *serveCommand) serveSite(cache *isr.Cache, f *config.File, flags given, p *public, digest *digest, inst *instruments, log *slog.Logger) (*reloader, error) {
 	cfg, err := siteConfig(f, log)
 	if err != nil {
 		return nil, err
 	}
+	inst.watch(&cfg)
 	site, err := gateway.NewSite(cache, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &reloader{path: c.Config, read: func() (*config.File, error) { return c.read(flags) }, site: site, public: p, log: log, current: f}, nil
+	inst.metrics.Configured()
+	return &reloader{path: c.Config, read: func() (*config.File, error) { return c.read(flags) }, site: site, public: p, digest: digest, metrics: inst.metrics, live: inst.live, watch: inst.watch, log: log, current: f}, nil
 }
 
 // warnOfOrigin connects once to an address of an origin, and logs a warning if that fails:
@@ -190,7 +244,10 @@ func (c *serveCommand) serveSite(cache *isr.Cache, f *config.File, flags given, 
 func warnOfOrigin(ctx context.Context, origin *url.URL, log *slog.Logger) {
 	port := origin.Port()
 	if port == "" {
-		port = origin.Scheme // also a service name
+		port = "80"
+		if origin.Scheme == "https" {
+			port = "443"
+		}
 	}
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(origin.Hostname(), port))
@@ -223,37 +280,19 @@ func (c *serveCommand) openStores(ctx context.Context, log *slog.Logger) (*store
 	return st, nil
 }
 
-// keepDisk keeps the embedded store within its bound until stop is called.
-func (c *serveCommand) keepDisk(ctx context.Context, st *stores, cache *isr.Cache, log *slog.Logger) (stop func()) {
-	if st.disk == nil {
-		return func() {}
-	}
-	bound := int64(0)
-	if c.Disk != nil {
-		bound = int64(*c.Disk)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var keeping sync.WaitGroup
-	keeping.Go(func() { st.disk.keep(ctx, bound, c.Data, cache, st.meta) })
-	return func() {
-		cancel()
-		keeping.Wait()
-	}
-}
-
 // degraded returns what a server does without, and why: stores, and deliveries to
 // downstream caches.
-func degraded(st *stores, cache *isr.Cache, deliveries *downstream.Worker) (reasons []string) {
-	if problem := st.reach.problem(); problem != "" {
-		reasons = append(reasons, "the stores are not used: "+problem)
+func degraded(st *stores, cache *isr.Cache, deliveries *downstream.Worker) (all []problem) {
+	if unreached := st.reach.problem(); unreached != "" {
+		all = append(all, problem{checkStores, "the stores are not used: " + unreached})
 	}
 	for _, store := range cache.StoresDown() {
-		reasons = append(reasons, "the store of the "+store+" does not answer")
+		all = append(all, problem{checkStores, "the store of the " + store + " does not answer"})
 	}
 	for _, f := range deliveries.Failures() {
-		reasons = append(reasons, fmt.Sprintf("purges are not delivered to %s since %s: %v", f.Destination, f.Since.UTC().Format(time.RFC3339), f.Err))
+		all = append(all, problem{checkDownstream, fmt.Sprintf("purges are not delivered to %s since %s: %v", f.Destination, f.Since.UTC().Format(time.RFC3339), f.Err)})
 	}
-	return reasons
+	return all
 }
 
 // validate checks the flags, and the fields of the file that are flags.
@@ -264,6 +303,12 @@ func (c *serveCommand) validate(f *config.File) error {
 	switch {
 	case c.Disk != nil && c.Table != "":
 		return usagef("--disk bounds the embedded store and cannot be combined with --table; use a lifecycle rule of the bucket, and --retention")
+	case c.CacheDir != "" && c.Table == "":
+		return usagef("--cache-dir keeps copies of the bodies in a bucket and needs --table and --bucket; the embedded store is on a local disk already")
+	case c.CacheSize != nil && c.CacheDir == "":
+		return usagef("--cache-size needs --cache-dir DIR")
+	case c.CacheSize != nil && *c.CacheSize < 1<<20:
+		return usagef("--cache-size must be at least 1MiB (got %d bytes)", *c.CacheSize)
 	case c.MinUses < 1 || c.MinUses > 100:
 		return usagef("--min-uses must be between 1 and 100 (got %d)", c.MinUses)
 	case c.Disk != nil && *c.Disk < 1<<20:
@@ -276,7 +321,7 @@ func (c *serveCommand) validate(f *config.File) error {
 	if err := c.validateSharing(); err != nil {
 		return err
 	}
-	if err := errors.Join(c.renderFlags.validate(), c.historyFlags.validate(), c.healthFlags.validate()); err != nil {
+	if err := errors.Join(c.renderFlags.validate(), c.historyFlags.validate(), c.healthFlags.validate(), c.metricsFlags.validate(), c.telemetryFlags.validate()); err != nil {
 		return err
 	}
 	if c.StoreTimeout < span(time.Millisecond) || c.StoreTimeout > span(24*time.Hour) {
@@ -326,7 +371,7 @@ func (c *serveCommand) validateSharing() error {
 	return c.dynamodbKeys.validate("--dynamodb-listen", c.DynamodbListen)
 }
 
-func (c *serveCommand) config(st *stores, deliveries *downstream.Worker, log *slog.Logger) isr.Config {
+func (c *serveCommand) config(st *stores, deliveries *downstream.Worker, digest *digest, log *slog.Logger) isr.Config {
 	cfg := c.renderFlags.config(isr.Config{
 		Memory:    int64(c.Memory),
 		Lease:     time.Duration(c.Lease),
@@ -340,6 +385,7 @@ func (c *serveCommand) config(st *stores, deliveries *downstream.Worker, log *sl
 	cfg = c.historyFlags.config(cfg, c.Table == "", c.DynamodbListen != "")
 	if cfg.Poll > 0 {
 		cfg.Node = nodeName() // other processes may use the table
+		cfg.Release, cfg.Configuration = version(), digest.get
 	}
 	cfg.Build = c.Build
 	if cfg.Memory == 0 {
@@ -397,6 +443,7 @@ func (c *serveCommand) share(engine *localdynamo.DB, log *slog.Logger) (*running
 type attended struct {
 	public         *public
 	shared, probed *running
+	scraped, peers *running
 	triggers       *triggers
 	cache          *isr.Cache
 	health         *health
@@ -412,11 +459,15 @@ type attended struct {
 func (c *serveCommand) attend(ctx context.Context, a attended, log *slog.Logger) error {
 	select {
 	case err := <-a.public.failed:
-		return fmt.Errorf("serving %s: %w", a.public.urls(), err)
+		return fmt.Errorf("serving %s: %w", strings.Join(a.public.urls(), ", "), err)
 	case err := <-a.shared.failed:
 		return fmt.Errorf("serving %s: %w", c.DynamodbListen, err)
 	case err := <-a.probed.failed:
 		return fmt.Errorf("serving %s: %w", c.Health, err)
+	case err := <-a.scraped.failed:
+		return fmt.Errorf("serving %s: %w", c.Metrics, err)
+	case err := <-a.peers.failed:
+		return fmt.Errorf("serving %s: %w", c.Peer, err)
 	case <-ctx.Done():
 	}
 	a.health.drain()
@@ -438,24 +489,4 @@ func (c *serveCommand) attend(ctx context.Context, a attended, log *slog.Logger)
 	a.shared.stop(grace, log)
 	log.Info("stopped")
 	return nil
-}
-
-// limitMemory sets a soft memory limit, because the GC percentage of relaxCollector would
-// let the heap of a large memory tier grow several times. GOMEMLIMIT takes precedence.
-func limitMemory(tier int64) {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(tier + tier/2 + 256<<20)
-	}
-}
-
-// displayAddress returns an address that a browser on this machine can open.
-func displayAddress(a net.Addr) string {
-	host, port, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String()
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	return net.JoinHostPort(host, port)
 }

@@ -69,10 +69,22 @@ func withGrace(ctx context.Context, d time.Duration) (context.Context, context.C
 	return context.WithTimeout(context.WithoutCancel(ctx), d)
 }
 
-// relaxCollector raises the GC percentage of a server: its long-lived heap is small or
-// bounded, and most garbage comes from requests. GOGC takes precedence.
+// relaxCollector raises the GC percentage of a server whose long-lived heap is small, so that most
+// garbage comes from requests. GOGC takes precedence.
 func relaxCollector() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
+}
+
+// displayAddress returns an address that a browser on this machine can open.
+func displayAddress(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
 }

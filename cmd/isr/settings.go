@@ -86,7 +86,7 @@ func siteFlags() []siteFlag {
 		{"breaker-failures", origins, "breaker_failures", func(c *serveCommand, t target) { t.origin.BreakerFailures = c.BreakerFailures }},
 		{"max-origin-connections", origins, "max_connections", func(c *serveCommand, t target) { t.origin.MaxConnections = c.MaxOriginConnections }},
 		{"revalidate", routes, "revalidate", func(c *serveCommand, t target) { t.route.Revalidate = config.Fixed(time.Duration(c.Revalidate)) }},
-		{"stale", routes, "stale", func(c *serveCommand, t target) { t.route.Stale = time.Duration(c.Stale) }},
+		{"stale", routes, "stale", func(c *serveCommand, t target) { t.route.Stale = (*time.Duration)(c.Stale) }},
 		{"vary", routes, "headers", func(c *serveCommand, t target) { t.route.Headers = keysOf(c.Vary) }},
 		{"query", routes, "query", func(c *serveCommand, t target) { t.route.Query = c.Query }},
 		{"ignore-cookie", routes, "ignore_cookies", func(c *serveCommand, t target) { t.route.IgnoreCookies = c.IgnoreCookie }},
@@ -194,7 +194,7 @@ func (c *serveCommand) fileOfFlags() *config.File {
 	f := &config.File{
 		Listen:  make([]config.Listener, 1),
 		Origins: map[string]config.Origin{"site": {}},
-		Routes:  []config.Route{{Match: "/", Settings: config.Settings{Origin: "site", Compression: true}}},
+		Routes:  []config.Route{{Match: "/", Settings: config.Settings{Origin: "site"}}},
 	}
 	for _, s := range siteFlags() {
 		if s.name != "origin" || c.Origin != "" {
@@ -205,6 +205,9 @@ func (c *serveCommand) fileOfFlags() *config.File {
 		next, rt := gateway.Next(isr.Route{}), &f.Routes[0]
 		rt.Headers = append(rt.Headers, keysOf(next.Vary)...)
 		rt.Query = append(slices.Clone(rt.Query), next.Query...)
+		if rt.Stale == nil {
+			rt.Stale = &next.Stale
+		}
 	}
 	return f
 }
@@ -229,8 +232,10 @@ func (c *serveCommand) refuseTwice(f *config.File, g given) error {
 	if how, set := g["preset"]; set {
 		problems = append(problems, fmt.Sprintf("%s has no effect with --config; write preset: %s into %s", how, c.Preset, c.Config))
 	}
-	if os.Getenv(tokenVariable) != "" && fileSets(f, "admin.token") {
-		problems = append(problems, fmt.Sprintf("%s and admin.token in %s set the same; remove one of them", tokenVariable, f.Source("admin.token")))
+	for variable, path := range map[string]string{tokenVariable: "admin.token", readTokenVariable: "admin.read_token", peerVariable: "peer.secret"} {
+		if os.Getenv(variable) != "" && fileSets(f, path) {
+			problems = append(problems, fmt.Sprintf("%s and %s in %s set the same; remove one of them", variable, path, f.Source(path)))
+		}
 	}
 	if len(problems) == 0 {
 		return nil
@@ -271,6 +276,7 @@ func cacheFields() []serverField {
 		{"min-uses", "min_uses", to(func(c *serveCommand, f *config.File) { c.MinUses = f.MinUses })},
 		{"max-body", "max_body", to(func(c *serveCommand, f *config.File) { c.MaxBody = size(f.MaxBody) })},
 		{"client-timeout", "client_timeout", to(func(c *serveCommand, f *config.File) { c.ClientTimeout = span(f.ClientTimeout) })},
+		{"fast-path", "fast_path", to(func(c *serveCommand, f *config.File) { c.FastPath = f.FastPath })},
 		{"lease", "lease", to(func(c *serveCommand, f *config.File) { c.Lease = span(f.Lease) })},
 		{"retention", "retention", to(func(c *serveCommand, f *config.File) { c.Retention = span(f.Retention) })},
 		{"request-life", "request_life", to(func(c *serveCommand, f *config.File) { c.RequestLife = span(f.RequestLife) })},
@@ -285,6 +291,8 @@ func storeFields() []serverField {
 	return []serverField{
 		{"data", "store.data", to(func(c *serveCommand, f *config.File) { c.Data = f.Store.Data })},
 		{"disk", "store.disk", to(func(c *serveCommand, f *config.File) { c.Disk = (*size)(f.Store.Disk) })},
+		{"cache-dir", "store.cache_dir", to(func(c *serveCommand, f *config.File) { c.CacheDir = f.Store.CacheDir })},
+		{"cache-size", "store.cache_size", to(func(c *serveCommand, f *config.File) { c.CacheSize = (*size)(f.Store.CacheSize) })},
 		{"table", "store.table", to(func(c *serveCommand, f *config.File) { c.Table = f.Store.Table })},
 		{"bucket", "store.bucket", to(func(c *serveCommand, f *config.File) { c.Bucket = f.Store.Bucket })},
 		{"region", "store.region", to(func(c *serveCommand, f *config.File) { c.Region = f.Store.Region })},
@@ -298,6 +306,8 @@ func storeFields() []serverField {
 				c.Guard = append(c.Guard, guard(name))
 			}
 		})},
+		{"peer", "peer.address", to(func(c *serveCommand, f *config.File) { c.Peer = f.Peer.Address })},
+		{"", "peer.secret", secretTo(func(f *config.File) config.Secret { return f.Peer.Secret }, func(c *serveCommand) *string { return &c.peerSecret })},
 		{"dynamodb-listen", "dynamodb.address", to(func(c *serveCommand, f *config.File) { c.DynamodbListen = f.DynamoDB.Address })},
 		{"dynamodb-access-key", "dynamodb.access_key", secretTo(func(f *config.File) config.Secret { return f.DynamoDB.AccessKey }, func(c *serveCommand) *string { return &c.AccessKey })},
 		{"dynamodb-secret-key", "dynamodb.secret_key", secretTo(func(f *config.File) config.Secret { return f.DynamoDB.SecretKey }, func(c *serveCommand) *string { return &c.SecretKey })},
@@ -308,10 +318,12 @@ func operationFields() []serverField {
 	return []serverField{
 		{"admin", "admin.address", to(func(c *serveCommand, f *config.File) { c.Admin = &f.Admin.Address })},
 		{"", "admin.token", secretTo(func(f *config.File) config.Secret { return f.Admin.Token }, func(c *serveCommand) *string { return &c.adminToken })},
+		{"", "admin.read_token", secretTo(func(f *config.File) config.Secret { return f.Admin.ReadToken }, func(c *serveCommand) *string { return &c.readToken })},
 		{"health", "health.address", to(func(c *serveCommand, f *config.File) { c.Health = f.Health.Address })},
 		{"health-path", "health.path", to(func(c *serveCommand, f *config.File) { c.HealthPath = f.Health.Path })},
 		{"drain", "health.drain", to(func(c *serveCommand, f *config.File) { c.Drain = (*span)(f.Health.Drain) })},
 		{"grace", "health.grace", to(func(c *serveCommand, f *config.File) { c.Grace = (*span)(f.Health.Grace) })},
+		{"metrics", "metrics.address", to(func(c *serveCommand, f *config.File) { c.Metrics = f.Metrics.Address })},
 		{"purge-method", "purge.method", to(func(c *serveCommand, f *config.File) { c.PurgeMethod = f.Purge.Method })},
 		{"purge-from", "purge.from", to(func(c *serveCommand, f *config.File) { c.PurgeFrom = f.Purge.From })},
 		{"downstream", "downstream", func(c *serveCommand, f *config.File) error { return c.addDownstream(f.Downstream) }},
@@ -320,6 +332,11 @@ func operationFields() []serverField {
 		{"purge-queue", "triggers.queue.url", to(func(c *serveCommand, f *config.File) { c.PurgeQueue = f.Triggers.Queue.URL })},
 		{"purge-queue-target", "triggers.queue.targets", to(func(c *serveCommand, f *config.File) { c.PurgeQueueTarget = f.Triggers.Queue.Targets })},
 		{"purge-queue-hard", "triggers.queue.hard", to(func(c *serveCommand, f *config.File) { c.PurgeQueueHard = f.Triggers.Queue.Hard })},
+		{"access-log", "access_log.path", to(func(c *serveCommand, f *config.File) { c.AccessLog = f.AccessLog.Path })},
+		{"access-log-format", "access_log.format", to(func(c *serveCommand, f *config.File) { c.AccessLogFormat = f.AccessLog.Format })},
+		{"access-log-client-address", "access_log.client_address", to(func(c *serveCommand, f *config.File) { c.AccessLogClient = f.AccessLog.ClientAddress })},
+		{"access-log-sample-hits", "access_log.sample_hits", to(func(c *serveCommand, f *config.File) { c.AccessLogSampleHits = f.AccessLog.SampleHits })},
+		{"request-id", "request_id", to(func(c *serveCommand, f *config.File) { c.RequestID = f.RequestID })},
 		{"log", "log.format", to(func(c *serveCommand, f *config.File) { c.Log = f.Log.Format })},
 		{"log-level", "log.level", func(c *serveCommand, f *config.File) error { return c.LogLevel.UnmarshalText([]byte(f.Log.Level)) }},
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/config"
@@ -64,6 +65,9 @@ func routeOf(r config.Route, demo bool) (isr.Route, error) {
 	rt, err := r.Rules()
 	if demo {
 		rt.Query = append(slices.Clone(rt.Query), site.QueryParameters()...)
+		if rt.Stale == 0 {
+			rt.Stale = 24 * time.Hour // its pages show how stale ones are served
+		}
 	}
 	return rt, err
 }

@@ -16,6 +16,8 @@ import (
 // API of a running server. It needs no token, since only the folder's owner can connect.
 const socketName = "isr.sock"
 
+const socketMode = 0o600
+
 // listenSocket serves commands on the socket of a claimed folder.
 func listenSocket(f *folder, h http.Handler, log *slog.Logger) (*running, error) {
 	path, err := socketPath(f.path)
@@ -26,10 +28,16 @@ func listenSocket(f *folder, h http.Handler, log *slog.Logger) (*running, error)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("the socket for commands: %w", err)
 	}
-	// A umask, because other users could connect before a chmod.
-	mask := syscall.Umask(0o177)
-	listener, err := net.Listen("unix", path)
-	syscall.Umask(mask)
+	// The mode of the file descriptor becomes that of the socket, on Linux, so that other users
+	// cannot connect before the chmod. A umask would change files that are made at the same
+	// time, such as the folder of certificates.
+	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), socketMode) })
+	}}
+	listener, err := private.Listen(context.Background(), "unix", path)
+	if err == nil {
+		err = os.Chmod(path, socketMode)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the socket for commands: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway/admin"
@@ -32,7 +33,9 @@ type storeFlags struct {
 	Bucket           string `placeholder:"NAME" help:"S3 bucket for the stored bodies; needs --table."`
 	S3Endpoint       string `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"URL of an S3 endpoint other than that of AWS."`
 	downstreamFlags  `embed:""`
-	Guard            []guard `sep:"," placeholder:"NAME" help:"Additional condition of writes, for tables that other services write to: monotonic (generated_at grows) or version (the attribute version counts writes); repeatable."`
+	owner            string                  // in leases; empty: host and process id
+	throttled        func(isr.OperationKind) // is called for each attempt that AWS throttles; nil: none is counted
+	Guard            []guard                 `sep:"," placeholder:"NAME" help:"Additional condition of writes, for tables that other services write to: monotonic (generated_at grows) or version (the attribute version counts writes); repeatable."`
 }
 
 // startTime bounds opening and checking the stores.
@@ -127,7 +130,7 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 		return nil, err
 	}
 	closeAll := func() error { return errors.Join(bodies.Close(), db.Close()) }
-	counted := &disk{BodyStore: bodies, log: log}
+	counted := &disk{Store: bodies, log: log}
 	return &stores{meta: meta, bodies: counted, disk: counted, meter: meter, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
 }
 
@@ -150,7 +153,7 @@ func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger)
 		return nil, err
 	}
 	meter := new(admin.Meter)
-	meta, err := dynamostore.New(f.dynamoDB(gated), f.Table, dynamostore.Config{Guards: guardsOf(f.Guard), Meter: meter.Count, Logger: log})
+	meta, err := dynamostore.New(f.dynamoDB(gated), f.Table, dynamostore.Config{Owner: f.owner, Guards: guardsOf(f.Guard), Meter: meter.Count, Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -172,13 +175,16 @@ func (f *storeFlags) tableCheck(cfg aws.Config, create bool, log *slog.Logger) f
 }
 
 func (f *storeFlags) s3Bodies(cfg aws.Config) (*s3body.Store, error) {
-	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+	return s3body.New(f.s3Client(cfg), f.Bucket, s3body.Config{})
+}
+
+func (f *storeFlags) s3Client(cfg aws.Config) *s3.Client {
+	return s3.NewFromConfig(cfg, func(o *s3.Options) {
 		if f.S3Endpoint != "" {
 			o.BaseEndpoint = &f.S3Endpoint
 			o.UsePathStyle = true // other servers have no host name per bucket
 		}
 	})
-	return s3body.New(client, f.Bucket, s3body.Config{})
 }
 
 // awsConfig loads the default configuration of the AWS SDK, with its credentials chain.
@@ -194,6 +200,9 @@ func (f *storeFlags) awsConfig(ctx context.Context, log *slog.Logger) (aws.Confi
 	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("load AWS configuration: %w", err)
+	}
+	if f.throttled != nil {
+		countThrottles(&cfg, f.throttled)
 	}
 	if cfg.Region == "" {
 		return aws.Config{}, usagef("no AWS region configured; give --region, or set AWS_REGION")

@@ -44,9 +44,9 @@ describe('demo', { concurrency: 3 }, () => {
 
     await page.click('#ask-often');
     const stale = page.locator('#log tr', { has: page.locator('.badge.stale') }).first();
-    await stale.waitFor({ timeout: 30_000 });
+    await stale.waitFor();
     assert.match(await stale.textContent(), /STALE.*past its freshness.*A new render runs.*detail=stale/s);
-    await page.locator('#log tr', { hasText: 'no. 2' }).first().waitFor({ timeout: 30_000 });
+    await page.locator('#log tr', { hasText: 'no. 2' }).first().waitFor();
     await page.click('#ask-often');
     assert.equal((await newest(page)).badge, 'HIT');
 
@@ -91,7 +91,7 @@ describe('demo', { concurrency: 3 }, () => {
     await page.goto('/unreliable');
     await page.click('#ask-often');
     const stale = page.locator('#log tr', { hasText: 'The site failed' }).first();
-    await stale.waitFor({ timeout: 60_000 });
+    await stale.waitFor();
     assert.match(await stale.textContent(), /STALE.*The site failed.*detail=stale-if-error/s);
     assert.deepEqual(problems, []);
   });

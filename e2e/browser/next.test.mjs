@@ -2,7 +2,7 @@
 // fetches RSC payloads, which must never be served as pages.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { cacheStatus, need, openBrowser, openPage, serveISR, serveSite } from './rig.mjs';
+import { cacheStatus, hydrated, need, openBrowser, openPage, serveISR, serveSite, stored } from './rig.mjs';
 
 const isr = need('ISR_TEST_ISR', 'isr command');
 const chromium = need('ISR_TEST_CHROMIUM', 'Chromium');
@@ -19,17 +19,31 @@ async function visit(t, ...flags) {
 function record(page) {
   const payloads = [];
   page.on('response', (response) => {
-    if (!response.request().headers().rsc) return;
-    payloads.push({ url: response.url(), status: response.status(), type: response.headers()['content-type'], cacheStatus: cacheStatus(response) });
+    const headers = response.request().headers();
+    if (!headers.rsc) return;
+    payloads.push({ url: response.url(), headers, status: response.status(), type: response.headers()['content-type'], cacheStatus: cacheStatus(response) });
   });
   return payloads;
 }
+
+// openHome opens the home page, and waits until Next.js has prefetched the pages behind its links
+// to articles.
+async function openHome(page) {
+  const prefetches = ['/articles/rye', '/articles/wheat'].map((path) => page.waitForResponse((response) =>
+    new URL(response.url()).pathname === path && segment(response)?.endsWith('/__PAGE__')));
+  const home = await page.goto('/');
+  await Promise.all(prefetches);
+  return home;
+}
+
+const segment = (response) => response.request().headers()['next-router-segment-prefetch'];
 
 const heading = (page, text) => page.locator('h1', { hasText: text }).waitFor();
 
 // follow clicks a link and checks that the navigation was client-side: a property set on
 // window is still there.
 async function follow(page, link, title, path) {
+  await hydrated(page);
   await page.evaluate(() => { window.stayed = true; });
   await page.click(`nav >> text=${link}`);
   await heading(page, title);
@@ -69,11 +83,13 @@ describe('next', { concurrency: 2 }, () => {
 
   test('the second visitor gets pages and payloads from the cache', { skip }, async (t) => {
     const { page, problems, browser, address } = await visit(t);
-    await page.goto('/', { waitUntil: 'networkidle' });
+    const first = record(page);
+    await openHome(page);
+    await stored(address);
+    for (const { url, headers } of first) await stored(url, headers);
     const other = await openPage(browser, { baseURL: address });
     const payloads = record(other.page);
-    assert.match(cacheStatus(await other.page.goto('/', { waitUntil: 'networkidle' })), /^isr; hit/);
-    assert.ok(payloads.length > 0, 'no payload was requested');
+    assert.match(cacheStatus(await openHome(other.page)), /^isr; hit/);
     for (const payload of payloads) assert.match(payload.cacheStatus, /^isr; hit/, JSON.stringify(payload));
     await follow(other.page, 'Wheat', 'Wheat', '/articles/wheat');
     assert.deepEqual([...problems, ...other.problems], []);

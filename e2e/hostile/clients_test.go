@@ -183,7 +183,7 @@ func TestHugeHeaders(t *testing.T) {
 	t.Parallel()
 	page := strings.Repeat("0123456789", 1000)
 	origin, asked := startOrigin(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Cache-Control", "s-maxage=60")
+		w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
 		_, _ = io.WriteString(w, page)
 	})
 	g := startTarget(t, origin)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // poison lists headers that some origin, framework or cache treats as part of the request, and
@@ -34,7 +35,14 @@ func poison() []string {
 func TestPoisonHeadersOfTwoIdentities(t *testing.T) {
 	t.Parallel()
 	origin, _ := startOrigin(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "public, s-maxage=60")
+		switch n := len(r.URL.Path); { // the ways in which a response opts in
+		case n%3 == 0:
+			w.Header().Set("Cache-Control", "public, max-age=60, stale-while-revalidate=86400")
+		case n%3 == 1:
+			w.Header().Set("Cache-Control", "max-age=60")
+		default:
+			w.Header().Set("Expires", time.Now().Add(time.Minute).UTC().Format(http.TimeFormat))
+		}
 		fmt.Fprintf(w, "%s %s %s %v", r.Method, r.Host, r.RequestURI, r.Header)
 	})
 	g := startTarget(t, origin, "--query", "page")

@@ -26,8 +26,9 @@ func bodyOf(id string) string { return fmt.Sprintf("<!doctype html><p>%s</p>\n",
 func generation(id string, fresh int64) *vocabulary.Entry {
 	body := bodyOf(id)
 	sum := sha256.Sum256([]byte(body))
+	now := time.Now().Unix()
 	return &vocabulary.Entry{
-		BodyKey: "bodies/languages/" + id, GeneratedAt: time.Now().Unix(), Revalidate: fresh, Stale: 3600,
+		BodyKey: "bodies/languages/" + id, GeneratedAt: now, GeneratedMS: now*1000 + 123, Revalidate: fresh, Stale: 3600,
 		ETag: `"` + id + `"`, GenerationID: id, Key: "site.test/" + id, Status: http.StatusOK,
 		Header: map[string][]vocabulary.HeaderValue{"content-type": {"text/html; charset=utf-8"}, "x-many": {"one", "two, três"}},
 		SHA256: hex.EncodeToString(sum[:]), Length: int64(len(body)), Tags: []string{"news", "größe"},

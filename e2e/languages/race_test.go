@@ -68,7 +68,7 @@ func TestRaceWithBreaks(t *testing.T) {
 // exactly those that were committed.
 func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease time.Duration) (errs map[string]int) {
 	t.Helper()
-	const bound = 4 * time.Minute // for a race that hangs
+	const bound = 10 * time.Minute // for a race that hangs
 	first := c.workers[0].regenerate(t, key, generation("first", 600))
 	r.UntilVersion, r.Deadline = first.Version+publishes, time.Now().Add(bound).Unix()
 	answers := make([]<-chan reply, len(c.workers))

@@ -235,8 +235,9 @@ function said(entry) {
     if (entry[name]) result[there] = entry[name];
   }
   for (const [name, there] of Object.entries(moments)) {
-    if (entry[name]) result[there] = entry[name] / 1000;
+    if (entry[name]) result[there] = Math.floor(entry[name] / 1000);
   }
+  if (entry.generatedAtMs % 1000) result.generated_ms = entry.generatedAtMs;
   return result;
 }
 
@@ -248,6 +249,7 @@ function next(entry) {
   for (const [name, there] of Object.entries(moments)) {
     if (entry[there] !== undefined) result[name] = entry[there] * 1000;
   }
+  if (entry.generated_ms) result.generatedAtMs = entry.generated_ms;
   return result;
 }
 

@@ -237,7 +237,7 @@ func (d *djangoSite) failures(t *testing.T) {
 // windows follows a page with s-maxage=5 from its first render to the next.
 func (d *djangoSite) windows(t *testing.T) {
 	t.Parallel()
-	p, _ := d.behind(t)
+	p, _ := d.behind(t, "--stale", "1m")
 	expectLifecycle(t, p.through, "/", nil)
 }
 
@@ -280,7 +280,7 @@ func (d *djangoSite) revalidate(t *testing.T) {
 // times measures a page that takes a second to render, with several queries, which Django
 // ignores.
 func (d *djangoSite) times(t *testing.T) {
-	p, _ := d.behind(t, "--query", "n")
+	p, _ := d.behind(t, "--query", "n", "--stale", "1h")
 	var paths []string
 	for i := range 3 { // few enough that none is stale before all are rendered
 		paths = append(paths, fmt.Sprintf("/slow/?n=%d", i))

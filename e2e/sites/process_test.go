@@ -53,7 +53,7 @@ type gate struct {
 func startGate(t *testing.T, program, origin string, flags ...string) gate {
 	t.Helper()
 	g := gate{program: program, data: filepath.Join(t.TempDir(), "isr-data")}
-	flags = append([]string{"serve", "--origin", origin, "--listen", "127.0.0.1:0", "--data", g.data}, flags...)
+	flags = append([]string{"serve", "--origin", origin, "--listen", "127.0.0.1:0", "--data", g.data, "--store-timeout", "10s"}, flags...)
 	_, g.address = process.Serve(t, exec.Command(program, flags...), regexp.MustCompile(`serving (http://127\.0\.0\.1:\d+)`))
 	return g
 }

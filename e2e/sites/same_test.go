@@ -19,7 +19,8 @@ func moments() []moment {
 		{`(name="csrfmiddlewaretoken" value=")\w+`, "${1}TOKEN"},
 		{`((?:sessionid|csrftoken)=)\w+`, "${1}VALUE"},
 		{`expires=[^;]+`, "expires=TIME"},
-		{`"[\w-]{22}"`, `"REQUEST"`}, // an id of each render of a payload
+		{`"[\w-]{22}"`, `"REQUEST"`},       // an id of each render of a payload
+		{`127\.0\.0\.1(:|%3A)\d+`, "HOST"}, // in absolute URLs
 	}
 }
 
@@ -61,6 +62,7 @@ func headerDifferences(got, want http.Header, live bool) []string {
 		switch name {
 		case "Date", "Connection", "Keep-Alive", "Age", "Cache-Status", // specific to a moment or a connection
 			"X-Nextjs-Cache", // the state of the origin's own cache
+			"X-Request-Id", "X-Runtime",
 			"Content-Length", // the body itself was compared; one side may have sent it in chunks
 			"Accept-Ranges":  // the cache serves ranges without announcing it
 			continue
@@ -84,11 +86,11 @@ func headerDifferences(got, want http.Header, live bool) []string {
 }
 
 // list returns the members of a list header, without Accept-Encoding, which the cache may add
-// because it compresses.
+// because it compresses, and Accept, which Rails adds for renders but not for browsers.
 func list(lines []string) []string {
 	var members []string
 	for _, m := range strings.Split(strings.ToLower(strings.Join(lines, ",")), ",") {
-		if m = strings.TrimSpace(m); m != "" && m != "accept-encoding" {
+		if m = strings.TrimSpace(m); m != "" && m != "accept-encoding" && m != "accept" {
 			members = append(members, m)
 		}
 	}

@@ -41,12 +41,12 @@ func (p pair) times(t *testing.T, name string, paths []string) {
 // awaitStale polls the page that was rendered last until it is stale; the others then are too.
 func (p pair) awaitStale(t *testing.T, path string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !p.through.get(t, path, nil).stale() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s is not stale after 30 s", path)
+			t.Fatalf("%s is not stale after a minute", path)
 		}
 		<-tick.C
 	}

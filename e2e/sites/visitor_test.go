@@ -16,11 +16,12 @@ import (
 type visitor struct {
 	address string
 	client  *http.Client
+	accept  string // the header Accept of its requests; empty for none
 }
 
 func newVisitor(address string) *visitor {
-	return &visitor{address, &http.Client{
-		Timeout:       30 * time.Second,
+	return &visitor{address: address, client: &http.Client{
+		Timeout:       time.Minute,
 		Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -82,6 +83,9 @@ func (v *visitor) ask(t *testing.T, method, path string, h field, body string) (
 	r, err := http.NewRequestWithContext(t.Context(), method, v.address+path, content)
 	if err != nil {
 		return answer{}, err
+	}
+	if v.accept != "" {
+		r.Header.Set("Accept", v.accept)
 	}
 	for name, value := range h {
 		r.Header.Set(name, value)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/live"
 	"github.com/facetheory/isr/store"
 )
 
@@ -37,8 +38,29 @@ type Config struct {
 	Version, Place string
 	// Meter has the consumed capacity of the store. Nil: GET /-/usage is an error.
 	Meter *Meter
+	// Process describes the process of a server. Nil: GET /-/process is an error.
+	Process func() Process
+	// Live has what the server did in the last hour. Nil: GET /-/overview is an error.
+	Live *live.Monitor
+	// Node names this server in the fleet, as in isr.Config; empty: it is alone.
+	Node string
+	// Sites are URLs at which visitors reach the server, for examples in the console.
+	Sites []string
+	// Embedded: the store is embedded. Demo: the demonstration site is served.
+	Embedded, Demo bool
+	// Problems returns what the server does without, and why. Nil: nothing.
+	Problems func() []string
+	// Origins returns the state of the origins. Nil: GET /-/origins is an error.
+	Origins func() []Origin
+	// Observer is told of garbage that was collected. Nil: none is.
+	Observer isr.Observer
+	// Metrics serves the metrics of the server. Nil: GET /metrics is an error.
+	Metrics http.Handler
 	// Reload reads the configuration file again. Nil: POST /-/reload is an error.
 	Reload func(context.Context) (Reloaded, error)
+	// Explain says what the cache would do with a request, which has the context of the call, and
+	// for which page; the zero key if for none. Nil: POST /-/explain is an error.
+	Explain func(r *http.Request, fetch bool) (Explained, store.Key, error)
 	// Downstream names the downstream caches that changes are delivered to, if Cache is nil
 	// (otherwise it is that of the cache), and is woken by a retry. Nil: none.
 	Downstream isr.Downstream
@@ -83,6 +105,13 @@ type API struct {
 	routes   map[string]map[string]operation // by path, then method
 	document []byte                          // of GET /-/openapi.json
 	slots    chan struct{}                   // semaphore of concurrent operations
+	streams  chan struct{}                   // semaphore of those that watch
+	readers  chan struct{}                   // semaphore of those of RoleRead that watch, in addition
+	trail    *trail
+	index    *index
+
+	closed context.Context // done after Close
+	close  context.CancelFunc
 }
 
 // maxConcurrent bounds concurrent operations, so that scripts leave the store to visitors.
@@ -105,7 +134,13 @@ func New(store Store, bodies store.BodyStore, cfg Config) (*API, error) {
 		store: store, bodies: bodies, cache: cache, cfg: cfg, log: cfg.Logger, began: cfg.Now(),
 		routes: make(map[string]map[string]operation),
 		slots:  make(chan struct{}, maxConcurrent),
+		trail:  &trail{since: cfg.Now()},
+
+		streams: make(chan struct{}, maxStreams),
+		readers: make(chan struct{}, maxReaders),
 	}
+	a.closed, a.close = context.WithCancel(context.Background())
+	a.index = newIndex(a)
 	operations := a.operations()
 	for _, op := range operations {
 		if a.routes[op.path] == nil {
@@ -129,6 +164,7 @@ func (a *API) operations() []operation {
 	return []operation{
 		a.listPages(),
 		a.showPage(),
+		a.explain(),
 		a.regeneratePage(),
 		a.listVersions(),
 		a.compareVersions(),
@@ -142,13 +178,29 @@ func (a *API) operations() []operation {
 		a.purgePages(),
 		a.refreshPages(),
 		a.collectGarbage(),
+		a.showOverview(),
+		a.watchEvents(),
+		a.searchPages(),
+		a.showActivity(),
+		a.showBody(),
+		a.showStored(),
+		a.listPurges(),
+		a.listNodes(),
+		a.listLeases(),
+		a.listOrigins(),
 		a.showUsage(),
+		a.showProcess(),
+		a.showMetrics(),
 		a.reload(),
 		a.listOutbox(),
 		a.retryDelivery(),
 		a.dropDelivery(),
 		a.showLease(),
 		a.releaseLease(),
+		a.listAudit(),
+		a.showSession(),
+		a.signIn(),
+		a.signOut(),
 		a.showHealth(),
 		a.showDocument(),
 	}
@@ -158,7 +210,7 @@ func (a *API) operations() []operation {
 // can open: a Unix socket with mode 0600, or a pipe in this process.
 func (a *API) Handler() http.Handler {
 	return a.bounded(func(w http.ResponseWriter, r *http.Request) error {
-		return a.answer(w, r, visitor{remote: "this machine", admitted: true})
+		return a.answer(w, r, visitor{remote: "this machine", role: RoleAdmin, via: "socket", admitted: true})
 	})
 }
 
@@ -169,6 +221,9 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, v visitor) error {
 		return v.refusal
 	}
 	if err != nil {
+		return err
+	}
+	if err := v.permits(op); err != nil {
 		return err
 	}
 	// Each operation has its own time limit.
@@ -203,23 +258,39 @@ func (a *API) find(r *http.Request) (operation, error) {
 
 // perform executes an operation, within its time limit and the bound on concurrency.
 func (a *API) perform(w http.ResponseWriter, r *http.Request, op operation, v visitor) (err error) {
-	select {
-	case a.slots <- struct{}{}:
-		defer func() { <-a.slots }()
-	default:
-		return &Error{
-			Status: http.StatusTooManyRequests, Code: "busy", RetryAfter: time.Second,
-			Message: "too many concurrent operations", Hint: "retry after a second",
+	for _, slots := range a.slotsOf(op, v) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			return &Error{
+				Status: http.StatusTooManyRequests, Code: "busy", RetryAfter: time.Second,
+				Message: "too many concurrent operations", Hint: "retry after a second",
+			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), op.limit)
 	defer cancel()
-	x := &exchange{w: w, r: r.WithContext(withVisitor(ctx, v))}
+	x := &exchange{w: w, r: r.WithContext(withVisitor(ctx, v)), visitor: v}
 	if op.changes() {
 		began := time.Now()
-		defer func() { a.audit(ctx, v, op, x.target, err, time.Since(began)) }()
+		defer func() {
+			a.audit(ctx, x, op, err, time.Since(began))
+			a.index.touch()
+		}()
 	}
 	return op.serve(x)
+}
+
+// slotsOf returns the bounds on concurrency that an operation of a visitor needs a place in.
+func (a *API) slotsOf(op operation, v visitor) []chan struct{} {
+	switch {
+	case op.watches && v.role == RoleRead:
+		return []chan struct{}{a.readers, a.streams}
+	case op.watches:
+		return []chan struct{}{a.streams}
+	}
+	return []chan struct{}{a.slots}
 }
 
 // Timeouts of clients, in addition to the limit of an operation.

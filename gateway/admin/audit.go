@@ -3,16 +3,129 @@ package admin
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 )
 
-// audit logs a change, whether it succeeded or failed.
-func (a *API) audit(ctx context.Context, v visitor, op operation, target string, err error, took time.Duration) {
-	result := "ok"
+// Bounds of the changes that are remembered.
+const (
+	maxChanges = 1000
+	// maxChangeTarget bounds the text of a target, in bytes.
+	maxChangeTarget = 1024
+)
+
+// An AuditEntry is a change that was requested, whether it succeeded or failed.
+type AuditEntry struct {
+	At     time.Time `json:"at" doc:"When it ended."`
+	Action string    `json:"action" doc:"Name of the operation, such as purgePages."`
+	Target string    `json:"target" doc:"What was to be changed, such as the key of a page; at most 1,024 bytes."`
+	Result string    `json:"result" doc:"ok, or the code of the error."`
+	TookMS float64   `json:"took_ms" doc:"How long it took, in milliseconds."`
+	Remote string    `json:"remote" doc:"Address of the client; this machine, for one on the socket."`
+	Token  string    `json:"token,omitempty" doc:"Fingerprint of the token. Missing if none was needed."`
+	Role   Role      `json:"role" doc:"admin or read."`
+	Via    string    `json:"via" doc:"console, token, socket, or network (the method PURGE without a token)."`
+}
+
+// An Audit is the changes that a server remembers.
+type Audit struct {
+	Since   time.Time    `json:"since" doc:"Since when it remembers them."`
+	Kept    int          `json:"kept" doc:"How many it remembers at most."`
+	Entries []AuditEntry `json:"entries" doc:"The newest first."`
+}
+
+// An AuditQuery selects changes.
+type AuditQuery struct {
+	Target string `json:"target,omitempty" doc:"Only changes of this page, by its key."`
+	Limit  string `json:"limit,omitempty" doc:"At most so many, 1 to 1000. Default: 100."`
+}
+
+// A trail is the latest changes, in a ring. It is safe for concurrent use.
+type trail struct {
+	since time.Time
+
+	mu      sync.Mutex
+	changes []AuditEntry // guarded by mu
+	next    int          // guarded by mu: the oldest, once the ring is full
+}
+
+func (t *trail) add(e AuditEntry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.changes) < maxChanges {
+		t.changes = append(t.changes, e)
+		return
+	}
+	t.changes[t.next] = e
+	t.next = (t.next + 1) % maxChanges
+}
+
+// latest returns at most limit changes of a page, empty for any, the newest first.
+func (t *trail) latest(target string, limit int) []AuditEntry {
+	t.mu.Lock()
+	ordered := append(slices.Clone(t.changes[t.next:]), t.changes[:t.next]...)
+	t.mu.Unlock()
+	found := []AuditEntry{}
+	for _, e := range slices.Backward(ordered) {
+		if len(found) == limit {
+			break
+		}
+		if target == "" || e.Target == target {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+func (a *API) listAudit() operation {
+	return replying(operation{
+		method: http.MethodGet, path: "/-/audit", name: "listAudit", limit: lookTime, adminOnly: true,
+		summary: "List the latest changes that were requested of this server.",
+		details: "They are kept in memory; the log of the server has all of them.",
+	}, func(_ *http.Request, in AuditQuery) (Audit, error) {
+		limit, err := within("limit", in.Limit, 100, 1, maxChanges)
+		if err != nil {
+			return Audit{}, err
+		}
+		return Audit{Since: a.trail.since.UTC(), Kept: maxChanges, Entries: a.trail.latest(in.Target, limit)}, nil
+	})
+}
+
+// within parses a number of a query between bounds.
+func within(name, text string, otherwise, least, most int) (int, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, invalid("%s must be a number from %d to %d (got %.40q)", name, least, most, text)
+	}
+	return n, nil
+}
+
+// audit logs a change, whether it succeeded or failed, and remembers it. Requests that no token
+// or session has admitted are not remembered: they would displace the others.
+func (a *API) audit(ctx context.Context, x *exchange, op operation, err error, took time.Duration) {
+	v, result := x.visitor, "ok"
 	if err != nil {
 		result = describe(err).Code
 	}
 	a.log.LogAttrs(context.WithoutCancel(ctx), slog.LevelInfo, "admin change", slog.Group("audit",
-		slog.String("remote", v.remote), slog.String("token", v.token), slog.String("action", op.name),
-		slog.String("target", target), slog.String("result", result), slog.Duration("took", took.Round(time.Microsecond))))
+		slog.String("remote", v.remote), slog.String("token", v.token), slog.String("action", op.name), slog.String("target", x.target), slog.String("result", result),
+		slog.Duration("took", took.Round(time.Microsecond)), slog.String("role", string(v.role)), slog.String("via", v.via)))
+	if v.role == "" {
+		return
+	}
+	e := AuditEntry{
+		At: a.cfg.Now().UTC(), Action: op.name, Target: x.target[:min(len(x.target), maxChangeTarget)], Result: result,
+		TookMS: milliseconds(took), Remote: v.remote, Token: v.token, Role: v.role, Via: v.via,
+	}
+	a.trail.add(e)
+	a.tell(e)
 }
+
+// milliseconds returns a duration in milliseconds, rounded to microseconds.
+func milliseconds(d time.Duration) float64 { return float64(d.Round(time.Microsecond)) / 1e6 }

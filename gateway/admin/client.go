@@ -11,6 +11,7 @@ import (
 	"iter"
 	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -47,6 +48,17 @@ func NewClient(server, token string, transport http.RoundTripper) (*Client, erro
 		base:  u.Scheme + "://" + u.Host,
 		token: token,
 	}, nil
+}
+
+// Local reports whether the server is addressed as this machine: localhost or a loopback
+// address.
+func (c *Client) Local() bool {
+	u, err := url.Parse(c.base)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && address.IsLoopback()
 }
 
 // Bounds of a response, in bytes.

@@ -41,7 +41,7 @@ func TestDocumentMatchesRoutes(t *testing.T) {
 	names := make(map[string]bool)
 	for _, op := range operations {
 		served = append(served, op.method+" "+op.path+" "+op.name)
-		if names[op.name] || !strings.HasPrefix(op.path, "/-/") || op.limit <= 0 {
+		if names[op.name] || !strings.HasPrefix(op.path, "/-/") && op.path != "/metrics" || op.limit <= 0 {
 			t.Errorf("the operation %q at %s is not like the others", op.name, op.path)
 		}
 		names[op.name] = true

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gc"
 )
 
@@ -80,6 +81,9 @@ func (a *API) collect(ctx context.Context, in Collect, report func(Garbage) bool
 			}
 		},
 	})
+	if a.cfg.Observer != nil && !in.DryRun && done.Bytes > 0 {
+		a.cfg.Observer.Note(isr.Event{Kind: isr.EventCollected, Bytes: done.Bytes})
+	}
 	sum = Collected{Bodies: done.Bodies, Bytes: done.Bytes, Kept: done.Kept, Young: done.Young, Busy: done.Busy}
 	if err == nil {
 		err = a.keepPurges(ctx, in.DryRun, &sum)

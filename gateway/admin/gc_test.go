@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/store"
 )
@@ -32,13 +33,26 @@ func (f *fixture) collect(in admin.Collect) (bodies []string, sum admin.Collecte
 	return bodies, sum
 }
 
+// collections counts the bytes of garbage that an observer is told of.
+type collections struct {
+	isr.Observer
+	bytes int64
+}
+
+func (c *collections) Note(e isr.Event) {
+	if e.Kind == isr.EventCollected {
+		c.bytes += e.Bytes
+	}
+}
+
 func TestCollect(t *testing.T) {
 	f := newFixture(t)
 	made := f.generations("example.com/", 5) // three are kept
 	if bodies, sum := f.collect(admin.Collect{}); len(bodies) != 0 || sum != (admin.Collected{Young: 5}) {
 		t.Errorf("of young bodies: %q, %+v", bodies, sum)
 	}
-	f.serve(admin.Config{Cache: f.cache, Now: func() time.Time { return time.Now().Add(2 * time.Hour) }})
+	var counted collections
+	f.serve(admin.Config{Cache: f.cache, Now: func() time.Time { return time.Now().Add(2 * time.Hour) }, Observer: &counted})
 	const grace = 3600
 	for range 2 { // the second time it is there still
 		bodies, sum := f.collect(admin.Collect{DryRun: true, GraceSeconds: grace})
@@ -49,6 +63,9 @@ func TestCollect(t *testing.T) {
 	bodies, sum := f.collect(admin.Collect{GraceSeconds: grace})
 	if len(bodies) != 2 || sum.Bodies != 2 || sum.Kept != 3 {
 		t.Errorf("%q, %+v; want the two that are kept no longer", bodies, sum)
+	}
+	if want := made[0].BodyBytes + made[1].BodyBytes; counted.bytes != want {
+		t.Errorf("%d bytes are counted, want %d: those of the dry runs are not", counted.bytes, want)
 	}
 	for i, g := range made {
 		_, err := f.bodies.Stat(t.Context(), g.Body)

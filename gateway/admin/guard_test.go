@@ -105,7 +105,7 @@ func TestGuardOnNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(f.api.Guarded(token, false))
+	server := httptest.NewServer(f.api.Guarded(admin.Guard{Token: token}))
 	defer server.Close()
 	for origin, want := range map[string]int{"": 200, "http://isr.internal:9180": 403} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/-/pages", http.NoBody)

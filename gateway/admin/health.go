@@ -20,7 +20,7 @@ func (a *API) showHealth() operation {
 		details: "Needs no token; without one, the response is only the status ok. Does not check the store.",
 	}, func(r *http.Request, _ struct{}) (Health, error) {
 		h := Health{Status: "ok"}
-		if admitted(r) {
+		if visitorOf(r).admitted {
 			h.Version, h.Store, h.Started = a.cfg.Version, a.cfg.Place, a.began.UTC()
 		}
 		return h, nil

@@ -61,6 +61,9 @@ func (op operation) describe(schemas, errorSchema object) object {
 		kind = "application/x-ndjson"
 		description = "One line of JSON for each. If an error ends the list early, the last line has the field error."
 	}
+	if op.kind != "" {
+		kind = op.kind
+	}
 	responses := object{"200": object{"description": description, "content": object{kind: object{"schema": schema(op.output, schemas)}}}}
 	for _, status := range op.statuses() {
 		responses[strconv.Itoa(status)] = object{
@@ -75,7 +78,7 @@ func (op operation) describe(schemas, errorSchema object) object {
 		d["security"] = []object{{}, {"token": []string{}}}
 	}
 	parameters := headerParameters(op.headers)
-	if op.changes() {
+	if op.hasBody() {
 		d["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": schema(op.input, schemas)}}}
 	} else {
 		parameters = append(parameters, queryParameters(op.input)...)
@@ -92,7 +95,7 @@ func (op operation) statuses() []int {
 		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
 		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 	}
-	if op.changes() {
+	if op.hasBody() {
 		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	return append(all, op.problems...)

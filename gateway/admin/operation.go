@@ -32,34 +32,50 @@ type operation struct {
 	headers map[string]string
 	// public operations need no token, but may return less without one.
 	public bool
+	// reads: a POST that changes nothing. Its input has no place in a URL, which proxies log.
+	reads bool
+	// adminOnly operations are refused to RoleRead, although they change nothing.
+	adminOnly bool
+	// watches: the operation lasts as long as the client watches, and has a bound of its own.
+	watches bool
 
 	input, output reflect.Type
-	lines         bool // the response is NDJSON, a line for each output
+	lines         bool   // the response is NDJSON, a line for each output
+	kind          string // the content type of a response that is not JSON
 	serve         func(*exchange) error
 }
 
+// hasBody reports whether the input of an operation is the body of its request.
+func (op operation) hasBody() bool { return op.method != http.MethodGet }
+
 // changes reports whether an operation may change the store.
-func (op operation) changes() bool { return op.method != http.MethodGet }
+func (op operation) changes() bool { return op.hasBody() && !op.reads }
 
 // An exchange is one request and its response.
 type exchange struct {
 	w http.ResponseWriter
 	r *http.Request
-	// target is the page of the operation, for the audit log.
-	target string
+	// visitor is the caller, and target the page of the operation, for the audit log.
+	visitor visitor
+	target  string
 }
 
 // replying completes an operation with one JSON response. do receives the request, whose
 // context has the operation's deadline, and its input: the query parameters of a GET, or
 // the JSON body of a POST.
 func replying[In, Out any](op operation, do func(*http.Request, In) (Out, error)) operation {
+	return exchanging(op, func(x *exchange, in In) (Out, error) { return do(x.r, in) })
+}
+
+// exchanging is replying with a do that may set headers of the response.
+func exchanging[In, Out any](op operation, do func(*exchange, In) (Out, error)) operation {
 	op.input, op.output = reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	op.serve = func(x *exchange) error {
 		in, err := decode[In](x, op)
 		if err != nil {
 			return err
 		}
-		out, err := do(x.r, in)
+		out, err := do(x, in)
 		if err != nil {
 			return err
 		}

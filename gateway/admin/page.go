@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ type Page struct {
 	BodyBytes   int64       `json:"body_bytes" doc:"Size of the body."`
 	BodyProblem string      `json:"body_problem,omitempty" doc:"Why the body cannot be served. Not checked in lists."`
 	Foreign     bool        `json:"written_by_another_service,omitempty" doc:"Another service wrote the page."`
-	Route       string      `json:"route,omitempty" doc:"Name of the route that rendered it."`
+	Route       string      `json:"route,omitempty" doc:"Route of the page: its pattern in the configuration of the server; without one, the name of the route that rendered it."`
 	Tags        []string    `json:"tags,omitempty" doc:"Purge tags."`
 	PurgeSeq    int64       `json:"purge_seq" doc:"Sequence of the log when its rendering began."`
 	PurgedAt    int64       `json:"covering_seq,omitempty" doc:"Sequence of the newest purge of the page, its tags, a prefix, its tenant or everything. Greater than purge_seq: the page was rendered before."`
@@ -42,6 +43,9 @@ type Page struct {
 
 	Malformed string `json:"malformed,omitempty" doc:"Why the stored row cannot be used."`
 }
+
+// stateWithdrawn is the state of a page that its origin has withdrawn.
+const stateWithdrawn = "withdrawn"
 
 // lookTime bounds an operation that reads a page.
 const lookTime = 30 * time.Second
@@ -108,7 +112,7 @@ func (a *API) describe(pk string, rec store.Record) Page {
 		return p
 	}
 	if e.Withdrawn {
-		p.State = "withdrawn"
+		p.State = stateWithdrawn
 	}
 	p.Key, p.Status, p.Generation, p.ETag = e.Key, e.Status, e.GenerationID, e.ETag
 	p.GeneratedAt = e.GeneratedAt.UTC()
@@ -116,9 +120,16 @@ func (a *API) describe(pk string, rec store.Record) Page {
 	p.AgeSeconds = int64(e.Age(now) / time.Second)
 	p.FreshFor = int64(e.FreshUntil().Sub(now) / time.Second)
 	p.StaleFor = int64(e.StaleUntil().Sub(now) / time.Second)
-	p.Body, p.BodyBytes, p.Foreign, p.Route, p.Tags = e.BodyKey, e.Length, e.Foreign, e.Route, e.Tags
+	p.Body, p.BodyBytes, p.Foreign, p.Tags = e.BodyKey, e.Length, e.Foreign, e.Tags
+	p.Route = a.routeOf(store.Key{Tenant: store.TenantOf(pk), Text: e.Key}, e)
 	p.PurgeSeq, p.PurgedAt, p.HardAt = e.PurgeSeq, rec.Purges.Seq, rec.Purges.HardSeq
 	return p
+}
+
+// routeOf returns the label of the route of a page at present, as metrics and logs have it; or,
+// without one, the name of the route that rendered its entry.
+func (a *API) routeOf(k store.Key, e *store.Entry) string {
+	return cmp.Or(a.cache.RouteLabel(k), e.Route)
 }
 
 // Page returns the stored state of a page.

@@ -5,8 +5,6 @@ import (
 	"iter"
 	"net/http"
 	"time"
-
-	"github.com/facetheory/isr/store"
 )
 
 // listTime bounds a list, which reads the whole table as fast as the client reads the
@@ -31,18 +29,7 @@ func (a *API) listPages() operation {
 					yield(Page{}, err)
 					return
 				}
-				if rec := listed.Record; rec.Entry == nil && rec.Lock == nil && rec.Malformed == nil && rec.Purges.Seq > 0 {
-					continue // a purge of a page that is not stored
-				}
-				if e := listed.Record.Entry; e != nil {
-					k := store.Key{Tenant: store.TenantOf(listed.PK), Text: e.Key}
-					listed.Record.Purges = listed.Record.Purges.Merge(marks.covering(k, e.Tags, a.cfg.Now()))
-				}
-				p := a.describe(listed.PK, listed.Record)
-				if k, ok := failing[listed.PK]; ok && p.Key == "" {
-					p.Key = k.String() // its back-off row has no key
-				}
-				if !yield(p, nil) {
+				if p, ok := a.listed(listed, marks, failing); ok && !yield(p, nil) {
 					return
 				}
 			}

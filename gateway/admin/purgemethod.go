@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/store"
 )
 
@@ -41,27 +42,32 @@ const (
 // As with Varnish and Fastly a purge is hard unless a header says otherwise. The response is
 // that of POST /-/purge; a request without the token gets 401. Bodies are not read.
 func (a *API) PurgeMethod(cfg PurgeMethodConfig, next http.Handler) http.Handler {
-	m := &purgeMethod{a: a, cfg: cfg}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != "PURGE" {
-			next.ServeHTTP(w, r)
-			return
-		}
-		if err := m.serve(w, r); err != nil {
-			a.refuse(w, err)
-		}
-	})
+	return &purgeMethod{a: a, cfg: cfg, next: next}
 }
 
 type purgeMethod struct {
-	a   *API
-	cfg PurgeMethodConfig
+	a    *API
+	cfg  PurgeMethodConfig
+	next http.Handler
 	// refusedAt is when a wrong token was logged last, in Unix seconds.
 	refusedAt atomic.Int64
 }
 
+func (m *purgeMethod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != "PURGE" {
+		m.next.ServeHTTP(w, r)
+		return
+	}
+	if err := m.serve(w, r); err != nil {
+		m.a.refuse(w, err)
+	}
+}
+
+// Lookup implements [isr.HitHandler].
+func (m *purgeMethod) Lookup(r *http.Request, hit *isr.Hit) bool { return isr.LookupIn(m.next, r, hit) }
+
 func (m *purgeMethod) serve(w http.ResponseWriter, r *http.Request) error {
-	if err := foreign(r, false); err != nil {
+	if err := foreign(r); err != nil {
 		return err
 	}
 	v := m.identify(r)
@@ -88,17 +94,27 @@ func (m *purgeMethod) serve(w http.ResponseWriter, r *http.Request) error {
 // one a minute is logged.
 func (m *purgeMethod) identify(r *http.Request) visitor {
 	if m.cfg.Admit != nil && m.cfg.Admit(r) {
-		return visitor{remote: r.RemoteAddr, admitted: true}
+		return visitor{remote: r.RemoteAddr, role: RoleAdmin, via: "network", admitted: true}
 	}
+	v := visitor{remote: r.RemoteAddr, role: RoleAdmin, via: "token"}
 	if m.cfg.Token == nil {
-		return visitor{remote: r.RemoteAddr, refusal: &Error{
+		v.refusal = &Error{
 			Status: http.StatusForbidden, Code: "wrong_network", Message: "clients of this network may not purge",
 			Hint: "admit the network: isr serve --purge-from CIDR",
-		}}
+		}
+		return v
 	}
-	v := m.cfg.Token.identify(r)
+	if r.Header.Get("Authorization") == "" {
+		v.refusal = errNoToken()
+		return v
+	}
+	if secret, ok := bearer(r); ok && m.cfg.Token.admits(secret) {
+		v.admitted, v.token = true, m.cfg.Token.String()
+		return v
+	}
+	v.refusal = errWrongToken()
 	now := time.Now().Unix()
-	if last := m.refusedAt.Load(); v.wrong() && now-last >= 60 && m.refusedAt.CompareAndSwap(last, now) {
+	if last := m.refusedAt.Load(); now-last >= 60 && m.refusedAt.CompareAndSwap(last, now) {
 		m.a.log.Warn("PURGE request with wrong token; others are not logged for a minute", "remote", v.remote)
 	}
 	return v

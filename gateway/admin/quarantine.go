@@ -61,7 +61,7 @@ func (a *API) listQuarantine() operation {
 
 func (a *API) compareQuarantined() operation {
 	return replying(operation{
-		method: http.MethodGet, path: "/-/quarantine/diff", name: "compareQuarantined", limit: lookTime,
+		method: http.MethodGet, path: "/-/quarantine/diff", name: "compareQuarantined", limit: lookTime, adminOnly: true,
 		summary:  "Compare the current generation of a page with the rejected one.",
 		problems: []int{http.StatusNotFound},
 	}, func(r *http.Request, in Target) (Diff, error) {

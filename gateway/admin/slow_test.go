@@ -163,7 +163,7 @@ func TestSlowClient(t *testing.T) {
 	}
 	for want, door := range map[int]func(*admin.API) http.Handler{
 		400: (*admin.API).Handler,
-		401: func(api *admin.API) http.Handler { return api.Guarded(token, false) },
+		401: func(api *admin.API) http.Handler { return api.Guarded(admin.Guard{Token: token}) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			conn := dial(t, door(slowAPI(t, slow{})))

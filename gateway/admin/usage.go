@@ -15,6 +15,13 @@ import (
 type Meter struct {
 	mu          sync.Mutex
 	byOperation map[string]OperationUsage // guarded by mu
+	minutes     [60]unitsOfMinute         // guarded by mu
+}
+
+// unitsOfMinute are the units that were consumed in one minute.
+type unitsOfMinute struct {
+	minute      int64 // Unix time
+	read, write float64
 }
 
 // Count adds the capacity units of one response of the store.
@@ -30,6 +37,37 @@ func (m *Meter) Count(operation string, read, write float64) {
 	u.ReadUnits += read
 	u.WriteUnits += write
 	m.byOperation[operation] = u
+	minute := time.Now().Unix() / 60
+	of := &m.minutes[minute%60]
+	if of.minute != minute {
+		*of = unitsOfMinute{minute: minute}
+	}
+	of.read += read
+	of.write += write
+}
+
+// unitsOfHour returns the units that were consumed in the hour before a time.
+func (m *Meter) unitsOfHour(now time.Time) (read, write float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, of := range m.minutes {
+		if of.minute > now.Unix()/60-60 {
+			read += of.read
+			write += of.write
+		}
+	}
+	return read, write
+}
+
+// Units returns the units that were consumed in all.
+func (m *Meter) Units() (read, write float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, u := range m.byOperation {
+		read += u.ReadUnits
+		write += u.WriteUnits
+	}
+	return read, write
 }
 
 // usage returns the counts, sorted by name.

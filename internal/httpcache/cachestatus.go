@@ -4,14 +4,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dunglas/httpsfv"
 )
 
 // Values of the fwd parameter (RFC 9211, section 2.2).
 const (
-	ForwardBypass = "bypass"
-	ForwardMethod = "method"
-	ForwardMiss   = "miss"
-	ForwardStale  = "stale"
+	ForwardBypass  = "bypass"
+	ForwardMethod  = "method"
+	ForwardMiss    = "miss"
+	ForwardStale   = "stale"
+	ForwardRequest = "request"
 )
 
 // A Status is this cache's member of the Cache-Status field (RFC 9211). The zero value has
@@ -57,6 +60,33 @@ func (s Status) String() string {
 		b.WriteString(s.Detail)
 	}
 	return b.String()
+}
+
+// maxUpstreamStatus bounds what a stored response has of Cache-Status, in bytes: some ten members.
+const maxUpstreamStatus = 1 << 10
+
+// UpstreamStatus returns the Cache-Status of the caches between the origin and this one, as one
+// line to which this cache appends its own member (RFC 9211, section 2). It is empty if there is
+// none, if it is longer than a kilobyte, or if it is no valid list, which would make the whole
+// field invalid.
+func UpstreamStatus(lines []string) string {
+	upstream := strings.Join(lines, ", ")
+	if upstream == "" || len(upstream) > maxUpstreamStatus {
+		return ""
+	}
+	if _, err := httpsfv.UnmarshalList(lines); err != nil {
+		return ""
+	}
+	return upstream
+}
+
+// After returns the member as the last one of a Cache-Status field that upstream begins, which may
+// be empty.
+func (s Status) After(upstream string) string {
+	if upstream == "" {
+		return s.String()
+	}
+	return upstream + ", " + s.String()
 }
 
 // floorSeconds rounds towards minus infinity, so that a page that has just become stale does

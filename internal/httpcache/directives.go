@@ -29,7 +29,7 @@ func ParseDirectives(lines []string) Directives {
 		for part := range Members(line) {
 			name, value, _ := strings.Cut(part, "=")
 			name = strings.ToLower(strings.TrimSpace(name))
-			if _, again := d[name]; name == "" || again {
+			if _, again := d[name]; name == "" || name == malformed || again {
 				continue
 			}
 			d[name] = strings.Trim(strings.TrimSpace(value), `"`)

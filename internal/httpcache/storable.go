@@ -1,9 +1,9 @@
 package httpcache
 
 import (
-	"errors"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,16 +37,28 @@ const (
 // Rules are the caching rules of a route, which supplement what its responses state.
 type Rules struct {
 	// Revalidate is the freshness window of responses that do not state one. Zero means
-	// that they are not stored; otherwise max-age without public, and Expires, count too.
+	// that they are not stored.
 	Revalidate time.Duration
+	// Strict: max-age without public, and Expires, count only with a Revalidate.
+	Strict bool
+	// Statuses are stored in addition to those that are stored anyway, if the response states
+	// how long it is fresh (see [MayBeStored]).
+	Statuses []int
 	// Negative is the same for responses with a status that [HasOwnWindow]; the statuses
 	// that it does not name have defaults. Zero means that they are not stored, whatever
 	// they state.
 	Negative map[int]time.Duration
 	// Stale is the longest stale window, and the default of responses that do not state one.
+	// Zero: only what a response states counts. Negative: there is none.
 	Stale time.Duration
+	// StaleIfError is the same for the time that a response may be served while the origin
+	// fails.
+	StaleIfError time.Duration
 	// MaxBody is the longest body that is stored, in bytes.
 	MaxBody int64
+	// Requested is when the response was requested, for its apparent age, and for Expires
+	// without Date. Zero: unknown.
+	Requested time.Time
 	// InKey reports whether the cache key covers a request header, named in canonical
 	// form, so that Vary may name it. Host and Accept-Encoding are always covered. Nil
 	// means that no other header is.
@@ -70,10 +82,13 @@ type Verdict struct {
 // 9111, section 3, interpreted strictly). It needs no part of the body, so that it can run
 // before any waiting request is answered.
 func (r Rules) Judge(status int, h http.Header) Verdict {
-	if failedStatus(status) {
+	d, targeted := ForSharedCache(h)
+	if failedStatus(status) && !(slices.Contains(r.Statuses, status) && r.refuse(status, h, d) == "" && r.statesLifetime(h, d, targeted)) {
 		return Verdict{Failed: true}
 	}
-	d, targeted := ForSharedCache(h)
+	if d.Has("must-understand") && understood(status) {
+		delete(d, "no-store") // RFC 9111, section 5.2.2.3
+	}
 	ends := withdraws(status, h, d)
 	if reason := r.refuse(status, h, d); reason != "" {
 		return Verdict{Refused: reason, Withdraws: ends}
@@ -87,7 +102,7 @@ func (r Rules) Judge(status int, h http.Header) Verdict {
 
 func (r Rules) refuse(status int, h http.Header, d Directives) string {
 	switch {
-	case !r.storableStatus(status):
+	case !r.storableStatus(status), d.Has("must-understand") && !understood(status):
 		return RefusedStatus
 	case SetsCookie(h):
 		return RefusedSetCookie
@@ -150,7 +165,25 @@ func (r Rules) storableStatus(status int) bool {
 		http.StatusNotFound, http.StatusGone:
 		return true
 	}
-	return false
+	return slices.Contains(r.Statuses, status)
+}
+
+// MayBeStored reports whether Rules.Statuses may name a status: a final one (200 to 599) that
+// says the same to all visitors. 206 and 416 are about a range, 304 and 412 about a condition,
+// and renders have neither; 401, 407 and 511 ask one client for credentials.
+func MayBeStored(status int) bool {
+	switch status {
+	case http.StatusPartialContent, http.StatusNotModified, http.StatusUnauthorized, http.StatusProxyAuthRequired,
+		http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable, http.StatusNetworkAuthenticationRequired:
+		return false
+	}
+	return status >= 200 && status <= 599
+}
+
+// understood reports whether this cache implements what the specification of a status
+// requires of caches (RFC 9111, section 3): the statuses of RFC 9110 except 206 and 304.
+func understood(status int) bool {
+	return MayBeStored(status) && http.StatusText(status) != ""
 }
 
 // varyDeclared reports whether the key covers every header that Vary names.
@@ -170,24 +203,12 @@ func (r Rules) varyDeclared(lines []string) bool {
 // the age that it has already, or else what the route grants. inherited reports that it is the
 // window of the route.
 func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) (window time.Duration, inherited bool) {
-	age := Age(h)
-	if v, ok := d.Seconds("s-maxage"); ok {
-		return v - age, false
-	}
-	maxAge, ok := d.Seconds("max-age")
-	if ok && (targeted || d.Has("public")) {
-		return maxAge - age, false
-	}
 	own, set := r.Negative[status]
+	if window, stated := r.statedLifetime(h, d, targeted, r.Revalidate > 0 || set); stated {
+		return window - InitialAge(h, r.Requested), false
+	}
 	if r.Revalidate == 0 && !set {
 		return 0, false
-	}
-	// The operator opted in: ordinary max-age and Expires count too.
-	if ok {
-		return maxAge - age, false
-	}
-	if lines := h["Expires"]; len(lines) > 0 {
-		return untilExpires(h) - age, false
 	}
 	if set {
 		return own, false
@@ -201,14 +222,43 @@ func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) 
 	return 0, false // other statuses are stored only if the response states a lifetime
 }
 
-// untilExpires returns the time from Date to Expires, zero if either is missing or invalid.
-func untilExpires(h http.Header) time.Duration {
+// statedLifetime returns the freshness lifetime that the response states for a shared cache
+// (RFC 9111, section 4.2.1), and whether it states one. optedIn: the operator caches responses
+// that state none, so that under Strict those for all caches count too.
+func (r Rules) statedLifetime(h http.Header, d Directives, targeted, optedIn bool) (window time.Duration, stated bool) {
+	if v, ok := d.Seconds("s-maxage"); ok {
+		return v, true
+	}
+	counts := optedIn || !r.Strict
+	if v, ok := d.Seconds("max-age"); ok {
+		return v, counts || targeted || d.Has("public")
+	}
+	if lines := h["Expires"]; len(lines) > 0 && counts && !targeted { // RFC 9213, section 2.2
+		return untilExpires(h, r.Requested), true
+	}
+	return 0, false
+}
+
+// statesLifetime reports whether a response states a freshness lifetime that has not ended.
+func (r Rules) statesLifetime(h http.Header, d Directives, targeted bool) bool {
+	window, stated := r.statedLifetime(h, d, targeted, false)
+	return stated && window > InitialAge(h, r.Requested)
+}
+
+// untilExpires returns the time from Date to Expires, zero if either is invalid. A response
+// without Date has that of its request (RFC 9110, section 6.6.1, would use its receipt).
+func untilExpires(h http.Header, requested time.Time) time.Duration {
 	expires, ok := ParseDate(h.Get("Expires"))
 	if !ok {
 		return 0 // RFC 9111, section 5.3: an invalid date is in the past
 	}
-	date, ok := ParseDate(h.Get("Date"))
-	if !ok {
+	date := requested
+	if lines := h["Date"]; len(lines) > 0 {
+		if date, ok = ParseDate(lines[0]); !ok {
+			return 0
+		}
+	}
+	if date.IsZero() {
 		return 0
 	}
 	return min(expires.Sub(date), maxDelta)
@@ -216,39 +266,55 @@ func untilExpires(h http.Header) time.Duration {
 
 // ParseDate parses a date in one of the three formats that a recipient must accept (RFC
 // 9110, section 5.6.7). Unlike [http.ParseTime] it accepts them only as they are written
-// there: with this case, GMT, two digits each, and the right day of the week.
+// there: with GMT, two digits each, and the right day of the week, in any letter case (RFC
+// 9111, section 4.2).
 func ParseDate(s string) (t time.Time, ok bool) {
+	if n := len(s) - len("GMT"); n > 0 && strings.EqualFold(s[n:], "GMT") {
+		s = s[:n] + "GMT"
+	}
 	for _, format := range []string{http.TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
-		if t, err := time.Parse(format, s); err == nil && t.Format(format) == s {
+		if t, err := time.Parse(format, s); err == nil && strings.EqualFold(t.Format(format), s) {
 			return t, true
 		}
 	}
 	return time.Time{}, false
 }
 
-// staleWindow returns the route's stale window, or a shorter one that the response states
-// (RFC 5861), none if the response forbids that (RFC 9111, sections 5.2.2.2 and 5.2.2.8).
-// s-maxage forbids it too (section 5.2.2.10), unless the operator grants a stale window, as
-// the route's is.
+// staleWindow returns how long a response may be served while it is regenerated (RFC 5861,
+// section 3).
 func (r Rules) staleWindow(d Directives) time.Duration {
-	if d.forbidsStale() {
-		return 0
-	}
-	if v, ok := d.Seconds("stale-while-revalidate"); ok {
-		return min(v, r.Stale)
-	}
-	return r.Stale
+	return staleFor(d, "stale-while-revalidate", r.Stale, r.Stale > 0)
 }
 
-// StaleIfError returns how long after its freshness window a response may be served while
+// StaleIfErrorOf returns how long after its freshness window a response may be served while
 // the origin fails (RFC 5861, section 4).
-func StaleIfError(h http.Header) time.Duration {
+func (r Rules) StaleIfErrorOf(h http.Header) time.Duration {
 	d, _ := ForSharedCache(h)
-	if d.forbidsStale() {
+	return staleFor(d, "stale-if-error", r.StaleIfError, r.Stale > 0 || r.StaleIfError > 0)
+}
+
+// AllowsStale reports whether a stored response may be served stale to a client that accepts
+// that (RFC 9111, section 4.2.4).
+func (r Rules) AllowsStale(h http.Header) bool {
+	d, _ := ForSharedCache(h)
+	return r.Stale >= 0 && !d.forbidsStale() && (!d.Has("s-maxage") || r.Stale > 0)
+}
+
+// staleFor returns what a directive grants, within the bound of the route, which is also the
+// default if it is positive. must-revalidate and proxy-revalidate forbid serving a stale
+// response even beside the directive (RFC 9111, sections 5.2.2.2 and 5.2.2.8), and so does
+// s-maxage (section 5.2.2.10), unless the operator allows it.
+func staleFor(d Directives, directive string, route time.Duration, allowed bool) time.Duration {
+	stated, ok := d.Seconds(directive)
+	switch {
+	case route < 0, d.forbidsStale(), d.Has("s-maxage") && !allowed:
 		return 0
+	case ok && route > 0:
+		return min(stated, route)
+	case ok:
+		return stated
 	}
-	v, _ := d.Seconds("stale-if-error")
-	return v
+	return route
 }
 
 // isEndless reports whether a content type is a stream that does not end.
@@ -276,29 +342,17 @@ func headerBytes(h http.Header) int {
 	return n
 }
 
-// Age returns the first Age of a response (RFC 9111, section 5.1), zero if it is not a
-// number. It is the response's age when it was requested: the time since counts from there.
-// Date is not compared with this machine's clock (section 4.2.3 leaves that to caches that
-// suspect very old ones before them): an origin with a wrong clock would not be cached.
-func Age(h http.Header) time.Duration {
-	const longest = 1 << 31 // seconds; larger numbers count as this (section 1.2.2)
-	first, _, _ := strings.Cut(h.Get("Age"), ",")
-	n, err := strconv.ParseUint(strings.TrimSpace(first), 10, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0
-	}
-	return time.Duration(min(n, longest)) * time.Second
-}
-
 // StoredHeader returns a copy of the header fields that are replayed, without those of one
-// connection, one moment or one coding (RFC 9111, section 3.1).
+// connection, one moment, one request or one coding (RFC 9111, section 3.1), and without the obsolete
+// Warning (section 5.5). A Date that is no date is dropped, and so is a Cache-Status that is no valid list
+// or too long.
 func StoredHeader(h http.Header) http.Header {
 	out := make(http.Header, len(h))
 	drop := map[string]bool{
 		"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true,
 		"Proxy-Authentication-Info": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
-		"Age": true, "Date": true, "Cache-Status": true, "Content-Length": true, "Content-Encoding": true,
-		"Etag": true, "Surrogate-Control": true,
+		"Age": true, "Cache-Status": true, "Warning": true, "Content-Length": true, "Content-Encoding": true,
+		"Etag": true, "Surrogate-Control": true, "X-Request-Id": true,
 	}
 	for _, line := range h["Connection"] {
 		for name := range Members(line) {
@@ -309,6 +363,12 @@ func StoredHeader(h http.Header) http.Header {
 		if !drop[name] && !strings.HasPrefix(name, http.TrailerPrefix) {
 			out[name] = append([]string(nil), values...)
 		}
+	}
+	if _, ok := dateOf(h); !ok {
+		delete(out, "Date")
+	}
+	if upstream := UpstreamStatus(h["Cache-Status"]); upstream != "" {
+		out["Cache-Status"] = []string{upstream}
 	}
 	return out
 }

@@ -171,6 +171,24 @@ func (t *tenantMarks) drop(gone func(mark) bool) {
 	})
 }
 
+// count returns how many marks there are.
+func (s *markSet) count() (n int) {
+	add := func(m mark) {
+		if m != (mark{}) {
+			n++
+		}
+	}
+	add(s.site)
+	for _, t := range s.tenants {
+		add(t.all)
+		n += len(t.tags)
+		for _, p := range t.prefixes {
+			n += len(p.marks)
+		}
+	}
+	return n
+}
+
 func (s *markSet) empty() bool { return s.site == mark{} && len(s.tenants) == 0 }
 
 // covering returns the merged state of the marks that cover a page with these tags.
@@ -293,6 +311,13 @@ func (t *Table) sweepLocked(now time.Time) {
 	t.swept = now
 	ended := now.Add(-lifetime).Unix()
 	t.set.drop(func(m mark) bool { return m.at < ended && (m.later == nil || m.later.at.Before(now)) })
+}
+
+// Len returns how many marks there are.
+func (t *Table) Len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.set.count()
 }
 
 // Covering returns the merged state of the marks that cover a page with these tags.

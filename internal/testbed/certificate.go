@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -20,7 +21,10 @@ func WriteCertificate(t testing.TB, certFile, keyFile string, serial int64, host
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
+		Subject: pkix.Name{Organization: []string{"test"}}, // curl refuses certificates without an issuer
+	}
 	for _, host := range hosts {
 		if address := net.ParseIP(host); address != nil {
 			template.IPAddresses = append(template.IPAddresses, address)

@@ -12,9 +12,11 @@ import (
 
 // An Entry is a store.Entry with the attribute names of the rows. Times are epoch
 // seconds; durations are whole seconds, except RenderTime, which is in milliseconds.
+// GeneratedMS is GeneratedAt in epoch milliseconds, 0 if they are whole seconds.
 type Entry struct {
 	BodyKey      string                   `json:"s3_key,omitempty"`
 	GeneratedAt  int64                    `json:"generated_at,omitempty"`
+	GeneratedMS  int64                    `json:"generated_ms,omitempty"`
 	Revalidate   int64                    `json:"revalidate_seconds,omitempty"`
 	ETag         string                   `json:"etag,omitempty"`
 	TTL          int64                    `json:"ttl,omitempty"` // store.Entry.Expires
@@ -43,8 +45,12 @@ func EntryOf(e *store.Entry) *Entry {
 	if e == nil {
 		return nil
 	}
+	var ms int64
+	if e.GeneratedAt.Nanosecond() != 0 {
+		ms = e.GeneratedAt.UnixMilli()
+	}
 	return &Entry{
-		BodyKey: e.BodyKey, GeneratedAt: SecondOf(e.GeneratedAt), Revalidate: int64(e.Revalidate / time.Second), ETag: e.ETag,
+		BodyKey: e.BodyKey, GeneratedAt: SecondOf(e.GeneratedAt), GeneratedMS: ms, Revalidate: int64(e.Revalidate / time.Second), ETag: e.ETag,
 		TTL: SecondOf(e.Expires), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: headerOf(e.Header), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
 		Stale: int64(e.Stale / time.Second), PurgeSeq: e.PurgeSeq, Build: e.Build, PinnedUntil: SecondOf(e.PinnedUntil),
@@ -54,8 +60,12 @@ func EntryOf(e *store.Entry) *Entry {
 
 // ISR converts e to a store.Entry.
 func (e Entry) ISR() store.Entry {
+	generatedAt := Moment(e.GeneratedAt)
+	if e.GeneratedMS != 0 {
+		generatedAt = time.UnixMilli(e.GeneratedMS).UTC()
+	}
 	return store.Entry{
-		BodyKey: e.BodyKey, GeneratedAt: Moment(e.GeneratedAt), Revalidate: time.Duration(e.Revalidate) * time.Second, ETag: e.ETag,
+		BodyKey: e.BodyKey, GeneratedAt: generatedAt, Revalidate: time.Duration(e.Revalidate) * time.Second, ETag: e.ETag,
 		Expires: Moment(e.TTL), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: e.header(), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
 		Stale: time.Duration(e.Stale) * time.Second, PurgeSeq: e.PurgeSeq, Build: e.Build, PinnedUntil: Moment(e.PinnedUntil),

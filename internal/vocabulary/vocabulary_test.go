@@ -19,7 +19,7 @@ import (
 func TestEntriesConvertCompletely(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0).UTC()
 	want := store.Entry{
-		BodyKey: "b", GeneratedAt: at, Revalidate: time.Minute, ETag: `"e"`, Expires: at.Add(time.Second),
+		BodyKey: "b", GeneratedAt: at.Add(7 * time.Millisecond), Revalidate: time.Minute, ETag: `"e"`, Expires: at.Add(time.Second),
 		Foreign: true, Version: 1, GenerationID: "g", Key: "k", Route: "r", Status: http.StatusOK,
 		Header: http.Header{"X-Many": {"one", "três"}, "X-Bytes": {"\xff"}}, SHA256: "s", Length: 2, Tags: []string{"t"},
 		Stale: time.Hour, PurgeSeq: 3, Build: 5, PinnedUntil: at.Add(2 * time.Second), RenderTime: 4 * time.Millisecond, InitialAge: 6 * time.Second,

@@ -61,3 +61,23 @@ func Forwardable(header string) bool {
 	}
 	return true
 }
+
+// Learnable reports whether a header, given in canonical form, that the Vary of a response names
+// may become part of cache keys without being declared. Those that identify a visitor or a
+// request, have a value of their own for nearly every visitor, or are set by proxies never may.
+func Learnable(header string) bool {
+	switch header {
+	case "*", "User-Agent", "Referer", "Traceparent", "Tracestate", "Baggage", "X-Request-Id", "X-Correlation-Id":
+		return false
+	case "Accept", "Accept-Language", "Accept-Charset", "Accept-Datetime", "Origin", "Prefer", "Save-Data", "Dnt", "Dpr", "Width", "Viewport-Width",
+		"Device-Memory", "Downlink", "Ect", "Rtt", "Rsc", "X-Requested-With", "Upgrade-Insecure-Requests",
+		"Access-Control-Request-Method", "Access-Control-Request-Headers":
+		return true
+	}
+	for _, prefix := range []string{"Sec-Ch-", "Sec-Fetch-", "Sec-Gpc", "Next-"} {
+		if strings.HasPrefix(header, prefix) {
+			return true
+		}
+	}
+	return Forwardable(header) && !strings.HasPrefix(header, "Isr-") && !strings.HasPrefix(header, "X-Isr-")
+}

@@ -88,7 +88,7 @@ func (w *world) checkAssertion(p *page, c *call, before partition, g, earlier *g
 	w.checkUnmixed(p, before, g)
 	w.checkLogged(p, g)
 	w.checkSuperseded(p, before, textOf(p.rows["META"], "current_sk"))
-	if g.bodyKey != earlier.bodyKey || g.sha256 != earlier.sha256 || g.generatedAt != earlier.generatedAt || g.etag != earlier.etag {
+	if g.bodyKey != earlier.bodyKey || g.sha256 != earlier.sha256 || !g.generatedAt.Equal(earlier.generatedAt) || g.etag != earlier.etag {
 		w.violate("a rollback restores a generation unchanged", "%s of %s is not what %s was", w.generationName(g), p.path, w.generationName(earlier))
 	}
 	if was, hard := earlier.purgeSeq, max(p.hardSeq, w.covering(p, earlier.tag).hard); was < hard && g.purgeSeq >= hard {

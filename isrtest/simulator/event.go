@@ -127,7 +127,8 @@ func (w *world) digestEvents() {
 // checkAnswerToPublish: an acknowledged publish is, or was, in META; a publish that was
 // reported as failed is not there, and never will be.
 func (w *world) checkAnswerToPublish(e event) {
-	p, found := e.page, e.page.byID(e.entry.GenerationID)
+	made := publicationOf(e.entry.GenerationID, e.entry.GeneratedAt)
+	p, found := e.page, e.page.published(made)
 	w.log("%s: publishing %s: %s", e.life.name, p.path, summary(e.err))
 	switch {
 	case e.err == nil && found == nil:
@@ -143,7 +144,7 @@ func (w *world) checkAnswerToPublish(e event) {
 	case found != nil:
 		w.violate("answers are definite", "%s was told that its publish of %s failed (%v), but it committed", e.life.name, p.path, e.err)
 	default:
-		p.never[e.entry.GenerationID] = true
+		p.never[made] = true
 	}
 	if errors.Is(e.err, store.ErrLeaseLost) {
 		w.checkLost(e)

@@ -275,6 +275,9 @@ func (g *gate) answer(c *call, o outcome) {
 		if c.op == "get PURGE SEQ" {
 			c.life.seqRead = time.Now()
 		}
+		if c.op == "query PURGE" {
+			c.life.marksRead = time.Now()
+		}
 		if c.op == "body open" && o.err == nil {
 			c.life.opened = time.Now()
 		}
@@ -312,6 +315,13 @@ func (l *life) sequenceRead() time.Time {
 	l.w.gate.mu.Lock()
 	defer l.w.gate.mu.Unlock()
 	return l.seqRead
+}
+
+// markRead returns when a query of the log or of marks was last answered.
+func (l *life) markRead() time.Time {
+	l.w.gate.mu.Lock()
+	defer l.w.gate.mu.Unlock()
+	return l.marksRead
 }
 
 // expire reports to a caller that its context has ended.

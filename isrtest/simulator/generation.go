@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -71,13 +72,16 @@ func (w *world) look(p *page, c *call) {
 // of an earlier generation.
 func (w *world) checkChange(p *page, c *call, before partition) {
 	var earlier *generation
-	if is := p.rows.meta(); is != nil {
-		earlier = p.byID(is.generation)
+	is, was := p.rows.meta(), before.meta()
+	if is != nil {
+		earlier = cmp.Or(p.published(is.publication()), p.byID(is.generation))
 	}
 	g := w.noteGeneration(p, c.life)
 	switch {
 	case g.meta == nil:
 		w.violate("META is never deleted", "%s deleted META of %s", c.life.name, p.path)
+	case earlier != nil && is.renews(was):
+		w.checkRenewal(p, c, before, g)
 	case earlier != nil:
 		w.checkAssertion(p, c, before, g, earlier)
 	case g.withdrawn:
@@ -96,10 +100,41 @@ func (w *world) noteGeneration(p *page, by *life) *generation {
 		} else if w.shelf.lost[g.bodyKey] {
 			g.content = g.meta.content
 		}
-		w.log("  META of %s: %s, version %s, made at %+ds for %ds, sequence %d", p.path, g.content, w.versionName(g.version), w.seconds(g.generatedAt), g.revalidate, g.purgeSeq)
+		w.log("  META of %s: %s, version %s, made at %+ds for %ds, sequence %d", p.path, g.content, w.versionName(g.version), w.seconds(g.generatedAt.Unix()), g.revalidate, g.purgeSeq)
 	}
 	p.history = append(p.history, g)
 	return g
+}
+
+// renews reports whether a state of META is a renewal of the one before: the same generation, made at
+// another time. A rollback to the generation that is current is a pin, and keeps the time.
+func (m *meta) renews(was *meta) bool {
+	return was != nil && m.ours && was.ours && !was.withdrawn && m.generation == was.generation && !m.generatedAt.Equal(was.generatedAt)
+}
+
+// checkRenewal: a renewal is a publish that keeps the generation, its body and its version. No purge
+// that covered the state before is lost.
+func (w *world) checkRenewal(p *page, c *call, before partition, g *generation) {
+	w.counts["renewal"]++
+	was := before.meta()
+	w.checkRight(p, c, before.lock())
+	w.checkVersion(p, c, before, g)
+	w.checkReplaced(p, c, g)
+	w.checkUnmixed(p, before, g)
+	w.checkWhole(p, g)
+	w.checkPin(p, c, before, g)
+	w.checkDone(p, before, g)
+	const invariant = "a renewal keeps the generation"
+	if g.bodyKey != was.bodyKey || g.sha256 != was.sha256 || g.length != was.length || g.etag != was.etag || g.tag != was.tag ||
+		!same(item{"": before["META"]["current_sk"]}, item{"": p.rows["META"]["current_sk"]}) {
+		w.violate(invariant, "%s of %s was renewed and is another content", w.generationName(g), p.path)
+	}
+	if purge := max(numberOf(p.rows["PURGE"], "seq"), w.covering(p, was.tag).seq); was.purgeSeq < purge && purge <= g.purgeSeq {
+		w.violate("no renewal undoes a purge", "%s of %s was purged at %d, and has sequence %d now", w.generationName(g), p.path, purge, g.purgeSeq)
+	}
+	if p.never[g.publication()] {
+		w.violate("answers are definite", "%s of %s was renewed after that had been reported as failed", w.generationName(g), p.path)
+	}
 }
 
 // checkPublish checks all that a publish promises.
@@ -119,7 +154,7 @@ func (w *world) checkPublish(p *page, c *call, before partition, g *generation) 
 	w.checkKept(p, before, g)
 	w.checkPin(p, c, before, g)
 	w.checkDone(p, before, g)
-	if p.never[g.generation] {
+	if p.never[g.publication()] {
 		w.violate("answers are definite", "%s of %s was published after its publish had been reported as failed", w.generationName(g), p.path)
 	}
 }
@@ -142,7 +177,7 @@ func (w *world) checkWithdrawal(p *page, c *call, before partition, g *generatio
 		w.violate(invariant, "%s is withdrawn, and has another body", p.path)
 	case g.revalidate != 0 || g.stale != 0 || g.pinned != 0 || textOf(p.rows["META"], "current_sk") != "":
 		w.violate(invariant, "%s is withdrawn, and may be served", p.path)
-	case p.never[g.generation]:
+	case p.never[g.publication()]:
 		w.violate("answers are definite", "%s was withdrawn after the withdrawal had been reported as failed", p.path)
 	}
 }
@@ -201,8 +236,8 @@ func (w *world) checkReplaced(p *page, c *call, g *generation) {
 			w.violate("no generation is lost", "%s of %s, whose rendering began in step %d, replaced %s of step %d", w.generationName(g), p.path, rd.step, w.generationName(last), last.step)
 		}
 	}
-	if began := rd.began.Add(c.life.node.skew).Unix(); g.generatedAt > began {
-		w.violate("generated_at is when rendering began", "%s of %s states a time %d s later", w.generationName(g), p.path, g.generatedAt-began)
+	if began := rd.began.Add(c.life.node.skew); g.generatedAt.After(began) {
+		w.violate("generated_at is when rendering began", "%s of %s states a time %v later", w.generationName(g), p.path, g.generatedAt.Sub(began))
 	}
 	if g.purgeSeq > rd.seq {
 		w.violate("a purge during a render is not lost", "%s of %s has sequence %d, and its rendering began at %d", w.generationName(g), p.path, g.purgeSeq, rd.seq)
@@ -233,7 +268,7 @@ func (v *view) renderingOf(content string) *rendering {
 func (w *world) intentOf(p *page) *intent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.intents[p.rows.meta().generation]
+	return w.intents[p.rows.meta().publication()]
 }
 
 // checkUnmixed: all of META belongs to one generation, except other services' attributes,
@@ -273,6 +308,16 @@ func (w *world) versionName(v int64) string {
 func (p *page) find(content string) *generation {
 	for i := len(p.history) - 1; i >= 0; i-- {
 		if g := p.history[i]; g.meta != nil && g.content == content {
+			return g
+		}
+	}
+	return nil
+}
+
+// published returns the first state of META that a publication made; nil if there is none.
+func (p *page) published(publication string) *generation {
+	for _, g := range p.history {
+		if g.meta != nil && g.ours && g.publication() == publication {
 			return g
 		}
 	}

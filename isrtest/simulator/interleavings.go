@@ -18,6 +18,8 @@ func Interleavings() []string {
 		"late",
 		"judged due",
 		"judged alone",
+		"conditional render",
+		"renewal",
 		// Stores that fail, hang, lag or deny.
 		"table hangs",
 		"bucket hangs",
@@ -37,6 +39,10 @@ func Interleavings() []string {
 		"shared log row",
 		"rollback refused by SEQ",
 		"judged contended",
+		// Peers.
+		"peer said that a lease has ended",
+		"peer lied of a lease",
+		"peer heard of a change",
 		// Rollbacks, pins and purges.
 		"rollback during a render",
 		"rollback refused by META",

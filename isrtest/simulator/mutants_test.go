@@ -37,7 +37,7 @@ func mutants() []mutant {
 			{"cache.go", "c.unstored.join(", "c.mutantUnstored().join("},
 		}},
 		{"a reload throws bodies away", "rollbacks", []edited{
-			{"memory.go", "return p, otter.CancelOp\n\t})\n}\n\n// A reading", "return p, mutantDrop()\n\t})\n}\n\n// A reading"},
+			{"memory.go", "return p, otter.CancelOp\n\t})\n\tif dropped", "return p, mutantDrop()\n\t})\n\tif dropped"},
 		}},
 		{"a process that was frozen serves what it had", "freezes", []edited{
 			{"staleness.go", "\tif bound == 0 {", "\tif bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
@@ -48,6 +48,9 @@ func mutants() []mutant {
 		}},
 		{"a page keeps the purge state of the first version of the table", "purges", []edited{
 			{"internal/marks/marks.go", "known.version != version ||", "known.version != version && !mutated(\"a page keeps the purge state of the first version of the table\") ||"},
+		}},
+		{"a purged page is validated", "purges", []edited{
+			{"validation.go", "case seq > known, e.CoveredBy(purges),", "case !mutated(\"a purged page is validated\") && (seq > known || e.CoveredBy(purges)),"},
 		}},
 		{"a visitor takes a page that was rendered before a purge", "purges", []edited{
 			{"outcome.go", "&& (leader || h.c.acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.acceptable(p, known))"},
@@ -62,13 +65,13 @@ func mutants() []mutant {
 			{"unsafe.go", "if err != nil || len(targets) == 0 {", "if err != nil || len(targets) == 0 || mutated(\"an unsafe request only drops the page from memory\") {"},
 		}},
 		{"an unsafe request ignores a page that is being rendered", "posts", []edited{
-			{"unsafe.go", "if rec.Lock != nil &&", "if rec.Lock != nil && !mutated(\"an unsafe request ignores a page that is being rendered\") &&"},
+			{"vary.go", "return rec.Lock != nil &&", "return rec.Lock != nil && !mutated(\"an unsafe request ignores a page that is being rendered\") &&"},
 		}},
 		{"the second unsafe request within a second is forgotten", "posts", []edited{
 			{"unsafe.go", "if len(v.variants) < maxSenderVariants &&", "if !mutated(\"the second unsafe request within a second is forgotten\") && len(v.variants) < maxSenderVariants &&"},
 		}},
 		{"a receipt is not waited for", "purges", []edited{
-			{"minseq.go", "err = h.c.follower.reach(ctx, seq)", "err = h.c.mutantReach(ctx, seq)"},
+			{"minseq.go", "err = h.c.follower.reach(ctx, seq, &h.c.follower.receipts)", "err = h.c.mutantReach(ctx, seq)"},
 		}},
 		{"a visitor with a receipt gets a stale page", "purges", []edited{
 			{"minseq.go", "&& h.c.acceptable(p, seq)", "&& (mutated(\"a visitor with a receipt gets a stale page\") || h.c.acceptable(p, seq))"},
@@ -138,7 +141,7 @@ func (c *Cache) mutantReach(ctx context.Context, seq int64) error {
 	if mutated("a receipt is not waited for") {
 		return nil
 	}
-	return c.follower.reach(ctx, seq)
+	return c.follower.reach(ctx, seq, &c.follower.receipts)
 }
 
 func mutantTime(d time.Duration) time.Duration {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,11 +53,12 @@ type life struct {
 
 	opening map[string]int // open calls by body key; owned by the driver
 
-	unpurged time.Time // when a purge last failed; guarded by gate.mu
-	unread   time.Time // when reading a body last failed; guarded by gate.mu
-	opened   time.Time // when a body was last opened; guarded by gate.mu
-	seqRead  time.Time // when a read of SEQ was last answered; guarded by gate.mu
-	refused  []string  // the partitions of a rollback that SEQ has refused, until a caller is answered; guarded by gate.mu
+	unpurged  time.Time // when a purge last failed; guarded by gate.mu
+	unread    time.Time // when reading a body last failed; guarded by gate.mu
+	opened    time.Time // when a body was last opened; guarded by gate.mu
+	marksRead time.Time // when a query of the log or of marks was last answered; guarded by gate.mu
+	seqRead   time.Time // when a read of SEQ was last answered; guarded by gate.mu
+	refused   []string  // the partitions of a rollback that SEQ has refused, until a caller is answered; guarded by gate.mu
 
 	collecting int // garbage collections in progress; owned by the driver
 
@@ -113,8 +115,15 @@ func (w *world) start(n *node) error {
 	l.log.since = time.Now()
 	quiet := slog.New(slog.DiscardHandler)
 	random := lockedRandom(w.rng.Uint64())
+	owner, name := l.name, ""
+	var peers isr.Peers
+	if w.profile.peers {
+		end := w.wires.end(l, slices.Index(w.nodes, n))
+		owner, name, peers = store.OwnerWithPeer(l.name, end.at), l.name, end
+		defer w.wires.connect(end)
+	}
 	real, err := dynamostore.New(api, w.table, dynamostore.Config{
-		Owner: l.name, Now: n.now, Random: random, Logger: quiet,
+		Owner: owner, Now: n.now, Random: random, Logger: quiet,
 		CallTimeout: w.pace.callTimeout, SettleTimeout: w.pace.settleTimeout, LogLife: w.pace.logLife,
 	})
 	if err != nil {
@@ -128,7 +137,7 @@ func (w *world) start(n *node) error {
 	l.meta = &witness{MetaStore: meta, life: l, tokens: make(map[store.Lease]string)}
 	l.cache, err = isr.New(l.meta, bodies, isr.Config{
 		Memory: 1 << 20, Lease: w.pace.lease(), RenderTimeout: w.pace.of(renderTimeout), Now: n.now, Logger: quiet, Random: random,
-		Poll: w.pace.poll(),
+		Poll: w.pace.poll(), Node: name, Peers: peers,
 		// Calls may take any time: only those that fail are abandoned.
 		StoreTimeout: 24 * time.Hour, LogLife: w.pace.logLife,
 	})

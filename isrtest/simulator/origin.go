@@ -24,8 +24,10 @@ type rendering struct {
 	knew    int64 // the sequence up to which its process had applied the log then
 	content string
 	began   time.Time // true time
+	asked   bool      // it has a condition
 	lease   *grant    // the lease it runs under, if known; owned by the driver
 	over    bool      // guarded by world.mu
+	same    time.Time // guarded by world.mu: when it was answered by 304; zero if it was not
 }
 
 // visitorHeader names a visitor. It is in no cache key, so the origin sees it only in requests
@@ -46,7 +48,8 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	world := o.life.w
-	rd, rng := world.beginRender(o.life, r.URL.Path)
+	condition := r.Header.Get("If-None-Match")
+	rd, rng := world.beginRender(o.life, r.URL.Path, condition != "")
 	if rd == nil {
 		return
 	}
@@ -57,6 +60,12 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	if world.profile.failures && rng.IntN(world.failing) == 0 && !world.recovering() {
 		o.misbehave(w, rng, rd)
+		return
+	}
+	if condition == etagOf(rd.content) {
+		world.noteSame(rd)
+		h.Set("Etag", condition)
+		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	h.Set("Content-Type", "text/html")
@@ -114,7 +123,7 @@ func (p *page) renderTime(rng *rand.Rand, failures bool) time.Duration {
 
 // beginRender records a rendering, and returns the random source of its behaviour. It returns nil
 // for a dead process.
-func (w *world) beginRender(l *life, path string) (*rendering, *rand.Rand) {
+func (w *world) beginRender(l *life, path string, asked bool) (*rendering, *rand.Rand) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.pageAt(path)
@@ -128,10 +137,17 @@ func (w *world) beginRender(l *life, path string) (*rendering, *rand.Rand) {
 	}
 	rd := &rendering{
 		page: p, life: l, number: p.renders, step: w.step, seq: w.seq, knew: l.applied.Load(),
-		content: contentName(p.path, p.contents), began: time.Now(),
+		content: contentName(p.path, p.contents), began: time.Now(), asked: asked,
 	}
 	w.events = append(w.events, event{kind: renderBegan, life: l, page: p, render: rd})
 	return rd, rng
+}
+
+// noteSame records that a rendering is answered by 304.
+func (w *world) noteSame(rd *rendering) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rd.same = time.Now()
 }
 
 func (w *world) endRender(rd *rendering) {

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type profile struct {
 	slowSEQ  bool    // reads of SEQ are slow
 	quiet    bool    // few visitors, so that more time passes
 	lags     bool    // eventually consistent reads return old results
+	peers    bool    // processes are each other's peers, some of which lie, are slow, or are dead
 	tears    bool    // reads show transactions in part
 	// lost is the percentage of replies that are lost, by errand, in addition to the faults.
 	lost map[errand]float64
@@ -26,8 +28,18 @@ type profile struct {
 	crashes, freezes, forces, externals, purges, tagPurges, assertions, demands, collections, cuts, damages, rushes, nodePurges, posts int
 }
 
-// profiles are in the order of seeds.
+// profiles are in the order of seeds: every second time the last one is "peers".
 func profiles() []profile {
+	first := basicProfiles()
+	second := slices.Clone(first)
+	second[len(second)-1] = profile{
+		name: "peers", peers: true, faults: 8, skew: true, failures: true,
+		crashes: 2, freezes: 2, forces: 2, purges: 1, assertions: 2, nodePurges: 6, posts: 1,
+	}
+	return slices.Concat(first, second)
+}
+
+func basicProfiles() []profile {
 	return []profile{
 		{name: "calm", prompt: true},
 		{name: "network", faults: 20, assertions: 1, demands: 1, nodePurges: 1},

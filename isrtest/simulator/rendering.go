@@ -12,6 +12,7 @@ func (w *world) checkRender(rd *rendering) {
 	rd.page.renderedAt[rd.content] = rd.began
 	w.log("%s renders %s, render %d: %s", rd.life.name, rd.page.path, rd.number, rd.content)
 	rd.lease = w.leaseOf(rd)
+	w.checkCondition(rd)
 	if w.profile.calm() && rd.lease == nil {
 		w.violate("a render needs the lease", "%s renders %s without it", rd.life.name, rd.page.path)
 	}
@@ -26,6 +27,34 @@ func (w *world) checkRender(rd *rendering) {
 			w.checkAlone(rd)
 		}
 	}
+}
+
+// checkCondition: a process that knows of a purge of a page does not have it validated.
+func (w *world) checkCondition(rd *rendering) {
+	g := rd.page.current()
+	if !rd.asked || g == nil || !g.ours {
+		return
+	}
+	w.counts["conditional render"]++
+	if purge := max(numberOf(rd.page.rows["PURGE"], "seq"), w.covering(rd.page, g.tag).seq); g.purgeSeq < purge && purge <= rd.knew {
+		w.violate("a purged page is rendered without conditions", "%s asks for %s of sequence %d, which was purged at %d", rd.life.name, w.generationName(g), g.purgeSeq, purge)
+	}
+}
+
+// repeats reports whether a rendering follows one of its process, under the same lease, whose answer,
+// a 304, did not renew the page: within the time of a lease, and before anything was published under it.
+func (w *world) repeats(rd *rendering, g *grant) bool {
+	if rd.asked || g.published > 0 {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, before := range rd.life.pages[rd.page].rendered {
+		if before != rd && before.lease == g && !before.same.IsZero() && rd.began.Sub(before.same) < w.pace.lease() {
+			return true
+		}
+	}
+	return false
 }
 
 // unreadTail is how long before it takes the lease a process may have failed to read the body.
@@ -108,7 +137,7 @@ func (w *world) checkDue(rd *rendering, seen *view) {
 		return // a body that exists and repeatedly cannot be read counts as missing
 	}
 	if left := w.freshFor(rd.page, g, rd.began.Add(rd.life.node.skew)); left > 0 {
-		w.violate("there is one render per expiry", "%s renders %s, of which %s is fresh for %d s, and was published before the lease was taken",
+		w.violate("there is one render per expiry", "%s renders %s, of which %s is fresh for %v, and was published before the lease was taken",
 			rd.life.name, rd.page.path, w.generationName(g), left)
 	}
 	w.counts["judged due"]++
@@ -131,13 +160,13 @@ func (w *world) checkAlone(rd *rendering) {
 
 // leaseOf returns the lease under which a page is rendered, nil if there is none. A search renders at
 // the instant at which it has read the page, or then SEQ, or the body of a page that is purged
-// meanwhile, and no other render of its process begins in that step. In real time, which has no such instant, it is the process's lease, unless a store
+// meanwhile, or, if it does not follow the log, the marks that cover the page, and no other render of its process begins in that step. In real time, which has no such instant, it is the process's lease, unless a store
 // has failed.
 func (w *world) leaseOf(rd *rendering) *grant {
 	g := rd.life.pages[rd.page].lease
 	switch {
-	case g == nil:
-	case w.pace.ordered() && !rd.life.sequenceRead().Equal(rd.began) && !w.lastReadAt(rd.life, rd.page).Equal(rd.began) && !rd.life.bodyOpened().Equal(rd.began):
+	case g == nil, w.repeats(rd, g):
+	case w.pace.ordered() && !rd.life.sequenceRead().Equal(rd.began) && !w.lastReadAt(rd.life, rd.page).Equal(rd.began) && !rd.life.bodyOpened().Equal(rd.began) && !(w.holds(g) && rd.life.markRead().Equal(rd.began)):
 		return nil
 	case !w.pace.ordered() && (!w.holds(g) || rd.life.lastFailure().After(g.at.Add(-outageTail))):
 		return nil
@@ -151,23 +180,22 @@ func (w *world) holds(g *grant) bool {
 	return held != nil && held.token == g.token
 }
 
-// freshFor returns for how many more seconds a generation is fresh by a clock; zero or less if it is
-// not.
-func (w *world) freshFor(p *page, g *generation, now time.Time) int64 {
+// freshFor returns for how much longer a generation is fresh by a clock; zero or less if it is not.
+func (w *world) freshFor(p *page, g *generation, now time.Time) time.Duration {
 	if g.withdrawn {
 		return 0
 	}
 	purge := p.rows["PURGE"]
-	if seq := numberOf(purge, "seq"); g.ours && seq > g.purgeSeq || !g.ours && seq > 0 && g.generatedAt <= numberOf(purge, "at")+60 {
+	if seq := numberOf(purge, "seq"); g.ours && seq > g.purgeSeq || !g.ours && seq > 0 && g.generatedAt.Unix() <= numberOf(purge, "at")+60 {
 		return 0
 	}
 	marked := w.covering(p, g.tag)
-	if g.ours && marked.seq > g.purgeSeq || !g.ours && marked.seq > 0 && g.generatedAt <= marked.at+60 {
+	if g.ours && marked.seq > g.purgeSeq || !g.ours && marked.seq > 0 && g.generatedAt.Unix() <= marked.at+60 {
 		return 0
 	}
-	left := g.pinned - now.Unix()
-	if g.generatedAt <= now.Unix()+120 {
-		left = max(left, g.generatedAt+g.revalidate-now.Unix())
+	left := time.Unix(g.pinned, 0).Sub(now)
+	if g.generatedAt.Sub(now) <= 120*time.Second {
+		left = max(left, g.freshUntil().Sub(now))
 	}
 	return left
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"strconv"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -93,7 +94,7 @@ func (p partition) lock() *lock {
 // A meta is a META row.
 type meta struct {
 	bodyKey     string
-	generatedAt int64 // epoch seconds
+	generatedAt time.Time
 	revalidate  int64 // seconds
 	etag        string
 	ttl         int64
@@ -120,14 +121,17 @@ func (p partition) meta() *meta {
 		return nil
 	}
 	m := &meta{
-		bodyKey: textOf(row, "s3_key"), generatedAt: numberOf(row, "generated_at"),
+		bodyKey: textOf(row, "s3_key"), generatedAt: time.Unix(numberOf(row, "generated_at"), 0),
 		revalidate: numberOf(row, "revalidate_seconds"), etag: textOf(row, "etag"), ttl: numberOf(row, "ttl"),
 	}
 	ours := mapOf(row, "isr")
-	if ours == nil || textOf(ours, "s3_key") != m.bodyKey || numberOf(ours, "generated_at") != m.generatedAt {
+	if ours == nil || textOf(ours, "s3_key") != m.bodyKey || numberOf(ours, "generated_at") != numberOf(row, "generated_at") {
 		return m
 	}
 	m.ours = true
+	if ms := numberOf(ours, "generated_ms"); ms/1000 == m.generatedAt.Unix() {
+		m.generatedAt = time.UnixMilli(ms)
+	}
 	m.version = numberOf(ours, "v")
 	m.generation = textOf(ours, "generation_id")
 	m.sha256 = textOf(ours, "content_sha256")
@@ -148,6 +152,18 @@ func (p partition) meta() *meta {
 		}
 	}
 	return m
+}
+
+// publication names a publish: that of a generation, or of its renewal. Rollbacks and pins keep it.
+func (m *meta) publication() string { return publicationOf(m.generation, m.generatedAt) }
+
+func publicationOf(generation string, generatedAt time.Time) string {
+	return generation + generatedAt.UTC().Format("@05.000")
+}
+
+// freshUntil is the end of the freshness window.
+func (m *meta) freshUntil() time.Time {
+	return m.generatedAt.Add(time.Duration(m.revalidate) * time.Second)
 }
 
 // same reports whether a row is unchanged.

@@ -52,7 +52,7 @@ func (w *world) checkKept(p *page, before partition, g *generation) {
 	}
 	version := partition{"META": p.rows[current]}.meta()
 	if version == nil || !version.ours || version.generation != g.generation || version.bodyKey != g.bodyKey ||
-		version.sha256 != g.sha256 || version.generatedAt != g.generatedAt || version.etag != g.etag {
+		version.sha256 != g.sha256 || !version.generatedAt.Equal(g.generatedAt) || version.etag != g.etag {
 		w.violate(invariant, "the version of %s of %s differs from META", w.generationName(g), p.path)
 	}
 	w.checkSuperseded(p, before, current)

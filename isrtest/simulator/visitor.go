@@ -35,6 +35,7 @@ type visitor struct {
 	header http.Header
 	body   bytes.Buffer
 	left   bool // it left without a response
+	broken bool // the connection, in the middle of the response
 }
 
 // visit sends a visitor to a page of a process. Some leave soon.
@@ -60,11 +61,27 @@ func (w *world) visit(l *life, p *page) *visitor {
 	w.drawReceipt(v, r)
 	w.ended.Go(func() {
 		defer cancel()
-		l.handler.ServeHTTP(v, r)
+		v.request(l.handler, r)
 		v.left = v.status == 0
 		w.happened(event{kind: answered, life: l, page: p, visitor: v})
 	})
 	return v
+}
+
+// request gets the response, or a part of it.
+func (v *visitor) request(h http.Handler, r *http.Request) {
+	defer func() {
+		switch got := recover(); got {
+		case nil:
+		case http.ErrAbortHandler: //nolint:errorlint // as net/http does
+			v.broken = true
+		default:
+			panic(got)
+		}
+	}()
+	h.ServeHTTP(v, r)
+	// A visitor that leaves in the middle of a stream has a part of it.
+	v.broken = r.Context().Err() != nil && strings.Contains(v.header.Get("Cache-Status"), "fwd=")
 }
 
 // visitIfMay is visit, unless the seed would not determine the result.
@@ -101,6 +118,11 @@ func (w *world) checkAnswer(v *visitor, at time.Time) {
 	}
 	if v.left {
 		w.log("%s left", v.name)
+		return
+	}
+	if v.broken {
+		w.log("%s got a part: %s", v.name, how)
+		w.counts["broken stream"]++
 		return
 	}
 	content, whole := contentOf(v.body.Bytes())
@@ -161,6 +183,10 @@ func (w *world) checkPassed(v *visitor, content string) {
 // the process has seen.
 func (w *world) checkServed(v *visitor, content, how string) {
 	g := v.page.find(content)
+	if _, rendered := v.page.rendered[content]; g == nil && rendered && strings.Contains(how, "; stored") && !w.profile.calm() {
+		w.counts["streamed and not published"]++ // it was being stored when its header was sent
+		return
+	}
 	if g == nil {
 		w.violate("what is served was published", "%s got %s, which META never was: %s", v.name, content, how)
 		return
@@ -177,9 +203,9 @@ func (w *world) checkServed(v *visitor, content, how string) {
 		w.noteServed(v, g)
 		return
 	}
-	now := v.began.Add(v.life.node.skew).Unix() // a lookup may take longer than the rest of its window
-	if until := w.servableUntil(v.page, content); now > until && !w.replacesFailure(v.page, content, how) {
-		w.violate("no page is served after its stale window", "%s got %s %d s late", v.name, w.generationName(g), now-until)
+	now := v.began.Add(v.life.node.skew) // a lookup may take longer than the rest of its window
+	if until := w.servableUntil(v.page, content); now.After(until) && !w.replacesFailure(v.page, content, how) {
+		w.violate("no page is served after its stale window", "%s got %s %v late", v.name, w.generationName(g), now.Sub(until))
 	}
 	covered, purged := v.knownPurges(g.tag)
 	if purged = max(purged, v.purged); g.ours && g.purgeSeq < purged {
@@ -201,8 +227,8 @@ func isFresh(how string) bool {
 
 // servableUntil returns the end of the stale window of a content: the latest of all generations that
 // had it.
-func (w *world) servableUntil(p *page, content string) int64 {
-	var until int64
+func (w *world) servableUntil(p *page, content string) time.Time {
+	var until time.Time
 	for _, g := range p.history {
 		if g.meta == nil || g.content != content {
 			continue
@@ -211,7 +237,11 @@ func (w *world) servableUntil(p *page, content string) int64 {
 		if !g.ours {
 			stale = int64(max(w.route.Stale, 0) / time.Second)
 		}
-		until = max(until, g.generatedAt+g.revalidate+stale, g.pinned)
+		for _, t := range []time.Time{g.freshUntil().Add(time.Duration(stale) * time.Second), time.Unix(g.pinned, 0)} {
+			if t.After(until) {
+				until = t
+			}
+		}
 	}
 	return until
 }

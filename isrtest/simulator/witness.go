@@ -117,7 +117,7 @@ func (m *witness) Publish(ctx context.Context, l store.Lease, read store.Record,
 	read, known := open(read)
 	token := m.token(l)
 	w.mu.Lock()
-	w.intents[next.GenerationID] = &intent{life: m.life, token: token, seq: known.seq}
+	w.intents[publicationOf(next.GenerationID, next.GeneratedAt)] = &intent{life: m.life, token: token, seq: known.seq}
 	w.mu.Unlock()
 	began := time.Now()
 	got, err := m.MetaStore.Publish(ctx, l, read, next, how)

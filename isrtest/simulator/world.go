@@ -41,6 +41,7 @@ type world struct {
 	route     isr.Route
 	failing   int // if renderers fail, one of this many renders does
 	nodes     []*node
+	wires     wires // between peers
 	pages     []*page
 	grants    map[string]*grant               // by token
 	marks     map[store.PurgeTarget]markState // as committed
@@ -65,7 +66,7 @@ type world struct {
 	seq       int64              // the purge sequence of the table; guarded by mu
 	readable  int64              // the part of it that reads show; guarded by mu
 	recovered bool               // faults have stopped; guarded by mu
-	intents   map[string]*intent // by generation id; guarded by mu
+	intents   map[string]*intent // by publication; guarded by mu
 	events    []event            // that the driver has not processed yet; guarded by mu
 }
 
@@ -246,6 +247,7 @@ func (w *world) close() {
 }
 
 func (w *world) report() Report {
+	w.wires.report(w.counts)
 	return Report{
 		Seed: w.seed, Profile: w.profile.name, Steps: w.step, Hash: w.trace.hash(), Counts: w.counts,
 		Violation: w.violation, Trace: w.trace.lines,
@@ -296,6 +298,8 @@ func (w *world) rowName(pk, sk string) string {
 	}
 	if id, ok := strings.CutPrefix(sk, "VER#"); ok {
 		sk = w.trace.name("VER#", id)
+	} else if strings.HasPrefix(sk, "NODE#") {
+		sk = "NODE#" // of the caller; its id is random
 	}
 	return pk + " " + sk
 }

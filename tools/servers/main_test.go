@@ -120,7 +120,15 @@ func TestServers(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v, want success", err)
 	}
-	if found := left(t, tools, settings); len(found) > 0 {
+	found := left(t, tools, settings)
+	for _, folder := range []string{tools, memory(tools)} {
+		tables, err := filepath.Glob(filepath.Join(folder, tablesOf(cmd.Process.Pid)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, tables...)
+	}
+	if len(found) > 0 {
 		t.Errorf("after the end there are still %v", found)
 	}
 }

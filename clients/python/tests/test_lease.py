@@ -192,7 +192,7 @@ def test_missing_table(client: DynamoDBClient) -> None:
 def faulty(engine: Engine, table_name: str, clock: Clock) -> tuple[Faults, LeaseManager]:
     client = engine.client(retries={"total_max_attempts": 1})
     return Faults(client), LeaseManager(
-        client, table_name=table_name, now=clock, retry=Retry(first_backoff=0.001), owner="faulty"
+        client, table_name=table_name, now=clock, retry=Retry(first_backoff=0.001, timeout=60), owner="faulty"
     )
 
 

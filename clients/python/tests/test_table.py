@@ -370,7 +370,7 @@ class Sparing:
 
 def test_unprocessed_items_are_retried(engine: Engine, table_name: str) -> None:
     client = engine.client()
-    table = Table(NOTES, client=client, table_name=table_name, retry=Retry(first_backoff=0.001))
+    table = Table(NOTES, client=client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=60))
     items = [Note("P", f"{i:03}", i) for i in range(60)]
     allowed = [10, 0, 0, 0, 0, 0, 0, 3]
     Sparing(client, allowed)
@@ -465,7 +465,9 @@ def test_placeholders_do_not_collide(counted: Table[Counted]) -> None:
 @pytest.fixture
 def faulty(engine: Engine, table_name: str) -> tuple[Faults, Table[Counted]]:
     client = engine.client(retries={"total_max_attempts": 1})
-    return Faults(client), Table(COUNTED, client=client, table_name=table_name, retry=Retry(first_backoff=0.001))
+    return Faults(client), Table(
+        COUNTED, client=client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=60)
+    )
 
 
 def test_write_without_a_reply_is_unknown(faulty: tuple[Faults, Table[Counted]]) -> None:

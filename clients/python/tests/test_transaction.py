@@ -158,7 +158,9 @@ def test_concurrent_transfers_keep_the_total(accounts: Table[Account]) -> None:
 @pytest.fixture
 def faulty(engine: Engine, table_name: str) -> tuple[Faults, Table[Account]]:
     client = engine.client(retries={"total_max_attempts": 1})
-    return Faults(client), Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff=0.001))
+    return Faults(client), Table(
+        ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=60)
+    )
 
 
 def test_transaction_with_a_lost_reply_is_applied_once(faulty: tuple[Faults, Table[Account]]) -> None:
@@ -201,7 +203,7 @@ TWO = [TransactPut(Account("a", "x")), TransactPut(Account("b", "x"))]
 @pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
 def test_transient_cancellations_are_retried(engine: Engine, table_name: str, code: str) -> None:
     client = engine.client(retries={"total_max_attempts": 1})
-    table = Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff=0.001))
+    table = Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=60))
     Cancelling(client, ["None", code], 3)
     table.transact_write(TWO)
     assert len(table.batch_get([("a", "x"), ("b", "x")], consistent_read=True)) == 2
@@ -221,7 +223,7 @@ def test_cancellation_reasons_map_to_errors(
     engine: Engine, table_name: str, codes: list[str], error: type[Exception], outcome: Outcome
 ) -> None:
     client = engine.client(retries={"total_max_attempts": 1})
-    table = Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff=0.001))
+    table = Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=60))
     Cancelling(client, codes, 100)
     with pytest.raises(error) as cancelled:
         table.transact_write(TWO)

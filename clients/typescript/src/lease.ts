@@ -14,7 +14,7 @@ import { hostname } from 'node:os';
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 
 import { readFailure } from './classify.js';
-import { systemClock } from './clock.js';
+import { type Clock, systemClock } from './clock.js';
 import { InvalidInputError, InvalidKeyError, LeaseLostError } from './errors.js';
 import { leaseLossOf, startHeartbeat } from './heartbeat.js';
 import { acquire } from './isr/acquire.js';
@@ -54,6 +54,8 @@ export interface LeaseTerm {
 export interface LeaseManagerOptions extends RetryOptions {
   /** The wall clock, in epoch milliseconds. Default: `Date.now`. */
   now?: () => number;
+  /** Replaces all time sources, including `now`; for tests. */
+  clock?: Clock;
   /** Returns an unguessable, unique text of at least 128 random bits. Default: 128 random bits in hex. */
   newToken?: () => string;
   /** Identifies this process in logs and errors; informational only. Default: host name and process id. */
@@ -81,7 +83,7 @@ export class LeaseManager {
     if (typeof ddb?.send !== 'function' || typeof tableName !== 'string' || tableName === '') {
       throw new InvalidInputError('a LeaseManager takes a DynamoDBClient and the name of a table');
     }
-    const clock = systemClock(options.now);
+    const clock = options.clock ?? systemClock(options.now);
     const calls = new Calls(clock, options);
     const { newToken = randomText, warn = () => {} } = options;
     this.#backend = { ddb, tableName, clock, calls, settleTimeoutMs: calls.timeoutMs, newToken, warn };

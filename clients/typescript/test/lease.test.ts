@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { DynamoDBClient, GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 
 import { InvalidInputError, InvalidKeyError, LeaseHeldError, LeaseLostError, LeaseManager } from '../src/index.js';
+import { earlyClock } from './clocks.js';
 import { onEngines, type TestTable } from './engines.js';
 import { type Fault, injectFaults } from './faults.js';
 
@@ -18,7 +19,12 @@ async function lockRow(table: TestTable, pk: string) {
 /** A manager with a clock that the test sets. */
 function managerAt(table: TestTable, leaseOwner: string, ddb = table.ddb) {
   const clock = { now: begin };
-  const manager = new LeaseManager(ddb, table.tableName, { now: () => clock.now, leaseOwner, retryDelayMs: 1 });
+  const manager = new LeaseManager(ddb, table.tableName, {
+    now: () => clock.now,
+    leaseOwner,
+    retryDelayMs: 1,
+    callTimeoutMs: 60_000,
+  });
   return { clock, manager };
 }
 
@@ -120,7 +126,11 @@ onEngines('an unanswered acquisition leaves no lease behind', async (table) => {
   const ddb = table.connect({ maxAttempts: 1 });
   injectFaults(ddb, (command) => (command === 'PutItem' ? 'reply lost' : undefined));
   const clock = { now: begin };
-  const manager = new LeaseManager(ddb, table.tableName, { now: () => clock.now, retryDelayMs: 1 });
+  const manager = new LeaseManager(ddb, table.tableName, {
+    now: () => clock.now,
+    retryDelayMs: 1,
+    callTimeoutMs: 60_000,
+  });
   // A readable refusal would show our token on the row, which would make the lease ours.
   const lease = await manager.acquire('job', { leaseSeconds: 10 }).catch((error: unknown) => error);
   assert.ok(lease instanceof Error, 'every reply is lost, including refusals');
@@ -138,8 +148,8 @@ onEngines('one of many concurrent contenders gets the lease', async (table) => {
 });
 
 onEngines('withLease extends the lease while the job runs, and releases it', async (table) => {
-  const manager = new LeaseManager(table.ddb, table.tableName);
-  const result = await manager.withLease('job', { leaseSeconds: 1 }, async (lease, signal) => {
+  const manager = new LeaseManager(table.ddb, table.tableName, { clock: earlyClock() });
+  const result = await manager.withLease('job', { leaseSeconds: 30 }, async (lease, signal) => {
     while (Number((await lockRow(table, 'JOB#job'))?.['lease_expires_at']?.N) <= lease.expiresAt) {
       signal.throwIfAborted();
     }
@@ -150,14 +160,14 @@ onEngines('withLease extends the lease while the job runs, and releases it', asy
 });
 
 onEngines('withLease aborts its job when the lease is lost, and does not release the new holder', async (table) => {
-  const manager = new LeaseManager(table.ddb, table.tableName);
+  const manager = new LeaseManager(table.ddb, table.tableName, { clock: earlyClock() });
   const theirs = {
     pk: { S: 'JOB#job' },
     sk: { S: 'LOCK' },
     lease_token: { S: 'x' },
     lease_expires_at: { N: '9999999999' },
   };
-  const run = manager.withLease('job', { leaseSeconds: 1 }, async (_, signal) => {
+  const run = manager.withLease('job', { leaseSeconds: 30 }, async (_, signal) => {
     await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: theirs }));
     await once(signal, 'abort');
     assert.ok(signal.reason instanceof LeaseLostError);

@@ -38,14 +38,14 @@ class Server:
         return canonical_key(self.url + path)
 
     def get(self, path: str) -> str:
-        with urllib.request.urlopen(self.url + path, timeout=10) as response:  # noqa: S310 - it is ours
+        with urllib.request.urlopen(self.url + path, timeout=60) as response:  # noqa: S310 - it is ours
             content: bytes = response.read()
         return content.decode()
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run an ``isr`` command on the server's table."""
         arguments = [BINARY, command[0], "--data", str(self.data), *command[1:]]
-        return subprocess.run(arguments, capture_output=True, text=True, timeout=30, check=False)
+        return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
 
     def json(self, *command: str) -> Any:
         done = self.run(*command, "--json")
@@ -93,7 +93,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         pytest.skip("ISR_TEST_ISR is not set: the path of the isr binary (go build ./cmd/isr)")
     site, database, data = free_address(), free_address(), tmp_path / "data"
     command = [BINARY, "serve", "--demo", "--listen", site, "--data", str(data), "--dynamodb-listen", database]
-    command += ["--admin", "none", "--history", str(HISTORY)]
+    command += ["--admin", "none", "--history", str(HISTORY), "--store-timeout", "60s"]
     with (tmp_path / "log").open("w") as log, subprocess.Popen(command, stderr=log, stdout=log) as process:
         client = Engine("isr serve", f"http://{database}").client()
         try:

@@ -67,7 +67,7 @@ def test_a_thousand_concurrent_pins(engine: Engine, table_name: str) -> None:
     """1,000 pins on the first engine; 200 on the others, to save time."""
     threads, count = 100, 1000 if is_first(engine) else 200
     client = engine.client(max_pool_connections=threads)
-    store = new_store(client, table_name, settle_timeout=60.0)
+    store = new_store(client, table_name)
     pages = fill_pages(client, table_name, store, count)
     with ThreadPoolExecutor(threads) as pool:
         assert all(entry.pinned_until == FOREVER for entry in pool.map(store.pin, pages))
@@ -81,7 +81,7 @@ def test_a_thousand_concurrent_pins(engine: Engine, table_name: str) -> None:
 def test_contending_processes_all_make_progress(engine: Engine, table_name: str) -> None:
     """Two processes, each with its own queue, change the log concurrently."""
     client = engine.client(max_pool_connections=20)
-    stores = [new_store(client, table_name, settle_timeout=60.0) for _ in range(2)]
+    stores = [new_store(client, table_name) for _ in range(2)]
     pages = fill_pages(client, table_name, stores[0], 120)
     with ThreadPoolExecutor(20) as pool:
         jobs = [pool.submit(stores[n % 2].pin, page) for n, page in enumerate(pages)]
@@ -93,7 +93,7 @@ def test_contending_processes_all_make_progress(engine: Engine, table_name: str)
 def test_changes_of_one_page_use_separate_transactions(engine: Engine, table_name: str) -> None:
     """They touch the same rows: the second change uses another transaction and fails because the page has moved."""
     client = engine.client(max_pool_connections=4)
-    store = new_store(client, table_name, settle_timeout=60.0)
+    store = new_store(client, table_name)
     (page,) = fill_pages(client, table_name, store, 1)
     record = store.read(page)
 
@@ -145,7 +145,7 @@ def waiting(store: FaceTheoryIsrMetaStore) -> int:
 
 def test_queued_changes_share_a_transaction(client: Any, table_name: str) -> None:
     """Except for a second change of a page: it would fail the whole transaction."""
-    store = new_store(client, table_name, settle_timeout=60.0)
+    store = new_store(client, table_name)
     pages = fill_pages(client, table_name, store, 6)
     record = store.read(pages[1])
     gate = Gate(client)
@@ -166,7 +166,7 @@ def test_queued_changes_share_a_transaction(client: Any, table_name: str) -> Non
 
 
 def test_a_change_queued_too_long_is_withdrawn(client: Any, table_name: str) -> None:
-    store = new_store(client, table_name, settle_timeout=60.0)
+    store = new_store(client, table_name)
     pages = fill_pages(client, table_name, store, 2)
     gate = Gate(client)
     with ThreadPoolExecutor(2) as pool:
@@ -191,7 +191,7 @@ def test_waiting_for_a_sent_change_is_bounded(client: Any, table_name: str) -> N
 
 
 def test_an_interrupted_leader_hands_over(client: Any, table_name: str) -> None:
-    store = new_store(client, table_name, settle_timeout=60.0)
+    store = new_store(client, table_name)
     pages = fill_pages(client, table_name, store, 3)
     reached, go_on = threading.Event(), threading.Event()
 

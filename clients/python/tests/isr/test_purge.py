@@ -173,7 +173,7 @@ def test_the_lifetime_of_marks_only_grows(client: Any, table_name: str) -> None:
 
 
 def test_concurrent_purges_share_a_transaction(client: Any, table_name: str) -> None:
-    store = new_store(client, table_name, settle_timeout=60.0)
+    store = new_store(client, table_name)
     pages = fill_pages(client, table_name, store, 1)
     gate = Gate(client)
     with ThreadPoolExecutor(6) as pool:

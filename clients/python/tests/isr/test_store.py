@@ -73,9 +73,18 @@ def test_commit_with_content_stores_a_complete_entry(client: Any, table_name: st
     assert store.read(KEY).entry == entry
     assert (entry.status, entry.content_length, entry.tags, entry.foreign) == (404, 5, ("news",), False)
     assert entry.ttl == NOW + 2 * 86400
+    assert (entry.generated_at, entry.generated_at_ms) == (NOW, NOW * 1000 + 999)
     again = store.acquire_lease(KEY)
     with pytest.raises(InvalidInputError, match="content_sha256 and content_length"):
         store.commit_generation(**REFERENCE, lease_token=again.lease_token, status=404)
+
+
+def test_milliseconds_belong_to_the_second(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    lease = store.acquire_lease(KEY)
+    with pytest.raises(InvalidInputError, match="generated_ms"):
+        store.publish(lease, lease.record, new_entry(generated_ms=int(NOW) * 1000 + 1000))
+    assert store.publish(lease, lease.record, new_entry(generated_ms=int(NOW) * 1000)).generated_ms == 0
 
 
 def test_commit_replaces_only_what_the_lease_read(client: Any, table_name: str) -> None:

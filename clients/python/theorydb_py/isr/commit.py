@@ -42,10 +42,12 @@ def committed_entry(
             "another process acquired the lease: pass the purge_seq that it read before rendering, "
             "or nothing that describes the content"
         )
+    ms = math.floor(check_number("generated_at_ms", generated_at_ms))
     window: Any = revalidate_seconds  # validated and rounded when it is stored
     return Entry(
         s3_key=html_pointer,
-        generated_at=math.floor(check_number("generated_at_ms", generated_at_ms) / 1000),
+        generated_at=ms // 1000,
+        generated_ms=ms if given and ms > 0 else 0,
         revalidate_seconds=window,
         etag=etag or "",
         foreign=not given,

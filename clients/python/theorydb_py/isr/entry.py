@@ -70,6 +70,8 @@ class Entry:
     """Purge tags."""
     stale_seconds: int = 0
     """The stale window, after the freshness window."""
+    generated_ms: int = 0
+    """When rendering began, in epoch milliseconds of the second generated_at; 0 if that is exact, or unknown."""
     purge_seq: int = 0
     """The purge sequence when rendering began."""
     build: int = 0
@@ -92,8 +94,8 @@ class Entry:
 
     @property
     def generated_at_ms(self) -> int:
-        """generated_at in epoch milliseconds."""
-        return self.generated_at * 1000
+        """When rendering began, in epoch milliseconds."""
+        return self.generated_ms or self.generated_at * 1000
 
 
 @dataclass(frozen=True, kw_only=True)

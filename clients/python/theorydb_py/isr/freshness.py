@@ -25,7 +25,7 @@ def freshness(entry: Entry | None, purges: PurgeState, now: float) -> State:
     if outlives_marks(entry, purges.mark_lifetime, now):
         return State.EXPIRED
     old_build = not entry.foreign and _built_at(entry) < purges.build
-    in_window = now < fresh_until(entry) and entry.generated_at - now <= _CLOCK_TOLERANCE and not old_build
+    in_window = now < fresh_until(entry) and entry.generated_at_ms / 1000 - now <= _CLOCK_TOLERANCE and not old_build
     pinned = entry.pinned_until is not None and entry.pinned_until > now
     if not _covered(entry, purges.seq, purges.at) and (in_window or pinned):
         return State.FRESH
@@ -34,7 +34,7 @@ def freshness(entry: Entry | None, purges: PurgeState, now: float) -> State:
 
 def outlives_marks(entry: Entry, mark_lifetime: int, now: float) -> bool:
     """Return whether marks that cover the entry may have expired by now. A mark_lifetime of 0: there are no marks."""
-    asserted = entry.generated_at if entry.asserted_at is None else entry.asserted_at
+    asserted = entry.generated_at_ms / 1000 if entry.asserted_at is None else entry.asserted_at
     return mark_lifetime > 0 and now >= asserted + mark_lifetime - _MARK_MARGIN
 
 
@@ -49,19 +49,25 @@ def serves_failures(entry: Entry, purges: PurgeState, now: float) -> bool:
     return entry.pinned_until is not None and not purged and not entry.withdrawn
 
 
-def fresh_until(entry: Entry) -> int:
-    """Return the end of the freshness window, in epoch seconds."""
-    return entry.generated_at + clamp(entry.revalidate_seconds, MAX_INTERVAL)
+def fresh_until(entry: Entry) -> float:
+    """Return the end of the freshness window, in epoch seconds, exact to the millisecond."""
+    return _after(entry, clamp(entry.revalidate_seconds, MAX_INTERVAL))
 
 
-def stale_until(entry: Entry) -> int:
-    """Return the end of the stale window, in epoch seconds."""
-    return fresh_until(entry) + clamp(entry.stale_seconds, MAX_INTERVAL)
+def stale_until(entry: Entry) -> float:
+    """Return the end of the stale window, in epoch seconds, exact to the millisecond."""
+    return _after(entry, clamp(entry.revalidate_seconds, MAX_INTERVAL) + clamp(entry.stale_seconds, MAX_INTERVAL))
+
+
+def _after(entry: Entry, seconds: int) -> float:
+    """Return the time that many seconds after rendering began, rounded once, so that equal times compare equal."""
+    return (entry.generated_at_ms + seconds * 1000) / 1000
 
 
 def age(entry: Entry, now: float) -> int:
     """Return the whole seconds since the origin generated the response, never negative."""
-    return max(0, math.floor(now - entry.generated_at)) + entry.age_seconds
+    elapsed = round(now - entry.generated_at_ms / 1000, 6)  # floats of times are exact to a microsecond
+    return max(0, math.floor(elapsed)) + entry.age_seconds
 
 
 def _covered(entry: Entry, seq: int, at: int) -> bool:

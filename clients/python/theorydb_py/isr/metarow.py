@@ -24,6 +24,7 @@ from theorydb_py.isr.readers import (
     HeaderValue,
     count_of,
     flag_of,
+    floor_of,
     headers_of,
     horizon_of,
     instant_of,
@@ -87,6 +88,7 @@ def _isr_map(entry: Entry) -> dict[str, Attribute]:
         "generation_id": string(entry.generation_id),
         "s3_key": string(entry.s3_key),
         "generated_at": number(entry.generated_at),
+        "generated_ms": number(entry.generated_ms) if entry.generated_ms else None,
         "key": string(entry.key) if entry.key else None,
         "route": string(entry.route) if entry.route else None,
         "status": number(entry.status),
@@ -137,7 +139,13 @@ def content_of(item: Item) -> Entry:
     # The map describes this content, so its status and headers are required: guessing
     # them would be worse than rendering again.
     _require(item, "isr.", child(item, "isr"), _REQUIRED_OF_MAP)
-    return replace(entry, foreign=False, **_described(item))
+    return replace(entry, foreign=False, generated_ms=_generated_ms(item, entry.generated_at), **_described(item))
+
+
+def _generated_ms(item: Item, second: int) -> int:
+    """Return generated_ms; 0 if it adds nothing to generated_at, or is not in that second."""
+    ms = floor_of(child(item, "isr").get("generated_ms", {})) or 0
+    return ms if ms // 1000 == second and ms % 1000 else 0
 
 
 def _described(item: Item) -> dict[str, Any]:

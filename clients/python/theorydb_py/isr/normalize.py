@@ -40,7 +40,8 @@ def normalize_entry(entry: Entry) -> Entry:
         raise InvalidInputError(f"status is {entry.status}: expected an HTTP status, {MIN_STATUS} to {MAX_STATUS}")
     return replace(
         entry,
-        generated_at=_start_second(entry.generated_at),
+        generated_at=(second := _start_second(entry.generated_at)),
+        generated_ms=_start_ms(entry.generated_ms, second),
         revalidate_seconds=check_interval("revalidate_seconds", entry.revalidate_seconds),
         stale_seconds=check_interval("stale_seconds", entry.stale_seconds),
         content_length=check_count("content_length", entry.content_length),
@@ -93,6 +94,13 @@ def _checked_headers(headers: object) -> dict[str, tuple[HeaderValue, ...]]:
 
 def _checked_value(name: str, value: object) -> HeaderValue:
     return value if isinstance(value, bytes) else check_text(f"a value of header {name}", value)
+
+
+def _start_ms(value: int, second: int) -> int:
+    ms = check_count("generated_ms", value)
+    if ms and ms // 1000 != second:
+        raise InvalidInputError(f"generated_ms is {ms}: expected milliseconds of the second {second}, generated_at")
+    return ms if ms % 1000 else 0
 
 
 def _start_second(value: float) -> int:

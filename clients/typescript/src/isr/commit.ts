@@ -47,5 +47,6 @@ export function describedOf(c: Commit): Described | undefined {
 
 /** Returns the entry as readers see it when it is published with the reference's attributes only. */
 export function bareOf(e: Entry): Entry {
-  return { ...e, foreign: true, version: 0, generationId: '', key: '', purgeSeq: 0, build: 0 };
+  const generatedAtMs = Math.floor(e.generatedAtMs / 1000) * 1000;
+  return { ...e, generatedAtMs, foreign: true, version: 0, generationId: '', key: '', purgeSeq: 0, build: 0 };
 }

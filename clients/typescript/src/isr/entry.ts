@@ -10,7 +10,7 @@ export type HeaderFields = Readonly<Record<string, readonly HeaderValue[]>>;
 export interface Content {
   /** `s3_key`: the location of the body. */
   htmlPointer: string;
-  /** `generated_at`: when rendering began, in epoch milliseconds, whole seconds. */
+  /** When rendering began, in epoch milliseconds: `generated_at`, and `generated_ms` of our own rows. */
   generatedAtMs: number;
   /** The freshness window after `generatedAtMs`, in whole seconds, up to ten years. */
   revalidateSeconds: number;

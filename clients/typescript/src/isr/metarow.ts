@@ -2,6 +2,7 @@ import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import type { Content, Entry } from './entry.js';
 import { headersKind, storedHeaders, textsKind } from './header.js';
+import { floorOf } from './numbers.js';
 import {
   child,
   countKind,
@@ -27,7 +28,7 @@ import {
 export function storedContent(content: Content, currentSk: string): Record<string, AttributeValue | undefined> {
   return {
     s3_key: S(content.htmlPointer),
-    generated_at: N(content.generatedAtMs / 1000),
+    generated_at: N(Math.floor(content.generatedAtMs / 1000)),
     revalidate_seconds: N(content.revalidateSeconds),
     etag: content.etag ? S(content.etag) : undefined,
     ttl: content.ttlUnixSeconds === undefined ? undefined : N(content.ttlUnixSeconds),
@@ -44,7 +45,8 @@ export function storedMap(e: Entry, version: bigint): AttributeValue {
     v: N(version),
     generation_id: S(e.generationId),
     s3_key: S(e.htmlPointer),
-    generated_at: N(e.generatedAtMs / 1000),
+    generated_at: N(Math.floor(e.generatedAtMs / 1000)),
+    generated_ms: e.generatedAtMs % 1000 === 0 ? undefined : N(e.generatedAtMs),
     key: e.key ? S(e.key) : undefined,
     route: e.route ? S(e.route) : undefined,
     status: N(e.status),
@@ -87,7 +89,8 @@ export function contentOf(row: Row): Entry {
   requirePresent(row, 'isr.generation_id', textKind);
   requirePresent(row, 'isr.status', statusKind);
   requirePresent(row, 'isr.content_length', countKind);
-  return { ...readContent(row), ...readMap(row) };
+  const content = readContent(row);
+  return { ...content, generatedAtMs: exactTime(row, content.generatedAtMs), ...readMap(row) };
 }
 
 /**
@@ -100,6 +103,13 @@ function isOurs(row: Row): boolean {
   const body = text(ours, 's3_key');
   const at = ours?.['generated_at']?.N;
   return body !== '' && body === text(row, 's3_key') && at !== undefined && at === row['generated_at']?.N;
+}
+
+/** Returns `generated_ms` if it is in the second of `generated_at`, else that second, in epoch milliseconds. */
+function exactTime(row: Row, secondMs: number): number {
+  const stored = child(row, 'isr')?.['generated_ms'];
+  const ms = Number((stored && floorOf(stored)) ?? 0n);
+  return ms >= secondMs && ms < secondMs + 1000 ? ms : secondMs;
 }
 
 function readContent(row: Row): Content {

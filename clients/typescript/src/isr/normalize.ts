@@ -5,7 +5,8 @@ import { BOUNDS } from './names.js';
 import { interval, wholeSeconds } from './numbers.js';
 
 /**
- * Returns the entry as readers will see it, with times and intervals in whole seconds.
+ * Returns the entry as readers will see it: `generatedAtMs` in whole milliseconds, other times and
+ * intervals in whole seconds.
  * Intervals are capped at ten years.
  * @throws InvalidInputError if a value cannot be stored or makes no sense.
  */
@@ -14,7 +15,7 @@ export function normalize(next: NextEntry, generationId: string): Entry {
   checkTexts(next, generationId);
   return {
     htmlPointer: next.htmlPointer,
-    generatedAtMs: wholeSeconds(next.generatedAtMs) * 1000,
+    generatedAtMs: Math.floor(next.generatedAtMs),
     revalidateSeconds: interval(next.revalidateSeconds),
     ...(next.etag ? { etag: next.etag } : {}),
     ...(next.ttlUnixSeconds === undefined ? {} : { ttlUnixSeconds: Math.floor(next.ttlUnixSeconds) }),

@@ -44,11 +44,12 @@ export function expired(entry: Entry, value: Value): Answer {
 
 /**
  * Returns the answer for a fetch, whose freshness Next.js computes from the window that the
- * program asks for now. Its time is up to a second late, since rows store whole seconds; a
- * purge within that second has been handled here, by its sequence.
+ * program asks for now. The time of a row without milliseconds counts as up to a second later;
+ * a purge within that second has been handled here, by its sequence.
  */
 export function fetched(entry: Entry, value: Value, nowMs: number, isStale: boolean, requestedSeconds: number): Answer {
-  const generatedAtMs = Math.min(nowMs, entry.generatedAtMs + 999);
+  const unknownMs = entry.generatedAtMs % 1000 === 0 ? 999 : 0;
+  const generatedAtMs = Math.min(nowMs, entry.generatedAtMs + unknownMs);
   const window = Math.max(requestedSeconds, numberOf(value?.['revalidate']));
   return {
     value,

@@ -47,6 +47,12 @@ export interface CacheHandlerOptions {
    * so how late it may see changes of other servers. Default: 0, it reads every time.
    */
   trustSeconds?: number;
+  /**
+   * The timeout of one call to the table, in seconds, above 0 and at most an hour. A visitor waits
+   * at most twice that for a table that does not answer; then the page is rendered without the
+   * cache. Default: 1.5.
+   */
+  callSeconds?: number;
   /** How long the circuit breaker stays open after the table failed to answer, in seconds. Default: 2. */
   outageSeconds?: number;
 
@@ -69,6 +75,7 @@ export interface Settings {
   readonly waitMs: number;
   readonly retentionSeconds: number;
   readonly trustMs: number;
+  readonly callMs: number;
   readonly outageMs: number;
   readonly clock: Clock;
   readonly warn: Warn;
@@ -91,6 +98,7 @@ export function settingsOf(o: CacheHandlerOptions, environment: NodeJS.ProcessEn
     waitMs: milliseconds('waitSeconds', o.waitSeconds ?? 10, 0),
     retentionSeconds: milliseconds('retentionSeconds', o.retentionSeconds ?? 30 * 24 * 3600, 2 * 24 * 3600) / 1000,
     trustMs: milliseconds('trustSeconds', o.trustSeconds ?? 0, 0),
+    callMs: milliseconds('callSeconds', o.callSeconds ?? 1.5, 0),
     outageMs: milliseconds('outageSeconds', o.outageSeconds ?? 2, 0),
     clock,
     warn: o.warn ?? occasionally(clock),

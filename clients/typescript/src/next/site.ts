@@ -11,9 +11,6 @@ import { Pages } from './pages.js';
 import { PurgeMarks } from './purgemarks.js';
 import { Renderings } from './renderings.js';
 
-/** The timeout of one DynamoDB call, in milliseconds. A visitor waits at most twice that. */
-const callTimeoutMs = 1500;
-
 /** How many pages with a timed-out wait are remembered. */
 const maxTimedOutWaits = 1000;
 
@@ -34,7 +31,7 @@ export class Site {
   readonly waitTimedOut = new LruCache<number>(maxTimedOutWaits);
 
   constructor(settings: Settings, ctx: HandlerContext) {
-    const { ddb, tableName, tenant, clock, warn } = settings;
+    const { ddb, tableName, tenant, clock, warn, callMs: callTimeoutMs } = settings;
     // Pages get a ttl from each call; the store derives the lifetime of purge marks.
     const metaTtlSeconds = settings.retentionSeconds;
     const config = { ddb, tableName, clock, warn, callTimeoutMs, metaTtlSeconds, ...(tenant ? { tenant } : {}) };

@@ -9,7 +9,13 @@ import { ConditionalCheckFailedException, type DynamoDBClient } from '@aws-sdk/c
 
 import { systemClock } from '../../src/clock.js';
 import { ConditionFailedError, LeaseLostError, TheorydbError, UnknownOutcomeError } from '../../src/errors.js';
-import { type FaceTheoryIsrMetaStore, FOREVER_MS, hashedPartition } from '../../src/isr/index.js';
+import {
+  type FaceTheoryIsrMetaStore,
+  type FaceTheoryIsrMetaStoreConfig,
+  FOREVER_MS,
+  hashedPartition,
+} from '../../src/isr/index.js';
+import { earlyClock } from '../clocks.js';
 import { onEngines, type TestTable } from '../engines.js';
 import { before, cancel, type Fault, injectFaults, NoReply, observe, type Plan } from '../faults.js';
 import { generation, itemAt, itemsOf, StoppedClock, storeOn } from './table.js';
@@ -23,11 +29,12 @@ const claim = { ...acquisition, idempotencyKey: 'r1', inputs: 'x' };
 function faulty(
   table: TestTable,
   plan: Plan,
+  config: Partial<FaceTheoryIsrMetaStoreConfig> = {},
 ): { store: FaceTheoryIsrMetaStore; arm(): void; sent(command: string): number } {
   const ddb = table.connect();
   let sent: ((command: string) => number) | undefined;
   return {
-    store: storeOn(table, { ddb, settleTimeoutMs: 2_000, callTimeoutMs: 2_000 }),
+    store: storeOn(table, { ddb, ...config }),
     arm: () => {
       sent = injectFaults(ddb, plan);
     },
@@ -243,7 +250,7 @@ onEngines('an expired client token is not sent again', async (table) => {
 
 onEngines('a heartbeat that races with a publish does not report a lost lease', async (table) => {
   const ddb = table.connect();
-  const store = storeOn(table, { ddb });
+  const store = storeOn(table, { ddb, clock: earlyClock() });
   const refreshing = promise();
   const published = promise();
   const refreshed = promise();
@@ -265,7 +272,7 @@ onEngines('a heartbeat that races with a publish does not report a lost lease', 
     },
     { step: 'initialize', name: 'delays' },
   );
-  const entry = await store.withLease({ cacheKey, leaseDurationMs: 3_000 }, async (lease, signal) => {
+  const entry = await store.withLease({ cacheKey, leaseDurationMs: 30_000 }, async (lease, signal) => {
     await refreshing.promise;
     return store.publish(lease, lease.record, generation('g1', Date.now()), { signal });
   });
@@ -282,13 +289,13 @@ onEngines('a lease is released even if its request cannot be ended', async (tabl
 });
 
 onEngines('a write that cannot be settled has an unknown outcome', async (table) => {
-  let silent = false;
-  const { store, arm } = faulty(table, () => (silent ? 'not applied' : undefined));
-  const lease = await store.acquireLease({ ...acquisition, leaseDurationMs: 1_000 });
+  const { store, arm } = faulty(table, () => 'not applied', { settleTimeoutMs: 1_000 });
+  const lease = await store.acquireLease(acquisition);
   arm();
-  silent = true;
   await assert.rejects(store.publish(lease, lease.record, generation('g1', Date.now())), UnknownOutcomeError);
-  await assert.rejects(store.acquireLease(acquisition), UnknownOutcomeError);
+  const acquiring = faulty(table, () => 'not applied', { callTimeoutMs: 1_000 });
+  acquiring.arm();
+  await assert.rejects(acquiring.store.acquireLease(acquisition), UnknownOutcomeError);
 });
 
 onEngines('a transaction conflict is retried and is not a lost lease', async (table) => {

@@ -13,9 +13,10 @@ import { reloadTarget } from '../../src/isr/log.js';
 import { type LogChange, maxWrites, type PlannedWrite } from '../../src/isr/logqueue.js';
 import type { Refusal } from '../../src/isr/transaction.js';
 import { onRow, rowId } from '../../src/isr/transaction.js';
+import { skippingClock } from '../clocks.js';
 import { onEngines, type TestTable } from '../engines.js';
 import { before, cancel, type Fault, injectFaults, NoReply, observe } from '../faults.js';
-import { fill, itemAt, itemsOf, storeOn } from './table.js';
+import { fill, itemAt, itemsOf, patience, storeOn } from './table.js';
 
 /** A change that increments a counter on rows, on condition that none is locked. */
 class CounterChange implements LogChange {
@@ -55,7 +56,7 @@ class CounterChange implements LogChange {
 /** A queue with its own client, as in another process, and the commands that it sends. */
 function newQueue(table: TestTable, config: Partial<FaceTheoryIsrMetaStoreConfig> = {}, commands: string[] = []) {
   const ddb = table.connect({ maxAttempts: 1 });
-  const settings = settingsOf({ ddb, tableName: table.tableName, retryDelayMs: 1, ...config });
+  const settings = settingsOf({ ddb, tableName: table.tableName, retryDelayMs: 1, ...patience, ...config });
   const queue = settings.log;
   const increment = (pk: string, signal?: AbortSignal) => queue.append(new CounterChange(settings.backend, pk), signal);
   observe(ddb, commands);
@@ -200,7 +201,7 @@ for (const fault of pairs) {
   });
 
   onEngines(`an unanswered batch is settled by the log for all of its changes: ${fault}`, async (table) => {
-    const { ddb, increment } = newQueue(table, { settleTimeoutMs: 3_000 });
+    const { ddb, increment } = newQueue(table, { clock: skippingClock(), retryDelayMs: 1_000 });
     // Its transactions, but not the revoking one, which only increments SEQ.
     injectFaults(ddb, (command, _, input) => {
       if (command !== 'TransactWriteItems') return undefined;
@@ -314,7 +315,7 @@ onEngines('concurrent pins of many pages share transactions', async (table) => {
   const ddb = table.connect();
   const commands: string[] = [];
   observe(ddb, commands);
-  const store = storeOn(table, { ddb, callTimeoutMs: 60_000 });
+  const store = storeOn(table, { ddb });
   await Promise.all(keys.map((cacheKey) => store.pin({ cacheKey, untilMs: FOREVER_MS })));
   const transactions = commands.filter((command) => command === 'TransactWriteItems').length;
   assert.ok(transactions < keys.length / 2, `${transactions} transactions`);

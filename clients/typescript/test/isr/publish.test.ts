@@ -87,8 +87,8 @@ onEngines('a commit with a content hash publishes full metadata', async (table) 
   const { state, ...found } = (await store.get({ cacheKey })) ?? {};
   assert.deepEqual(found, published);
   assert.deepEqual(
-    [state, published.foreign, published.purgeSeq, published.key, published.ttlUnixSeconds],
-    ['fresh', false, 7, cacheKey, 1_800_000_000 + 3600 + 86_400],
+    [state, published.foreign, published.purgeSeq, published.key, published.ttlUnixSeconds, published.generatedAtMs],
+    ['fresh', false, 7, cacheKey, 1_800_000_000 + 3600 + 86_400, 1_800_000_000_100],
   );
   assert.deepEqual(published.headers, { 'content-type': ['text/html'] });
 });

@@ -82,14 +82,14 @@ describe('freshness', () => {
       assert.deepEqual(
         {
           state: freshness(entry, purgeStateOf(v['cover']), now),
-          fresh_until: freshUntilMs(entry) / 1000,
-          stale_until: staleUntilMs(entry) / 1000,
+          fresh_until_ms: freshUntilMs(entry),
+          stale_until_ms: staleUntilMs(entry),
           age_seconds: ageSeconds(entry, now),
         },
         {
           state: v['state'],
-          fresh_until: v['fresh_until'],
-          stale_until: v['stale_until'],
+          fresh_until_ms: v['fresh_until_ms'],
+          stale_until_ms: v['stale_until_ms'],
           age_seconds: v['age_seconds'] ?? 0,
         },
       );

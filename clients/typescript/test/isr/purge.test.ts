@@ -14,6 +14,7 @@ import {
   type PurgeTarget,
 } from '../../src/isr/index.js';
 import { covers } from '../../src/isr/purgetarget.js';
+import { skippingClock } from '../clocks.js';
 import { onEngines, type TestTable } from '../engines.js';
 import { before, cancel, type Fault, injectFaults, NoReply, observe } from '../faults.js';
 import { generation, itemAt, itemsOf, put, StoppedClock, storeOn } from './table.js';
@@ -308,7 +309,7 @@ for (const fault of pairs) {
       const size = (input as { TransactItems?: unknown[] }).TransactItems?.length ?? 0;
       return command === 'TransactWriteItems' && size > 2 ? fault : undefined;
     });
-    const store = storeOn(table, { ddb, settleTimeoutMs: 3_000 });
+    const store = storeOn(table, { ddb, clock: skippingClock(), retryDelayMs: 1_000 });
     const purging = store.purge(everything);
     if (fault === 'reply lost') assert.deepEqual(await purging, { seq: 1 });
     else await assert.rejects(purging, NoReply);

@@ -33,9 +33,13 @@ export class StoppedClock implements Clock {
   }
 }
 
+/** How long calls and settling take at most on a busy machine, in milliseconds. Only tests of calls that never succeed set less. */
+export const patience = { callTimeoutMs: 60_000, settleTimeoutMs: 60_000 };
+
 /** Creates a store on a table. */
 export function storeOn(table: TestTable, config: Partial<FaceTheoryIsrMetaStoreConfig> = {}): FaceTheoryIsrMetaStore {
-  return createFaceTheoryIsrMetaStore({ ddb: table.ddb, tableName: table.tableName, retryDelayMs: 1, ...config });
+  const { ddb, tableName } = table;
+  return createFaceTheoryIsrMetaStore({ ddb, tableName, retryDelayMs: 1, ...patience, ...config });
 }
 
 /** Returns a generation to publish. */

@@ -70,7 +70,7 @@ function decimal(digits: string): string {
 export function nextOf(e: Vector): NextEntry {
   return {
     htmlPointer: e['s3_key'] ?? '',
-    generatedAtMs: ms(e['generated_at']) ?? 0,
+    generatedAtMs: e['generated_ms'] ?? ms(e['generated_at']) ?? 0,
     revalidateSeconds: e['revalidate_seconds'] ?? 0,
     contentSha256: e['content_sha256'] ?? '',
     contentLength: e['content_length'] ?? 0,
@@ -143,7 +143,8 @@ function headersOf(fields: Record<string, (string | { base64: string })[]>): Hea
 export function entryVector(e: Entry): Vector {
   return present({
     s3_key: e.htmlPointer,
-    generated_at: e.generatedAtMs / 1000,
+    generated_at: Math.floor(e.generatedAtMs / 1000),
+    generated_ms: e.generatedAtMs % 1000 === 0 ? 0 : e.generatedAtMs,
     revalidate_seconds: e.revalidateSeconds,
     etag: e.etag,
     ttl: e.ttlUnixSeconds,

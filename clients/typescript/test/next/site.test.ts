@@ -92,7 +92,7 @@ function onFleet(name: string, body: (stores: Stores, t: TestContext) => Promise
 /** Defines a test with its own pair of servers, which it may kill. */
 function onOwnPair(name: string, body: (pair: Pair) => Promise<void>): void {
   onEngine(name, nextEngine(), async (engine, t) => {
-    const pair = await newPair(t, engine, 4);
+    const pair = await newPair(t, engine, 8);
     await withOutput(pair.fleet, () => body(pair));
   });
 }

@@ -13,5 +13,10 @@ urlpatterns = [
     path("slow/", views.slow, name="slow"),
     path("guestbook/", views.guestbook, name="guestbook"),
     path("old/", RedirectView.as_view(pattern_name="home", permanent=True)),
+    path("stories/rye/", views.story, name="story"),
+    path("notes/", views.notes, name="notes"),
+    path("accounts/login/", views.login, name="login"),
+    path("accounts/profile/", views.account, name="account"),
+    path("accounts/logout/", views.logout, name="logout"),
     path("broken/", views.broken, name="broken"),
 ]

@@ -5,7 +5,12 @@ import time
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.cache import patch_cache_control
 from django.views.decorators.cache import cache_control
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+
+NOTES = ["Rye on Mondays"]
 
 
 def page(request, template, **context):
@@ -54,3 +59,42 @@ def guestbook(request):
 def broken(request):
     """A failing page whose Cache-Control allows caching."""
     return HttpResponse("broken\n", status=500, content_type="text/plain")
+
+
+@cache_control(public=True, s_maxage=600)
+def story(request):
+    """A page without a time."""
+    return render(request, "story.html")
+
+
+@csrf_exempt  # a page with a token could not be shared
+def notes(request):
+    """A shared page that visitors change."""
+    if request.method == "POST":
+        NOTES.append(request.POST.get("text", "")[:100])
+        return redirect("notes")
+    response = render(request, "notes.html", {"notes": NOTES})
+    patch_cache_control(response, public=True, s_maxage=600)
+    return response
+
+
+def login(request):
+    """Begin a session. Any name may."""
+    if request.method == "POST":
+        request.session["name"] = request.POST.get("name", "")[:40]
+        return redirect("account")
+    return render(request, "login.html")
+
+
+def account(request):
+    """The visitor's own page."""
+    if "name" not in request.session:
+        return redirect("login")
+    return render(request, "account.html", {"name": request.session["name"]})
+
+
+@require_POST
+def logout(request):
+    """End the session."""
+    request.session.flush()
+    return redirect("home")

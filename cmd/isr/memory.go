@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/facetheory/isr/internal/backoff"
+)
+
+// The memory of a server is bounded by --memory: at most memoryNeed of it, of which the heap and
+// stacks of Go may take all but what the program and its mapped files do. The collector keeps to
+// that (see debug.SetMemoryLimit) as long as what is in use fits: with very many connections, or
+// large renders, it does not, and the limit is raised, because a collector that cannot keep its
+// limit takes half of the processor. The limit of the container is never exceeded for that.
+
+const (
+	// baseMemory is the memory of a server beside one and a half times its page cache.
+	baseMemory = 64 << 20
+	// mappedMemory is what is not Go's: the program, and parts of the table that were read.
+	mappedMemory = 24 << 20
+	// memoryEvery is the interval of checks whether what is in use fits.
+	memoryEvery = time.Second
+)
+
+// memoryNeed is what a server with a memory tier of this size uses at most, in bytes, as long as
+// its connections and renders need no more than baseMemory.
+func memoryNeed(tier int64) int64 { return tier + tier/2 + baseMemory }
+
+// memoryLimit is the limit of the heap and stacks of a server with a memory tier, of whose heap
+// live bytes were in use lately. container is what the process may use, 0 if that is not known.
+func memoryLimit(tier, live, container int64) int64 {
+	limit := max(memoryNeed(tier)-mappedMemory, live+live/4+baseMemory/4)
+	if container > 0 {
+		limit = min(limit, max(container-container/10-mappedMemory, container/2))
+	}
+	return limit
+}
+
+// keepMemory keeps to the memory of a server until stop is called. GOMEMLIMIT takes precedence.
+func keepMemory(ctx context.Context, tier, container int64) (stop func()) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	before := debug.SetMemoryLimit(memoryLimit(tier, 0, container))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		for backoff.Wait(ctx, memoryEvery) == nil {
+			metrics.Read(live)
+			debug.SetMemoryLimit(memoryLimit(tier, int64(live[0].Value.Uint64()), container)) //nolint:gosec // bytes of memory
+		}
+	})
+	return func() {
+		cancel()
+		keeping.Wait()
+		debug.SetMemoryLimit(before)
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// A traceCollector is an OTLP receiver that keeps spans.
+type traceCollector struct {
+	*httptest.Server
+	mu    sync.Mutex
+	spans []*tracepb.Span // guarded by mu
+}
+
+func newTraceCollector(t *testing.T) *traceCollector {
+	c := &traceCollector{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var request collector.ExportTraceServiceRequest
+		if err := proto.Unmarshal(body, &request); err != nil {
+			t.Error(err)
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, resource := range request.ResourceSpans {
+			for _, scope := range resource.ScopeSpans {
+				c.spans = append(c.spans, scope.Spans...)
+			}
+		}
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// A page that is rendered for a visitor is one trace, which goes on at the origin; that of
+// the visitor ends at the server, and a page from memory has none of them.
+func TestTraces(t *testing.T) {
+	c := newTraceCollector(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL)
+	s := startFields(t, "access_log: {path: DIR/access.log}\ndefaults: {revalidate: 1h, forward: [traceparent]}", nil, nil)
+	const foreign = "0af7651916cd43dd8448eb211c80319c"
+	visitor := []string{"Traceparent", "00-" + foreign + "-b7ad6b7169203331-01", "Tracestate", "vendor=1"}
+	s.expect("/", 200, stored, visitor...)
+	atOrigin := s.origin.last().Header
+	s.expect("/", 200, hit, visitor...)
+	s.stop()
+	<-s.done
+	byID, byName := make(map[string]*tracepb.Span), make(map[string]*tracepb.Span)
+	for _, span := range c.spans {
+		byID[string(span.SpanId)], byName[span.Name] = span, span
+	}
+	parts := strings.Split(atOrigin.Get("Traceparent"), "-")
+	if len(parts) != 4 || parts[1] == foreign || atOrigin["Tracestate"] != nil {
+		t.Fatalf("the origin got %v", atOrigin)
+	}
+	var path []string
+	for span := byName["GET"]; span != nil; span = byID[string(span.ParentSpanId)] {
+		path = append(path, span.Name)
+	}
+	if got := strings.Join(path, " < "); got != "GET < isr.render < isr.flight < GET /" {
+		t.Errorf("the request to the origin is within %s", got)
+	}
+	for _, name := range []string{"isr.table publish", "isr.bodies put"} {
+		if byName[name] == nil {
+			t.Errorf("there is no span %s", name)
+		}
+	}
+	lines := read(t, filepath.Join(s.dir, "access.log"))
+	s.contains(lines, `"trace_id":"`+parts[1]+`"`)
+	if strings.Count(lines, `"trace_id":`) != 2 || strings.Contains(lines, foreign) {
+		t.Errorf("the access log has %s", lines)
+	}
+}
+
+// A trusted proxy's trace is continued, and its id is that of the request.
+func TestTrustedProxyIsContinued(t *testing.T) {
+	c := newTraceCollector(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL)
+	s := startFields(t, "listen: [{address: 127.0.0.1:0, trusted_proxies: [loopback]}]", nil, nil)
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	v := s.expect("/", 200, bypassed, "Traceparent", "00-"+id+"-b7ad6b7169203331-01", "X-Request-Id", "of-balancer", "Cookie", "a=1")
+	atOrigin := s.origin.last().Header
+	if !strings.Contains(atOrigin.Get("Traceparent"), id) || v.header.Get("X-Request-Id") != "of-balancer" {
+		t.Errorf("the origin got %v, and the visitor %v", atOrigin, v.header)
+	}
+}
+
+func TestTracesConfiguration(t *testing.T) {
+	for value, want := range map[string]string{
+		"OTEL_TRACES_EXPORTER=zipkin":                                          `OTEL_TRACES_EXPORTER is "zipkin"; expected otlp or none`,
+		"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=carrier": `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is "carrier"; expected http/protobuf or grpc`,
+	} {
+		t.Run(value, func(t *testing.T) {
+			for pair := range strings.FieldsSeq(value) {
+				name, value, _ := strings.Cut(pair, "=")
+				t.Setenv(name, value)
+			}
+			s := newFieldServer(t, nil)
+			s.begin("")
+			<-s.done
+			if s.exit != 2 {
+				t.Errorf("exit code %d", s.exit)
+			}
+			s.contains(s.log.String(), want)
+		})
+	}
+}
+
+// Without a configuration file, SIGHUP only opens the access log again.
+func TestHangupWithoutFile(t *testing.T) {
+	opened := make(chan struct{}, 1)
+	r := &reloader{reopenLogs: func() { opened <- struct{}{} }}
+	defer r.onSignal(t.Context())()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	<-opened
+}
+
+// SIGHUP opens the access log again before it reloads the configuration.
+func TestHangupReopensAccessLog(t *testing.T) {
+	s := startFields(t, "access_log: {path: DIR/access.log}", nil, nil)
+	path := filepath.Join(s.dir, "access.log")
+	s.expect("/one", 200, "isr; ")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	s.until("the log is opened again", func() bool { _, err := os.Stat(path); return err == nil })
+	s.expect("/two", 200, "isr; ")
+	s.stop()
+	<-s.done
+	s.contains(read(t, path+".1"), `"/one"`)
+	if text := read(t, path); !strings.Contains(text, `"/two"`) || strings.Contains(text, `"/one"`) {
+		t.Errorf("the new file has %s", text)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A collector and a reader that do not answer delay a shutdown once, not one after the other.
+func TestInstrumentsEndTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended atomic.Int32
+		slow := func() { time.Sleep(5 * time.Second); ended.Add(1) }
+		i := &instruments{closers: []func(){slow, slow, slow}}
+		began := time.Now()
+		i.close()
+		if took := time.Since(began); took != 5*time.Second || ended.Load() != 3 {
+			t.Errorf("%d instruments ended in %v", ended.Load(), took)
+		}
+	})
+}

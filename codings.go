@@ -1,0 +1,477 @@
+package isr
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/facetheory/isr/internal/coding"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
+)
+
+// The codings of a body (gzip and others) are made once for all nodes, when a visitor first
+// wants one, and off the path of visitors:
+//
+//	a hit  -> the page has the coding that the visitor prefers: it is written
+//	       -> else: what it has is written, and the coder is asked
+//	a load -> the coding that the visitor prefers is read beside the body
+//	coder  -> reads the coding beside the body
+//	       -> there is none: makes all codings of the route, and stores them beside the body
+//
+// Memory keeps the codings that were wanted. The coder works on few pages at once and encodes
+// one at a time; what it has no time for is asked for again. If we crash, or the stored codings
+// are lost or damaged, they are made again: nothing depends on them.
+
+const (
+	// maxCoding bounds the pages that wait for the coder, in number and bytes of their bodies.
+	maxCoding      = 256
+	maxCodingBytes = 32 << 20
+	// coders is how many pages the coder works on at once; it encodes one of them.
+	coders = 4
+	// codingWait is how much longer than for its body a visitor waits for the stored coding of
+	// a page that is loaded.
+	codingWait = 50 * time.Millisecond
+	// codingOverhead is the memory of a coding in addition to its content.
+	codingOverhead = 288
+)
+
+// codings are what is known of the codings of a page's body. They are immutable.
+type codings struct {
+	made   [httpcache.Identity]*representation // those in memory
+	none   coding.Has                          // those that do not exist
+	absent bool                                // there were none beside the body
+}
+
+// state returns the codings in memory, and those that do not exist. A nil page of codings has
+// none.
+func (c *codings) state() (made, none coding.Has) {
+	if c == nil {
+		return made, none
+	}
+	for i, rep := range c.made {
+		made[i] = rep != nil
+	}
+	return made, c.none
+}
+
+// isAbsent reports whether there were none beside the body.
+func (c *codings) isAbsent() bool { return c != nil && c.absent }
+
+func (c *codings) weight() int {
+	n := 0
+	if c != nil {
+		for _, rep := range c.made {
+			if rep != nil {
+				n += codingOverhead + cap(rep.body)
+			}
+		}
+	}
+	return n
+}
+
+// codings returns the codings that pages of the route may have.
+func (rt Route) codings() (has coding.Has) {
+	if len(rt.Codings) == 0 {
+		return allCodings()
+	}
+	for _, token := range rt.Codings {
+		if c, ok := httpcache.ParseCoding(token); ok && c < httpcache.Identity {
+			has[c] = true
+		}
+	}
+	return has
+}
+
+func (rt Route) validateCodings() error {
+	for i, token := range rt.Codings {
+		switch c, ok := httpcache.ParseCoding(token); {
+		case !ok, c == httpcache.Identity && len(rt.Codings) > 1:
+			return configErrorf("Codings", "must be some of br, zstd and gzip, or identity alone (got %q)", token)
+		case slices.Contains(rt.Codings[:i], token):
+			return configErrorf("Codings", "must not contain %q twice", token)
+		}
+	}
+	return nil
+}
+
+func allCodings() coding.Has { return coding.Has{true, true, true} }
+
+func only(c httpcache.Coding) (has coding.Has) {
+	has[c] = true
+	return has
+}
+
+// both returns the codings that are in a and in b.
+func both(a, b coding.Has) coding.Has {
+	for i := range a {
+		a[i] = a[i] && b[i]
+	}
+	return a
+}
+
+// without returns the codings of a that are not in b.
+func without(a, b coding.Has) coding.Has {
+	for i := range a {
+		a[i] = a[i] && !b[i]
+	}
+	return a
+}
+
+// varyByCoding reports whether a body of n bytes may have codings, and if so adds
+// Accept-Encoding to the Vary of its header.
+func (as *presentation) varyByCoding(h http.Header, n int64) bool {
+	if as.codings == (coding.Has{}) || !coding.Useful(h.Get("Content-Type"), n) {
+		return false
+	}
+	if !httpcache.HasMember(h["Vary"], "Accept-Encoding") {
+		h.Add("Vary", "Accept-Encoding")
+	}
+	return true
+}
+
+// represent returns the representation that a client gets, by its Accept-Encoding. It is on
+// the hit path: it does not allocate. If the page has not the coding that the client prefers,
+// the coder is asked for it.
+func (p *page) represent(as *presentation, lines []string) *representation {
+	accept, have := httpcache.AcceptEncoding(lines), p.coded.Load()
+	for c := httpcache.Brotli; have != nil && c < httpcache.Identity; c++ { // the common case
+		if accept.Fully(c) && as.codings[c] && !have.none[c] {
+			if rep := have.made[c]; rep != nil {
+				return rep
+			}
+			break
+		}
+	}
+	made, none := have.state()
+	wanted := accept.Prefer(without(as.codings, none))
+	if wanted == httpcache.Identity {
+		return &p.plain
+	}
+	if made[wanted] {
+		return have.made[wanted]
+	}
+	as.coder.want(p, as, wanted)
+	if got := accept.Prefer(both(as.codings, made)); got != httpcache.Identity {
+		return have.made[got]
+	}
+	return &p.plain
+}
+
+// inherit takes over the codings of another page with the same body.
+func (p *page) inherit(from *page) {
+	have := from.coded.Load()
+	if have == nil || !p.codable {
+		return
+	}
+	own := &codings{none: have.none, absent: have.absent}
+	for c, rep := range have.made {
+		if rep != nil {
+			own.made[c] = p.coding(httpcache.Coding(c), rep.body)
+		}
+	}
+	p.coded.Store(own)
+}
+
+// coding returns a representation of the page.
+func (p *page) coding(c httpcache.Coding, coded []byte) *representation {
+	rep := newRepresentation(httpcache.CodedETag(p.entry.ETag, c.String()), coded)
+	rep.kind, rep.coding = c, []string{c.String()}
+	return &rep
+}
+
+// A coder makes and stores the codings of pages. Its methods are safe for concurrent use, and
+// do nothing for a nil coder.
+type coder struct {
+	c *Cache
+	// bodies is without the circuit breaker: whether codings can be read says nothing of
+	// the bodies.
+	bodies store.BodyStore
+
+	encoding sync.Mutex // held while a page is encoded
+	encoders sync.Pool  // of *coding.Encoder; there is one, or none after a pause
+
+	mu      sync.Mutex
+	queue   []codingJob // guarded by mu
+	bytes   int         // guarded by mu: of the bodies in queue
+	workers int         // guarded by mu
+	closed  bool        // guarded by mu
+}
+
+// A codingJob is a page that lacks codings.
+type codingJob struct {
+	p      *page
+	as     *presentation
+	wanted coding.Has
+}
+
+func newCoder(c *Cache, bodies store.BodyStore) *coder {
+	return &coder{c: c, bodies: bodies, encoders: sync.Pool{New: func() any { return new(coding.Encoder) }}}
+}
+
+// want asks for a coding of a page, at most once per searchPause and page.
+func (d *coder) want(p *page, as *presentation, wanted httpcache.Coding) {
+	if d != nil && p.nextCoding.claim(p) {
+		d.add(codingJob{p: p, as: as, wanted: only(wanted)})
+	}
+}
+
+// succeed asks for the codings that the page had before it was rendered again.
+func (d *coder) succeed(p, old *page, as *presentation) {
+	if made, _ := old.coded.Load().state(); p.codable && made != (coding.Has{}) {
+		d.add(codingJob{p: p, as: as, wanted: both(made, as.codings)})
+	}
+}
+
+// add queues a job, unless there is no room.
+func (d *coder) add(j codingJob) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || len(d.queue) == maxCoding || d.bytes+len(j.p.plain.body) > maxCodingBytes {
+		return
+	}
+	d.queue, d.bytes = append(d.queue, j), d.bytes+len(j.p.plain.body)
+	if d.workers < coders {
+		d.workers++
+		d.c.background.Go(d.work)
+	}
+}
+
+// next returns the next job; ok is false if there is none, and the worker must end.
+func (d *coder) next() (j codingJob, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || len(d.queue) == 0 {
+		d.queue, d.bytes = nil, 0
+		d.workers--
+		return codingJob{}, false
+	}
+	j, d.queue = d.queue[0], d.queue[1:]
+	d.bytes -= len(j.p.plain.body)
+	return j, true
+}
+
+// shut prevents further work. What is queued is dropped.
+func (d *coder) shut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+}
+
+func (d *coder) work() {
+	for {
+		j, ok := d.next()
+		if !ok {
+			return
+		}
+		d.run(j)
+	}
+}
+
+// run provides the wanted codings of a page.
+func (d *coder) run(j codingJob) {
+	p, have := j.p, j.p.coded.Load()
+	made, none := have.state()
+	if j.wanted = without(without(j.wanted, made), none); j.wanted == (coding.Has{}) {
+		return
+	}
+	if !p.stored {
+		d.make(j, j.wanted)
+		return
+	}
+	if have == nil || !have.absent {
+		switch err := d.readAll(j); {
+		case err == nil:
+			return
+		case errors.Is(err, coding.ErrDamaged), errors.Is(err, store.ErrInvalidKey):
+			d.c.complaints.log("stored codings of a page are not usable; this process makes its own", "key", p.key.String(), "error", err)
+			d.make(j, j.wanted)
+			return
+		case !isAbsent(err):
+			d.c.complaints.log("failed to read the codings of a page; it is sent without", "key", p.key.String(), "error", err)
+			return
+		}
+	}
+	d.put(p, d.make(j, j.as.codings))
+}
+
+// isAbsent reports whether an error says that there are no codings beside a body, as far as
+// this process may know.
+func isAbsent(err error) bool {
+	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrDenied)
+}
+
+// readAll reads the wanted codings from beside the body.
+func (d *coder) readAll(j codingJob) error {
+	for c := range httpcache.Identity {
+		if !j.wanted[c] {
+			continue
+		}
+		has, coded, err := d.read(d.c.ctx, &j.p.entry, func(coding.Has) httpcache.Coding { return c })
+		if err != nil {
+			return err
+		}
+		var set coding.Set
+		set[c] = coded
+		d.attach(j.p, without(allCodings(), has), set)
+	}
+	return nil
+}
+
+// read reads a coding from beside the body of an entry.
+func (d *coder) read(ctx context.Context, e *store.Entry, choose func(coding.Has) httpcache.Coding) (coding.Has, []byte, error) {
+	if local := d.c.local; local != nil {
+		if all, err := local.ReadLocal(ctx, store.CodingsKey(e.BodyKey), maxCodings(e.Length)); err == nil {
+			return coding.Read(bytes.NewReader(all), int64(len(all)), e.Length, e.SHA256, choose)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, bodyTime(e.Length))
+	defer cancel()
+	rd, length, err := d.bodies.Open(ctx, store.CodingsKey(e.BodyKey))
+	if err != nil {
+		return coding.Has{}, nil, fmt.Errorf("opening the codings of %s: %w", e.BodyKey, err)
+	}
+	defer func() { _ = rd.Close() }() // read only
+	has, coded, err := coding.Read(rd, length, e.Length, e.SHA256, choose)
+	if err != nil {
+		return coding.Has{}, nil, fmt.Errorf("reading the codings of %s: %w", e.BodyKey, err)
+	}
+	return has, coded, nil
+}
+
+// maxCodings bounds the stored codings of a body of n bytes: each is shorter.
+func maxCodings(n int64) int64 { return int64(httpcache.Identity)*n + 4<<10 }
+
+// make makes codings of a page, and keeps the wanted ones in memory.
+func (d *coder) make(j codingJob, all coding.Has) coding.Set {
+	d.encoding.Lock()
+	defer d.encoding.Unlock()
+	encoder := d.encoders.Get().(*coding.Encoder)
+	defer d.encoders.Put(encoder)
+	var set, wanted coding.Set
+	var none coding.Has
+	for c := range httpcache.Identity {
+		if all[c] {
+			set[c] = encoder.Encode(c, j.p.plain.body)
+			none[c] = set[c] == nil
+		}
+		if j.wanted[c] {
+			wanted[c] = set[c]
+		}
+	}
+	d.attach(j.p, none, wanted)
+	return set
+}
+
+// put stores codings beside the body. Another node may have been faster.
+func (d *coder) put(p *page, set coding.Set) {
+	if d.c.full() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.c.ctx, bodyTime(p.entry.Length))
+	defer cancel()
+	err := d.bodies.Put(ctx, store.CodingsKey(p.entry.BodyKey), set.Marshal(p.entry.SHA256))
+	if err != nil && !errors.Is(err, store.ErrExists) && d.c.ctx.Err() == nil {
+		d.c.complaints.log("failed to store the codings of a page; other nodes make them again", "key", p.key.String(), "error", err)
+	}
+}
+
+// attach adds codings to a page in memory.
+func (d *coder) attach(p *page, none coding.Has, set coding.Set) {
+	d.mu.Lock()
+	next := new(codings)
+	if have := p.coded.Load(); have != nil {
+		*next = *have
+	}
+	for c := range httpcache.Identity {
+		next.none[c] = next.none[c] || none[c]
+		if set[c] != nil {
+			next.made[c] = p.coding(c, set[c])
+		}
+	}
+	p.coded.Store(next)
+	d.mu.Unlock()
+	reweigh(d.c.memory.pages, p)
+	reweigh(d.c.unpublished.byKey, p)
+	d.c.negative.reweigh(p)
+}
+
+// reweigh accounts for the weight of a page that has changed, if it is still there.
+func reweigh(pages *otter.Cache[store.Key, *page], p *page) {
+	if pages == nil {
+		return
+	}
+	pages.Compute(p.key, func(old *page, found bool) (*page, otter.ComputeOp) {
+		if !found || old != p {
+			return old, otter.CancelOp
+		}
+		return p, otter.WriteOp
+	})
+}
+
+// prefetch begins to read the coding that a visitor prefers from beside the body of an entry,
+// while the body is read. The result adds it to the page, if it is there in time.
+func (d *coder) prefetch(ctx context.Context, e *store.Entry, as *presentation, accept httpcache.Accept) (add func(*page)) {
+	if e.Foreign || accept.Prefer(as.codings) == httpcache.Identity || !coding.Useful(e.Header.Get("Content-Type"), e.Length) {
+		return func(*page) {}
+	}
+	results := make(chan storedCoding, 1)
+	go func() { results <- d.stored(ctx, e, as, accept) }()
+	return func(p *page) {
+		timer := time.NewTimer(codingWait)
+		defer timer.Stop()
+		select {
+		case got := <-results:
+			p.add(got)
+		case <-timer.C: // a hit asks the coder
+		}
+	}
+}
+
+// addStored adds the coding that a visitor prefers to a page that is not in memory yet, from
+// beside its body.
+func (d *coder) addStored(ctx context.Context, p *page, as *presentation, accept httpcache.Accept) {
+	_, none := p.coded.Load().state()
+	if d != nil && accept.Prefer(without(as.codings, none)) != httpcache.Identity {
+		p.add(d.stored(ctx, &p.entry, as, accept))
+	}
+}
+
+// A storedCoding is what was found beside a body.
+type storedCoding struct {
+	c     httpcache.Coding
+	has   coding.Has
+	coded []byte
+	err   error
+}
+
+// stored reads the coding that a visitor prefers of those beside the body of an entry.
+func (d *coder) stored(ctx context.Context, e *store.Entry, as *presentation, accept httpcache.Accept) storedCoding {
+	got := storedCoding{c: httpcache.Identity}
+	got.has, got.coded, got.err = d.read(ctx, e, func(has coding.Has) httpcache.Coding {
+		got.c = accept.Prefer(both(as.codings, has))
+		return got.c
+	})
+	return got
+}
+
+// add adds what was found beside its body to a page that is not in memory yet.
+func (p *page) add(got storedCoding) {
+	switch {
+	case got.err == nil:
+		have := &codings{none: without(allCodings(), got.has)}
+		if got.coded != nil {
+			have.made[got.c] = p.coding(got.c, got.coded)
+		}
+		p.coded.Store(have)
+	case isAbsent(got.err):
+		p.coded.Store(&codings{absent: true})
+	}
+}

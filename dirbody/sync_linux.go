@@ -1,0 +1,25 @@
+package dirbody
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// dataSync syncs the content of a file, and its length.
+func dataSync(f *os.File) error {
+	return os.NewSyscallError("fdatasync", again(func() error { return unix.Fdatasync(int(f.Fd())) }))
+}
+
+// syncFileSystem makes all durable that was written to the file system of the directory. It
+// reports whether the system can do that. Linux reports failed writes since version 5.8.
+func (s *Store) syncFileSystem() (ok bool, err error) {
+	f, err := s.root.Open(tempFolder)
+	if err != nil {
+		return true, err
+	}
+	defer f.Close()
+	err = unix.Syncfs(int(f.Fd()))
+	return !errors.Is(err, unix.ENOSYS), os.NewSyscallError("syncfs", err)
+}

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package dirbody
+
+import "os"
+
+// dataSync syncs the content of a file, and its length.
+func dataSync(f *os.File) error { return f.Sync() }
+
+// syncFileSystem makes all durable that was written to the file system of the directory. It
+// reports whether the system can do that.
+func (s *Store) syncFileSystem() (ok bool, err error) { return false, nil }

@@ -1,0 +1,1 @@
+export const GET = ({ redirect }) => redirect('/stories/rye', 301);

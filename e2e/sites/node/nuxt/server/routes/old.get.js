@@ -1,0 +1,1 @@
+export default defineEventHandler((event) => sendRedirect(event, '/stories/rye', 301));

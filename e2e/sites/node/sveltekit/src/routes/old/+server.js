@@ -1,0 +1,5 @@
+import { redirect } from '@sveltejs/kit';
+
+export function GET() {
+  redirect(301, '/stories/rye');
+}

@@ -1,0 +1,134 @@
+package isr
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/facetheory/isr/store"
+)
+
+// The text of an entry is its compact form in memory, a fifth of the size of a [store.Entry]. It
+// is never stored or sent:
+//
+//	digest | times | numbers | texts, each after its length | tags | header fields
+
+// entryText returns the text of an entry; ok is false for one that this package did not write,
+// or whose page was withdrawn.
+func entryText(e *store.Entry) (text string, ok bool) {
+	digest, err := hex.DecodeString(e.SHA256)
+	if err != nil || len(digest) != sha256.Size || hex.EncodeToString(digest) != e.SHA256 || e.Foreign || e.Withdrawn {
+		return "", false
+	}
+	prefix, found := strings.CutSuffix(e.BodyKey, e.GenerationID)
+	b := append(make([]byte, 0, 512), digest...)
+	for _, t := range []time.Time{e.GeneratedAt, e.Expires, e.PinnedUntil, e.AssertedAt} {
+		b = binary.AppendVarint(b, t.Unix())
+		b = binary.AppendUvarint(b, uint64(t.Nanosecond())) //nolint:gosec // it is positive
+	}
+	for _, n := range []int64{int64(e.Revalidate), int64(e.Stale), int64(e.RenderTime), int64(e.InitialAge), e.Version, int64(e.Status), e.Length, e.PurgeSeq, e.Build} {
+		b = binary.AppendVarint(b, n)
+	}
+	own := byte(0)
+	if found {
+		own = 1
+	}
+	b = append(b, own)
+	for _, t := range []string{e.GenerationID, prefix, e.ETag, e.Key, e.Route} {
+		b = appendText(b, t)
+	}
+	b = appendTexts(b, e.Tags)
+	b = binary.AppendUvarint(b, uint64(len(e.Header)))
+	for _, name := range slices.Sorted(maps.Keys(e.Header)) {
+		b = appendTexts(appendText(b, name), e.Header[name])
+	}
+	return string(b), true
+}
+
+func appendText(b []byte, t string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(t))), t...)
+}
+
+func appendTexts(b []byte, texts []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(texts)))
+	for _, t := range texts {
+		b = appendText(b, t)
+	}
+	return b
+}
+
+// parseEntry reverses entryText. The texts of the entry are parts of text.
+func parseEntry(text string) store.Entry {
+	r := textReader(text)
+	var e store.Entry
+	e.SHA256 = hex.EncodeToString([]byte(r.take(sha256.Size)))
+	for _, t := range []*time.Time{&e.GeneratedAt, &e.Expires, &e.PinnedUntil, &e.AssertedAt} {
+		seconds := r.varint()
+		*t = time.Unix(seconds, int64(r.uvarint())).UTC() //nolint:gosec // less than 1e9
+	}
+	for _, d := range []*time.Duration{&e.Revalidate, &e.Stale, &e.RenderTime, &e.InitialAge} {
+		*d = time.Duration(r.varint())
+	}
+	e.Version, e.Status = r.varint(), int(r.varint())
+	e.Length, e.PurgeSeq, e.Build = r.varint(), r.varint(), r.varint()
+	own := r.take(1) == "\x01"
+	e.GenerationID = r.text()
+	if e.BodyKey = r.text(); own {
+		e.BodyKey += e.GenerationID
+	}
+	e.ETag, e.Key, e.Route = r.text(), r.text(), r.text()
+	e.Tags = r.texts()
+	if n := r.uvarint(); n > 0 {
+		e.Header = make(http.Header, n)
+		for range n {
+			name := r.text()
+			e.Header[name] = r.texts()
+		}
+	}
+	return e
+}
+
+// A textReader reads what the append functions have written; it is this process's own, so that
+// it cannot be malformed.
+type textReader string
+
+func (r *textReader) take(n int) string {
+	t := string((*r)[:n])
+	*r = (*r)[n:]
+	return t
+}
+
+func (r *textReader) uvarint() (n uint64) {
+	for shift := 0; ; shift += 7 {
+		c := r.take(1)[0]
+		n |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return n
+		}
+	}
+}
+
+// varint reverses the zigzag encoding of [binary.AppendVarint].
+func (r *textReader) varint() int64 {
+	n := r.uvarint()
+	return int64(n>>1) ^ -int64(n&1) //nolint:gosec // the encoding
+}
+
+func (r *textReader) text() string { return r.take(int(r.uvarint())) } //nolint:gosec // a length
+
+func (r *textReader) texts() []string {
+	n := r.uvarint()
+	if n == 0 {
+		return nil
+	}
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = r.text()
+	}
+	return texts
+}

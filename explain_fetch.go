@@ -1,0 +1,285 @@
+package isr
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/facetheory/isr/internal/details"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
+)
+
+// Fetched is what a renderer has answered to an [Explainer], and what the cache makes of it.
+type Fetched struct {
+	// Status is 0 if the renderer has sent none.
+	Status int
+	// Header has the fields that decide about caching. Of Set-Cookie it has the names of the
+	// cookies alone.
+	Header http.Header
+	Bytes  int64 // of the body, after decoding; 0 unless it would be stored
+	Took   time.Duration
+	// Failure is why the render failed; empty if it did not.
+	Failure string
+	// Stored: the response would be stored, to be fresh for FreshFor, and served for StaleFor
+	// after that. The first window may be shortened at random (see [Route.Jitter]).
+	Stored             bool
+	FreshFor, StaleFor time.Duration
+	Tags               []string
+	// Obstacles are all the reasons for which it would not be stored.
+	Obstacles []Obstacle
+}
+
+// An Obstacle keeps a response from being stored.
+type Obstacle struct {
+	Detail string // as in Cache-Status: "private", "vary", …
+	What   string // what forbids it, such as `Cache-Control: private`
+	Advice string // what to change
+	RFC    string // the section; empty without
+}
+
+// An answer is the header of a response.
+type answer struct {
+	status int
+	header http.Header
+}
+
+// A watcher shows the header of a response before it is judged.
+type watcher struct {
+	http.ResponseWriter
+	show func(answer)
+}
+
+func (w *watcher) WriteHeader(status int) {
+	w.sent(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// sent shows the header, once.
+func (w *watcher) sent(status int) {
+	if w.show != nil && status >= 200 {
+		w.show(answer{status, w.Header().Clone()})
+		w.show = nil
+	}
+}
+
+func (w *watcher) Write(b []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush implements [http.Flusher] for renderers that require it.
+func (w *watcher) Flush() {
+	w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // a recorder can flush
+}
+
+// Unwrap lets [OriginUnreachable] reach the recorder.
+func (w *watcher) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// watched returns the route with a renderer that shows the header of what it answers.
+func (b *boundRoute) watched(show func(answer)) *boundRoute {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen := &watcher{ResponseWriter: w, show: show}
+		b.renderer.ServeHTTP(seen, r)
+		if r.Context().Err() == nil {
+			seen.sent(http.StatusOK) // in case nothing was written
+		}
+	})
+	return &boundRoute{projector: b.projector, renderer: h, budget: b.budget, renderTimeout: b.renderTimeout, wait: b.wait, maxBody: b.maxBody}
+}
+
+// ask calls the renderer by call, a method of the search, and describes what it answers. rec is
+// what the answer would replace.
+func (x *explainer) ask(s *search, rec store.Record, call func() (rendering, timing)) (rendering, timing) {
+	answers := make(chan answer, 2) // a validation may be repeated without conditions
+	plain := s.route
+	s.route = plain.watched(func(a answer) {
+		select {
+		case answers <- a:
+		default:
+		}
+	})
+	got, at := call()
+	s.route = plain
+	f := &Fetched{Took: at.took}
+	x.out.Fetched = f
+	for len(answers) > 0 {
+		a := <-answers
+		f.Status, f.Header = a.status, tellingFields(a.header)
+		f.Obstacles = plain.obstacles(a.status, a.header, at.generatedAt)
+	}
+	switch {
+	case got.failure != nil:
+		f.Failure = got.failure.Error()
+		if len(f.Obstacles) == 0 {
+			f.Obstacles = []Obstacle{obstacle(failureDetail(got.failure), f.Failure)}
+		}
+	case got.response != nil:
+		f.Bytes, f.Stored, f.FreshFor, f.StaleFor, f.Tags = int64(len(got.response.body)), true, got.verdict.Revalidate, got.verdict.Stale, got.verdict.Tags
+		f.Obstacles = nil
+		if why := s.suspicious(rec, got); why != "" {
+			f.Stored, f.Obstacles = false, []Obstacle{obstacle(detailRejected, why)}
+		}
+	case len(f.Obstacles) == 0:
+		f.Obstacles = []Obstacle{obstacle(got.refused, cmp.Or(errorText(got.verdict.Cause), got.refused))}
+	}
+	return got, at
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// tellingFields returns the fields of a response that decide about caching.
+func tellingFields(h http.Header) http.Header {
+	out := make(http.Header)
+	for _, name := range []string{
+		"Age", "Cache-Control", "Cache-Groups", "Cache-Status", "Cache-Tag", "Cdn-Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Expires",
+		"Last-Modified", "Pragma", "Retry-After", "Surrogate-Control", "Surrogate-Key", "Vary", "X-Next-Cache-Tags",
+	} {
+		if values := h[name]; len(values) > 0 {
+			out[name] = slices.Clone(values)
+		}
+	}
+	for _, name := range []string{"Set-Cookie", "Set-Cookie2"} {
+		for _, line := range h[name] {
+			cookie, _, _ := strings.Cut(line, "=")
+			out.Add(name, strings.TrimSpace(cookie)+"=…")
+		}
+	}
+	return out
+}
+
+// obstacles returns all that keeps a response from being stored: each is found by the verdict
+// that decides, removed, and the verdict asked again.
+func (b *boundRoute) obstacles(status int, sent http.Header, requested time.Time) (all []Obstacle) {
+	h := sent.Clone()
+	for range 16 { // there are fewer kinds
+		v := b.judge(status, h, b.maxBody, nil, requested)
+		switch {
+		case v.Failed:
+			all = append(all, obstacle(detailFailed, fmt.Sprintf("status %d", status)))
+			status = http.StatusOK
+		case v.Refused == "":
+			return all
+		case v.Refused == httpcache.RefusedStatus:
+			all = append(all, obstacle(v.Refused, fmt.Sprintf("status %d", status)))
+			status = http.StatusOK
+			removeDirective(h, "must-understand")
+		default:
+			all = append(all, obstacle(v.Refused, b.forbidding(h, v)))
+			repair(h, v.Refused)
+		}
+	}
+	return all
+}
+
+// forbidding names the field by which a response is refused.
+func (b *boundRoute) forbidding(h http.Header, v httpcache.Verdict) string {
+	field := "Cache-Control"
+	if _, targeted := httpcache.ForSharedCache(h); targeted {
+		field = "CDN-Cache-Control"
+	}
+	switch v.Refused {
+	case httpcache.RefusedPrivate, httpcache.RefusedNoStore, httpcache.RefusedNoCache:
+		return field + ": " + v.Refused
+	case httpcache.RefusedMalformed:
+		return fmt.Sprintf("%s: %.200s", field, strings.Join(append(slices.Clone(h["Cdn-Cache-Control"]), h["Cache-Control"]...), ", "))
+	case httpcache.RefusedSetCookie:
+		return "Set-Cookie: " + strings.Join(tellingFields(h)["Set-Cookie"], ", ")
+	case httpcache.RefusedVary:
+		covered := b.covered(h)
+		var names []string
+		for _, line := range h["Vary"] {
+			for name := range httpcache.Members(line) {
+				if c := textproto.CanonicalMIMEHeaderKey(name); c != "Accept-Encoding" && c != "Host" && !covered(c) {
+					names = append(names, name)
+				}
+			}
+		}
+		return "Vary: " + strings.Join(names, ", ")
+	case httpcache.RefusedCoding:
+		return "Content-Encoding: " + strings.Join(h["Content-Encoding"], ", ")
+	case httpcache.RefusedStream:
+		return "Content-Type: " + h.Get("Content-Type")
+	case httpcache.RefusedTooLarge:
+		if n := httpcache.DeclaredLength(h); n > b.maxBody {
+			return fmt.Sprintf("Content-Length: %d, at most %d bytes are stored", n, b.maxBody)
+		}
+		return fmt.Sprintf("a header of more than %d bytes", httpcache.MaxHeaderBytes)
+	case httpcache.RefusedTags:
+		return v.Cause.Error()
+	}
+	if lines := slices.Concat(h["Cdn-Cache-Control"], h["Cache-Control"]); len(lines) > 0 {
+		return fmt.Sprintf("%s: %.200s, which grants no freshness", field, strings.Join(lines, ", "))
+	}
+	if len(h["Expires"]) > 0 {
+		return "Expires: " + h.Get("Expires") + ", which grants no freshness"
+	}
+	return "no s-maxage, max-age or Expires"
+}
+
+// repair removes what forbids a response to be stored.
+func repair(h http.Header, refused string) {
+	switch refused {
+	case httpcache.RefusedPrivate, httpcache.RefusedNoStore, httpcache.RefusedNoCache:
+		removeDirective(h, refused)
+	case httpcache.RefusedSetCookie:
+		delete(h, "Set-Cookie")
+		delete(h, "Set-Cookie2")
+	case httpcache.RefusedVary:
+		delete(h, "Vary")
+	case httpcache.RefusedCoding:
+		delete(h, "Content-Encoding")
+	case httpcache.RefusedStream:
+		delete(h, "Content-Type")
+	case httpcache.RefusedTooLarge:
+		maps.DeleteFunc(h, func(name string, _ []string) bool {
+			return name != "Cache-Control" && name != "Cdn-Cache-Control" && name != "Expires"
+		})
+	case httpcache.RefusedTags:
+		delete(h, "Cache-Groups")
+		delete(h, "Cache-Tag")
+		delete(h, "Surrogate-Key")
+		delete(h, "X-Next-Cache-Tags")
+	default: // malformed, no-freshness
+		delete(h, "Cdn-Cache-Control")
+		delete(h, "Age")
+		h["Cache-Control"] = []string{"s-maxage=60"}
+	}
+}
+
+// removeDirective removes a directive from the fields that state it.
+func removeDirective(h http.Header, directive string) {
+	for _, field := range []string{"Cache-Control", "Cdn-Cache-Control"} {
+		var kept []string
+		for _, line := range h[field] {
+			for member := range httpcache.Members(line) {
+				if name, _, _ := strings.Cut(member, "="); !strings.EqualFold(strings.TrimSpace(name), directive) {
+					kept = append(kept, member)
+				}
+			}
+		}
+		if len(kept) == 0 {
+			delete(h, field)
+		} else {
+			h[field] = []string{strings.Join(kept, ", ")}
+		}
+	}
+}
+
+// obstacle describes a reason for a refusal, by its detail and by what forbids the response to be
+// stored.
+func obstacle(detail, what string) Obstacle {
+	d, _ := details.Of(detail)
+	return Obstacle{Detail: detail, What: what, Advice: d.Advice, RFC: d.RFC}
+}

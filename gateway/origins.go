@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/facetheory/isr/budget"
+)
+
+// An OriginState is what an origin does at a moment.
+type OriginState struct {
+	Name string
+	budget.State
+	// Addresses are the URLs of its servers, in the order of the configuration; none for a
+	// handler.
+	Addresses []AddressState
+}
+
+// An AddressState is what is known of one server of an origin.
+type AddressState struct {
+	URL string
+	// Up: requests prefer this server. It is not up after failed health checks, and for a
+	// while after a request that found no server, or a broken connection.
+	Up bool
+}
+
+// Origins returns the present state of all origins, sorted by name.
+func (s *Site) Origins() []OriginState {
+	origins := s.tree.Load().origins
+	all := make([]OriginState, 0, len(origins))
+	for _, name := range slices.Sorted(maps.Keys(origins)) {
+		o := origins[name]
+		state := OriginState{Name: name, State: o.budget.State()}
+		if o.pool != nil {
+			for _, a := range o.pool.addresses {
+				state.Addresses = append(state.Addresses, AddressState{URL: a.url.String(), Up: a.isUp(time.Now())})
+			}
+		}
+		all = append(all, state)
+	}
+	return all
+}
+
+// isUp reports whether requests prefer an address.
+func (a *address) isUp(now time.Time) bool {
+	return !a.down.Load() && a.avoidUntil.Load() <= now.UnixNano()
+}

@@ -1,0 +1,170 @@
+package isr
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
+)
+
+// A Hit is the response to a request of HTTP/1.1 with a page in memory, as a [HitHandler] finds
+// it: what net/http would send if the handler served the request. A Hit may be used for several
+// requests, one after the other.
+type Hit struct {
+	// Report describes the answer.
+	Report Report
+	// Request is the request as the cache got it, which handlers in front may have changed. Lookup
+	// sets it.
+	Request *http.Request
+	// Status is the status of the response, and Header its status line and fields, up to and
+	// including the empty line. Body is empty for HEAD, and for 304. Both are shared: they must not
+	// be changed.
+	Status int
+	Header []byte
+	Body   []byte
+
+	key []byte // the text of the key that is being looked up
+}
+
+// A HitHandler is an [http.Handler] that can say what it would answer to a request if that is a page
+// in memory, for servers that send such responses without net/http. The handlers of [Cache.Handler]
+// and [Cache.Bind] are HitHandlers. One that passes requests to another handler is one if that is.
+type HitHandler interface {
+	http.Handler
+	// Lookup prepares the response to a GET or HEAD request without a body. If it returns
+	// false, then ServeHTTP must be called, and Lookup has changed nothing, but may have
+	// started the regeneration of the page. It waits for nothing, and keeps nothing of the request:
+	// its texts may be parts of a buffer that is used again. Only its Header may be changed.
+	Lookup(*http.Request, *Hit) bool
+}
+
+// LookupIn calls the Lookup of a handler; it returns false if that is no [HitHandler].
+func LookupIn(h http.Handler, r *http.Request, hit *Hit) bool {
+	hh, ok := h.(HitHandler)
+	return ok && hh.Lookup(r, hit)
+}
+
+var _ HitHandler = (*handler)(nil)
+
+// Lookup implements [HitHandler]. It decides as ServeHTTP does.
+func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
+	d := decision{text: &hit.key}
+	h.decide(r, &d)
+	switch {
+	case d.act == actHit && (h.route.EarlyRefresh == 0 || !slices.Contains(h.route.forward, requestIDHeader)):
+	case d.act == actHitStale && !d.page.nextTry.isDue(d.page):
+	default:
+		return false // it is no hit, or a render is due that gets the id of its request
+	}
+	if !d.page.lookup(r, h.route.present, &d, hit) {
+		return false
+	}
+	h.refresh(nil, r, &d)
+	return true
+}
+
+// lookup prepares the response with the page, as serveHit and write send it. It returns false for
+// what they leave to net/http.
+func (p *page) lookup(r *http.Request, as *presentation, d *decision, hit *Hit) bool {
+	if p.varies != nil && !as.selects(p, r.Header) || as.hints.takes(r, p) {
+		return false
+	}
+	rep, status, ranged := p.choose(r, as)
+	if ranged {
+		return false
+	}
+	s := p.stampAt(as, d.now, d.state, d.cutOff)
+	head := s.head(p, as, rep, status)
+	if len(head) == 0 {
+		return false
+	}
+	hit.Report = Report{}
+	s.report(p, &hit.Report)
+	hit.Request, hit.Status, hit.Header, hit.Body = r, status, head, rep.body
+	if r.Method == http.MethodHead || status == http.StatusNotModified {
+		hit.Body = nil
+	}
+	return true
+}
+
+// heads are the status lines and headers of the responses of a stamp, made when they are needed: of
+// each representation, that of the page and that of 304.
+type heads [httpcache.Identity + 1][2]atomic.Pointer[head]
+
+// A head is the status line and the header of a response, up to and including the empty line; empty
+// if only net/http may write it. It is immutable.
+type head struct {
+	of   *representation
+	text []byte
+}
+
+// head returns the status line and the header of a response with a representation.
+func (s *stamp) head(p *page, as *presentation, rep *representation, status int) []byte {
+	at := &s.heads[rep.kind][0]
+	if status == http.StatusNotModified {
+		at = &s.heads[rep.kind][1]
+	}
+	if made := at.Load(); made != nil && made.of == rep {
+		return made.text
+	}
+	made := &head{of: rep, text: p.makeHead(s, as, rep, status)}
+	at.Store(made)
+	return made.text
+}
+
+// makeHead makes what net/http makes of the header that write sets. What net/http would add
+// depends on the request or the body in ways that are not repeated here: then it returns nil.
+func (p *page) makeHead(s *stamp, as *presentation, rep *representation, status int) []byte {
+	h := make(http.Header, len(p.fields)+8)
+	h["Age"], h["Cache-Status"] = s.age, s.status
+	p.complete(h, as, s.instead, rep, status, false)
+	text := http.StatusText(status)
+	if text == "" || status < http.StatusOK || status == http.StatusNoContent || !plainHeader(h) {
+		return nil
+	}
+	if status == http.StatusNotModified {
+		delete(h, "Content-Type") // RFC 9110, section 15.4.5, as net/http reads it
+	} else if _, typed := h["Content-Type"]; !typed && len(rep.body) > 0 {
+		return nil // net/http looks at the body
+	}
+	var b bytes.Buffer
+	b.Grow(512)
+	b.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + text + "\r\n")
+	_ = h.Write(&b) // a buffer never fails
+	if _, dated := h["Date"]; !dated {
+		b.WriteString("Date: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n")
+	}
+	b.WriteString("\r\n")
+	return bytes.Clone(b.Bytes())
+}
+
+// plainHeader reports whether a header has no fields that change how net/http sends a response.
+func plainHeader(h http.Header) bool {
+	for name := range h {
+		switch name {
+		case "Connection", "Transfer-Encoding", "Trailer", "Upgrade", "Keep-Alive":
+			return false
+		}
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			return false
+		}
+	}
+	return true
+}
+
+// refresh starts the regeneration of the page that a request hits, if that is due. w may be nil: the
+// request has no id.
+func (h *handler) refresh(w http.ResponseWriter, r *http.Request, d *decision) {
+	switch {
+	case d.act == actHitStale:
+		h.refreshStale(r, d.page)
+	case h.route.EarlyRefresh > 0 && d.state == store.Fresh && !d.asked.onlyIfCached:
+		h.refreshEarly(w, r, d.page, d.now)
+	}
+}

@@ -1,0 +1,320 @@
+package httpconn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Responder answers requests on connections of net/http in its place. It is called
+// concurrently.
+type Responder interface {
+	// Respond may answer the request that head is of: all of it, from the request line to the
+	// empty line. It then calls send once, which writes the header and the body of the response,
+	// and returns how many bytes were written, and Answered. Before any other outcome it does
+	// not call send. Head is valid until Respond returns. client is the address of the client,
+	// as in [http.Request.RemoteAddr].
+	Respond(client string, head []byte, send func(header, body []byte) (int64, error)) Outcome
+}
+
+// An Outcome is what a [Responder] did with a request.
+type Outcome int
+
+// The outcomes.
+const (
+	Answered Outcome = iota // it has been answered, unless send has failed
+	Declined                // net/http answers it
+	Refused                 // net/http answers it, and all that follow on the connection
+)
+
+// A FastPath answers requests on the connections of a server without net/http:
+//
+//	first request ──────────────────────────► net/http ──► StateIdle ─┐
+//	                                                                  ▼
+//	                       ┌─────────────────────────────────── wait for bytes ◄─┐
+//	                       ▼                                                     │
+//	          a whole head, and the Responder answers it ── yes ── one writev ───┘
+//	                       │ no
+//	                       ▼
+//	net/http reads the same bytes, and whatever follows, until StateIdle again
+//
+// It works within the Read by which net/http waits for the next request, in net/http's own
+// buffer: bytes that are not answered are in place when Read returns, so that none is ever
+// copied, held back, or seen by both. That Read is recognized by what net/http does around it:
+//
+//   - the ConnState hook has reported StateIdle, and then exactly one read deadline was set, that
+//     of the idle time. Once net/http has bytes of the next request, it sets another one.
+//   - it asks for as many bytes as the first Read of the connection did, the size of its
+//     buffer. If it had bytes of the next request, such as the one that it reads in the
+//     background while a handler runs, it would ask for fewer.
+//
+// If either is no longer true in some version of Go, no request is answered here.
+//
+// The idle time counts from the last response. The time to send a header is that of net/http,
+// since a head that is not whole is not answered here, and the time to read a response is that of
+// [CoalesceWrites].
+type FastPath struct {
+	responder Responder
+	idle      time.Duration // IdleTimeout of the server; 0: none
+
+	mu sync.Mutex
+	// closing are the connections that net/http has closed while a response was written, which
+	// is when they are closed.
+	closing map[*coalescingConn]struct{} // guarded by mu
+	empty   chan struct{}                // guarded by mu: closed once closing is empty; nil if it is
+}
+
+// NewFastPath answers requests on the connections that a listener accepts from now on. The listener
+// must be the one that [CoalesceWrites] has returned, and the server must serve nothing but
+// HTTP/1 on it, without TLS. It sets the server's ConnState, which calls the previous one. Call it
+// before the server serves.
+func NewFastPath(s *http.Server, l net.Listener, r Responder) *FastPath {
+	f := &FastPath{responder: r, idle: max(s.IdleTimeout, 0), closing: make(map[*coalescingConn]struct{})}
+	if cl, ok := l.(*coalescingListener); ok {
+		cl.fast = f
+	}
+	outer := s.ConnState
+	s.ConnState = func(c net.Conn, state http.ConnState) {
+		if cc, ok := c.(*coalescingConn); ok {
+			cc.between.note(state)
+		}
+		if outer != nil {
+			outer(c, state)
+		}
+	}
+	return f
+}
+
+// Wait waits until the responses that were being written when the server was shut down are
+// written. When ctx is done it closes their connections. Call it after [http.Server.Shutdown].
+func (f *FastPath) Wait(ctx context.Context) {
+	f.mu.Lock()
+	empty := f.empty
+	f.mu.Unlock()
+	if empty == nil {
+		return
+	}
+	select {
+	case <-empty:
+		return
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.closing {
+		_ = c.TCPConn.Close() // ends the write
+	}
+}
+
+// between is where net/http is with respect to requests. Only its serving goroutine changes it.
+type between struct{ step atomic.Int32 }
+
+const (
+	inRequest int32 = iota // or before the first one
+	isIdle                 // StateIdle was reported
+	isAwaited              // the idle deadline was set: the next Read waits for the next request
+)
+
+// note notes a state that net/http reports.
+func (b *between) note(state http.ConnState) {
+	if state == http.StateIdle {
+		b.step.Store(isIdle)
+	} else {
+		b.step.Store(inRequest)
+	}
+}
+
+// deadline notes that a read deadline is set.
+func (b *between) deadline() {
+	switch b.step.Load() {
+	case isIdle:
+		b.step.Store(isAwaited)
+	case isAwaited:
+		b.step.Store(inRequest) // the next request was in the buffer
+	}
+}
+
+// awaits reports, once, whether net/http waits for the next request.
+func (b *between) awaits() bool {
+	return b.step.Load() == isAwaited && b.step.CompareAndSwap(isAwaited, inRequest)
+}
+
+// SetReadDeadline implements [net.Conn].
+func (c *coalescingConn) SetReadDeadline(t time.Time) error {
+	c.between.deadline()
+	return c.TCPConn.SetReadDeadline(t)
+}
+
+// Read implements [net.Conn].
+func (c *coalescingConn) Read(p []byte) (int, error) {
+	switch {
+	case c.fast == nil:
+	case c.buffer == 0: // the first Read
+		c.buffer = len(p)
+	case len(p) == c.buffer && c.between.awaits() && !c.refused:
+		return c.fast.serve(c, p)
+	}
+	return c.TCPConn.Read(p)
+}
+
+// minBuffer is the least size of net/http's buffer that requests are read into.
+const minBuffer = 1 << 10
+
+// serve answers requests until one comes that net/http is to answer, and returns the bytes that
+// were read of that.
+func (f *FastPath) serve(c *coalescingConn, p []byte) (int, error) {
+	if len(p) < minBuffer {
+		return c.TCPConn.Read(p)
+	}
+	if c.client == "" {
+		c.client = c.RemoteAddr().String()
+	}
+	var answered time.Time // when the last response was sent
+	for n := 0; ; {
+		if n == 0 {
+			var err error
+			if n, err = f.await(c, p, answered); err != nil || n == 0 {
+				return n, err
+			}
+		}
+		end := headLength(p[:n])
+		if end == 0 {
+			return n, nil // not whole: too long, or still on its way
+		}
+		outcome, open := f.respond(c, p[:end])
+		switch {
+		case !open:
+			return 0, net.ErrClosed
+		case outcome == Refused:
+			c.refused = true
+			return n, nil
+		case outcome != Answered:
+			return n, nil
+		case c.failed != nil:
+			return 0, c.failed
+		}
+		answered = c.sent
+		n = copy(p, p[end:n]) // what was sent ahead
+	}
+}
+
+// respond has a request answered. open is false if the connection was closed meanwhile.
+func (f *FastPath) respond(c *coalescingConn, head []byte) (outcome Outcome, open bool) {
+	if !c.answering.begin() {
+		return Declined, false
+	}
+	defer func() { // also after a panic, which net/http logs
+		if open = c.answering.end(); !open {
+			f.close(c)
+		}
+	}()
+	c.failed = nil
+	return f.responder.Respond(c.client, head, c.send), true
+}
+
+// headLength returns the length of the head that bytes begin with, up to and including the empty
+// line; 0 if it is not whole.
+func headLength(p []byte) int {
+	i := bytes.Index(p, []byte("\r\n\r\n"))
+	if i < 0 {
+		return 0
+	}
+	return i + 4
+}
+
+// await reads the next bytes of a client. The deadline that net/http has set counts from its last
+// response; if there was one here since, at a time, the idle time counts from that. It is
+// extended when it passes, so that most requests cost nothing.
+func (f *FastPath) await(c *coalescingConn, p []byte, answered time.Time) (int, error) {
+	for {
+		n, err := c.TCPConn.Read(p)
+		if n > 0 || answered.IsZero() || f.idle == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		until := answered.Add(f.idle)
+		if !time.Now().Before(until) {
+			return n, err
+		}
+		if err := c.TCPConn.SetReadDeadline(until); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// sendWhole writes a response. It is the send of [Responder].
+func (c *coalescingConn) sendWhole(header, body []byte) (n int64, err error) {
+	first := body[:min(len(body), writeStep)]
+	c.extend()
+	c.parts = [2][]byte{header, first}
+	c.vector = c.parts[:]
+	if len(first) == 0 {
+		c.vector = c.parts[:1]
+	}
+	n, err = c.vector.WriteTo(c.TCPConn)
+	c.parts = [2][]byte{}
+	if err == nil && len(body) > len(first) {
+		var rest int
+		rest, err = c.write(body[len(first):])
+		n += int64(rest)
+	}
+	c.sent, c.failed = time.Now(), err
+	return n, err
+}
+
+// answering says whether a request is being answered on a connection, and whether the connection
+// was closed meanwhile.
+type answering struct{ state atomic.Int32 }
+
+const (
+	notAnswering int32 = iota
+	isAnswering
+	isClosing // by another goroutine than that which answers
+)
+
+func (a *answering) begin() bool { return a.state.CompareAndSwap(notAnswering, isAnswering) }
+
+// end returns false if the connection must be closed now.
+func (a *answering) end() bool { return a.state.CompareAndSwap(isAnswering, notAnswering) }
+
+// Close implements [net.Conn]. For net/http a connection is idle while requests are answered here:
+// http.Server.Shutdown closes it, and the response that is being written, if any, must be written
+// to its end all the same.
+func (c *coalescingConn) Close() error {
+	if c.fast != nil && c.fast.closeLater(c) {
+		return nil
+	}
+	return c.TCPConn.Close()
+}
+
+// closeLater has a connection closed after the response that is being written. It returns false
+// if there is none.
+func (f *FastPath) closeLater(c *coalescingConn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !c.answering.state.CompareAndSwap(isAnswering, isClosing) {
+		return false
+	}
+	f.closing[c] = struct{}{}
+	if f.empty == nil {
+		f.empty = make(chan struct{})
+	}
+	return true
+}
+
+// close closes a connection whose response is written. Reads of net/http fail from now on.
+func (f *FastPath) close(c *coalescingConn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_ = c.TCPConn.Close()
+	delete(f.closing, c)
+	if len(f.closing) == 0 && f.empty != nil {
+		close(f.empty)
+		f.empty = nil
+	}
+}

@@ -1,0 +1,339 @@
+package httpconn
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A fake answers requests for paths that begin with /fast.
+type fake struct {
+	body     []byte
+	answered atomic.Int64
+	writing  chan struct{} // receives at each request that is answered; nil: not
+}
+
+func (f *fake) Respond(_ string, head []byte, send func(header, body []byte) (int64, error)) Outcome {
+	switch {
+	case bytes.HasPrefix(head, []byte("GET /refuse")):
+		return Refused
+	case bytes.HasPrefix(head, []byte("GET /panic")):
+		panic(http.ErrAbortHandler)
+	case !bytes.HasPrefix(head, []byte("GET /fast")):
+		return Declined
+	}
+	f.answered.Add(1)
+	if f.writing != nil {
+		f.writing <- struct{}{}
+	}
+	_, _ = send(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nX-By: fast\r\nContent-Length: %d\r\n\r\n", len(f.body)), f.body)
+	return Answered
+}
+
+// fastServer is a server with a fast path, on which h serves all else.
+func fastServer(t *testing.T, f *fake, configure func(*http.Server), h http.HandlerFunc) (*httptest.Server, *FastPath) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(h)
+	s.Config.IdleTimeout = time.Minute
+	if configure != nil {
+		configure(s.Config)
+	}
+	s.Listener = CoalesceWrites(s.Config, l, time.Minute)
+	path := NewFastPath(s.Config, s.Listener, f)
+	s.Start() // replaces ConnState, and calls the one before
+	t.Cleanup(s.Close)
+	return s, path
+}
+
+// A client sends requests on one connection.
+type client struct {
+	*testing.T
+	net.Conn
+	in *bufio.Reader
+}
+
+func dial(t *testing.T, s *httptest.Server) *client {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	return &client{t, c, bufio.NewReader(c)}
+}
+
+// send sends texts one after the other.
+func (c *client) send(texts ...string) {
+	c.Helper()
+	for _, text := range texts {
+		if _, err := io.WriteString(c, text); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+// expect receives a response, and checks who has written it.
+func (c *client) expect(by string) []byte {
+	c.Helper()
+	res, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		c.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.Header.Get("X-By") != by {
+		c.Fatalf("%v, %v, by %q, want %q", err, res.Status, res.Header.Get("X-By"), by)
+	}
+	return body
+}
+
+func byHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	w.Header().Set("X-By", "net/http")
+	_, _ = w.Write(body)
+}
+
+const (
+	slowly = "GET /slow HTTP/1.1\r\nHost: h\r\n\r\n"
+	fast   = "GET /fast HTTP/1.1\r\nHost: h\r\n\r\n"
+)
+
+// untilFast sends requests until one is answered by the fast path. A client may be so fast that
+// net/http reads its next request itself.
+func (c *client) untilFast() {
+	c.Helper()
+	for range 1000 {
+		c.send(fast)
+		res, err := http.ReadResponse(c.in, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		if res.Header.Get("X-By") == "fast" {
+			return
+		}
+	}
+	c.Fatal("no request is answered by the fast path: does net/http still set one deadline after StateIdle, and read into its whole buffer?")
+}
+
+// TestNetHTTP: what the fast path relies on. It fails if a release of Go changes that.
+func TestNetHTTP(t *testing.T) {
+	f := &fake{body: pattern(10 << 10)}
+	s, _ := fastServer(t, f, nil, byHTTP)
+	c := dial(t, s)
+	c.send(fast)
+	c.expect("net/http") // the first one always
+	c.untilFast()
+	for range 10 { // between two of the fast path, it never changes
+		c.send(fast)
+		if body := c.expect("fast"); !bytes.Equal(body, f.body) {
+			t.Fatalf("a body of %d bytes", len(body))
+		}
+	}
+	c.send(fast + fast + slowly + fast)
+	c.expect("fast")
+	c.expect("fast")
+	c.expect("net/http")
+	c.expect("net/http") // it had read both
+	c.untilFast()
+	c.send("GET /refuse HTTP/1.1\r\nHost: h\r\n\r\n")
+	c.expect("net/http")
+	for range 10 {
+		c.send(fast)
+		c.expect("net/http")
+	}
+}
+
+// What net/http has read of a request that follows another one is never mistaken for its beginning.
+func TestReadAhead(t *testing.T) {
+	f := &fake{}
+	handling, ended := make(chan struct{}), make(chan struct{})
+	s, _ := fastServer(t, f, nil, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			handling <- struct{}{}
+			<-ended
+		}
+		byHTTP(w, r)
+	})
+	const wait = "GET /wait HTTP/1.1\r\nHost: h\r\n\r\n"
+	for name, tt := range map[string]struct {
+		ahead, then string // what follows a request: while it is handled, and once it is answered
+		want        []string
+	}{
+		"the first byte, in the background": {"G", "ET /fast HTTP/1.1\r\nHost: h\r\n\r\n", []string{"net/http"}},
+		"a part":                            {"GET /fast HT", "TP/1.1\r\nHost: h\r\n\r\n", []string{"net/http"}},
+		"the request line":                  {"GET /slow HTTP/1.1\r\n", "Host: h\r\n\r\n", []string{"net/http"}},
+		"a request in a header":             {"GET /slow HTTP/1.1\r\n", fast + fast, []string{""}},
+		"a request in a body":               {"POST /slow HTTP/1.1\r\nHost: h\r\nContent-Length: 31\r\n\r\n", fast, []string{"net/http"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, s)
+			before := f.answered.Load()
+			c.send(wait + tt.ahead) // read together: the rest is in net/http's buffer
+			<-handling
+			ended <- struct{}{}
+			c.expect("net/http")
+			c.send(tt.then)
+			for _, by := range tt.want {
+				c.expect(by)
+			}
+			c = dial(t, s)
+			c.send(wait)
+			<-handling
+			c.send(tt.ahead) // its first byte is read in the background
+			ended <- struct{}{}
+			c.expect("net/http")
+			c.send(tt.then)
+			if tt.want[0] != "" {
+				c.expect(tt.want[0])
+			}
+			if n := f.answered.Load() - before; n > 0 && tt.want[0] != "net/http" {
+				t.Errorf("%d requests were answered by the fast path", n)
+			}
+		})
+	}
+}
+
+// Hits extend the idle time, and without any the connection ends.
+func TestIdleTime(t *testing.T) {
+	const idle = time.Second
+	s, _ := fastServer(t, &fake{}, func(s *http.Server) { s.IdleTimeout = idle }, byHTTP)
+	c := dial(t, s)
+	c.send(slowly)
+	c.expect("net/http")
+	c.untilFast()
+	for began := time.Now(); time.Since(began) < 3*idle; {
+		c.send(fast)
+		c.expect("fast")
+	}
+	last := time.Now()
+	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	if took := time.Since(last); took < idle/2 {
+		t.Errorf("closed after %v", took)
+	}
+}
+
+// Shutdown lets the response that is being written be written, and Wait waits for that.
+func TestShutdownDuringAResponse(t *testing.T) {
+	f := &fake{body: pattern(32 << 20)} // more than the buffers of both sides hold
+	s, path := fastServer(t, f, nil, byHTTP)
+	c := dial(t, s)
+	c.send(slowly)
+	c.expect("net/http")
+	f.writing = make(chan struct{}, 1000)
+	for range 1000 {
+		c.send(fast)
+		if first, err := c.in.Peek(len("HTTP/1.1 200 OK\r\nX-By: fast")); err != nil {
+			t.Fatal(err)
+		} else if strings.HasSuffix(string(first), "fast") {
+			break
+		}
+		c.expect("net/http")
+	}
+	<-f.writing
+	if err := s.Config.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan struct{})
+	go func() {
+		path.Wait(t.Context())
+		close(waited)
+	}()
+	if body := c.expect("fast"); !bytes.Equal(body, f.body) {
+		t.Errorf("%d bytes", len(body))
+	}
+	<-waited
+	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection stays open: %v", err)
+	}
+}
+
+// Wait ends the responses to clients that do not read when its context is done.
+func TestWaitEnds(t *testing.T) {
+	f := &fake{body: pattern(32 << 20), writing: make(chan struct{}, 1000)}
+	s, path := fastServer(t, f, nil, byHTTP)
+	c := dial(t, s)
+	c.send(slowly)
+	c.expect("net/http")
+	for len(f.writing) == 0 {
+		c.send(fast)
+		if _, err := c.in.Peek(1); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.writing) == 0 {
+			c.expect("net/http")
+		}
+	}
+	if err := s.Config.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	path.Wait(ctx)
+	if n, err := io.Copy(io.Discard, c.in); err == nil && n >= int64(len(f.body)) {
+		t.Errorf("a client that does not read got %d bytes", n)
+	}
+}
+
+func TestPanicOfAResponder(t *testing.T) {
+	s, path := fastServer(t, &fake{}, nil, byHTTP)
+	c := dial(t, s)
+	c.send(slowly)
+	c.expect("net/http")
+	c.untilFast()
+	c.send("GET /panic HTTP/1.1\r\nHost: h\r\n\r\n")
+	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection stays open: %v", err)
+	}
+	path.Wait(t.Context())
+}
+
+// A client that reads nothing loses its connection also at a later request, though net/http
+// removes the write deadline after each.
+func TestClientsThatReadNothingLater(t *testing.T) {
+	const stall = 3 * time.Second
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			byHTTP(w, r)
+			return
+		}
+		_, err := w.Write(pattern(32 << 20))
+		ended <- err
+	}))
+	s.Listener = CoalesceWrites(s.Config, l, stall)
+	s.Start()
+	defer s.Close()
+	c := dial(t, s)
+	c.send(slowly)
+	c.expect("net/http")
+	c.send(fast)
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("a client that reads nothing was written 32 MiB")
+		}
+	case <-time.After(20 * stall):
+		t.Error("the connection of a client that reads nothing stays open")
+	}
+}

@@ -1,0 +1,305 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/facetheory/isr/store"
+)
+
+// This file is how a cache tells its observer what it does: operations that last, by begin, and
+// events, by note. Without an observer both do nothing.
+
+// begin tells the observer that an operation begins, and returns the context of the operation
+// and the function to be called once after it.
+func (c *Cache) begin(ctx context.Context, op Operation) (context.Context, func(Result)) {
+	if c.cfg.Observer == nil {
+		return ctx, func(Result) {}
+	}
+	return c.cfg.Observer.Begin(ctx, op)
+}
+
+// note tells the observer of an event.
+func (c *Cache) note(e Event) {
+	if c.cfg.Observer != nil {
+		c.cfg.Observer.Note(e)
+	}
+}
+
+// notes returns the function that the observer has for events; nil without an observer.
+func (cfg Config) notes() func(Event) {
+	if cfg.Observer == nil {
+		return nil
+	}
+	return cfg.Observer.Note
+}
+
+// operation returns an operation of the search.
+func (s *search) operation(kind OperationKind) Operation {
+	return Operation{Kind: kind, Route: s.route.Label, Key: s.key, Cause: s.cause}
+}
+
+// observed executes the search by run, as an operation that requests can join.
+func (s *search) observed(ctx context.Context, run func(context.Context) outcome) outcome {
+	ctx, end := s.c.begin(ctx, s.operation(OperationFlight))
+	s.f.work = ctx
+	close(s.f.begun)
+	o := run(ctx)
+	s.endQueue("canceled")
+	s.endLeaseWait(leaseOutcome(o))
+	end(flightResult(o))
+	return o
+}
+
+// beginQueue begins the wait for a turn at the origin, unless it has begun.
+func (s *search) beginQueue(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queued == nil {
+		s.c.queued.Add(1)
+		_, s.queued = s.c.begin(ctx, s.operation(OperationQueue))
+	}
+}
+
+// endQueue ends the wait for a turn at the origin, if it has begun.
+func (s *search) endQueue(outcome string) {
+	s.mu.Lock()
+	end := s.queued
+	s.queued = nil
+	s.mu.Unlock()
+	if end != nil {
+		s.c.queued.Add(-1)
+		end(Result{Outcome: outcome})
+	}
+}
+
+// queueOutcome is that of a turn that has come. err is why it is of no use.
+func queueOutcome(err error) string {
+	if err != nil {
+		return "refused"
+	}
+	return "ok"
+}
+
+// beginLeaseWait begins the wait for a lease that another process holds, unless it has begun.
+func (s *search) beginLeaseWait(ctx context.Context) {
+	if s.leaseWait != nil {
+		return
+	}
+	_, s.leaseWait = s.c.begin(ctx, s.operation(OperationLease))
+	began := time.Now()
+	if earlier := s.f.leaseWait.Load(); earlier != nil {
+		began = earlier.began
+	}
+	s.f.leaseWait.Store(&period{began: began})
+}
+
+// endLeaseWait ends the wait for a lease, if it has begun.
+func (s *search) endLeaseWait(outcome string) {
+	if s.leaseWait == nil {
+		return
+	}
+	s.leaseWait(Result{Outcome: outcome})
+	s.leaseWait = nil
+	s.f.leaseWait.Store(&period{began: s.f.leaseWait.Load().began, ended: time.Now()})
+}
+
+// leaseOutcome is that of a wait for a lease that ends with the search.
+func leaseOutcome(o outcome) string {
+	switch o := o.(type) {
+	case storedPage:
+		return "ok"
+	case failure:
+		if o.detail == detailTimeout {
+			return "timeout"
+		}
+	}
+	return "canceled"
+}
+
+func flightResult(o outcome) Result {
+	switch o := o.(type) {
+	case storedPage:
+		return Result{Outcome: "stored"}
+	case renderedPage:
+		return Result{Outcome: "rendered"}
+	case unpublishedPage:
+		return Result{Outcome: "unpublished", Reason: o.detail, Err: o.cause}
+	case refusal:
+		return Result{Outcome: "refused", Reason: o.reason}
+	case failure:
+		return Result{Outcome: "failed", Reason: o.detail, Err: o.cause}
+	}
+	return Result{Outcome: "failed"}
+}
+
+// joined tells the observer that a request waits for a flight, unless it has started it. f may
+// be nil.
+func (c *Cache) joined(f *flight, leader bool, request context.Context) {
+	if c.cfg.Observer == nil || f == nil || leader {
+		return
+	}
+	<-f.begun // the goroutine of the flight has just been started
+	c.cfg.Observer.Join(f.work, request)
+}
+
+// Values of Operation.Trigger.
+const (
+	triggerMiss     = "miss"
+	triggerStale    = "stale"
+	triggerEarly    = "early"
+	triggerCommand  = "command"
+	triggerPurge    = "purge"
+	triggerUnstored = "unstored"
+)
+
+// trigger returns why the search renders the page. rec is what it replaces.
+func (s *search) trigger(rec store.Record) string {
+	state := store.Freshness(rec.Entry, rec.Purges, s.c.now())
+	switch {
+	case s.force:
+		return triggerCommand
+	case s.early != nil:
+		return triggerEarly
+	case state == store.Missing:
+		return triggerMiss
+	case state == store.Purged, rec.Entry.CoveredBy(s.purges(rec)):
+		return triggerPurge
+	}
+	return triggerStale
+}
+
+// An observedRender is an OperationRender in progress. Nil: there is no observer.
+type observedRender struct {
+	end    func(Result)
+	result Result
+}
+
+// beginRender begins an OperationRender, and returns its context. The search must call
+// endRender.
+func (s *search) beginRender(ctx context.Context, trigger string) context.Context {
+	if s.c.cfg.Observer == nil {
+		return ctx
+	}
+	op := s.operation(OperationRender)
+	op.Trigger = trigger
+	s.rendering = &observedRender{}
+	ctx, s.rendering.end = s.c.begin(ctx, op)
+	return ctx
+}
+
+// noteRender records a call of the renderer.
+func (s *search) noteRender(got rendering, took time.Duration) {
+	s.c.rendering.Add(-1)
+	s.f.took.Add(int64(took))
+	if r := s.rendering; r != nil {
+		r.result.Status, r.result.Bytes, r.result.Err = got.status, got.size, got.failure
+		r.result.Took += took
+	}
+}
+
+// published records that the rendering is the current generation.
+func (r *observedRender) published(renewed bool) {
+	switch {
+	case r == nil:
+	case renewed:
+		r.result.Outcome, r.result.Err = "unchanged", nil
+	default:
+		r.result.Outcome, r.result.Err = "published", nil
+	}
+}
+
+// endRender ends the OperationRender, if there is one. o is the outcome of the search; nil
+// means that it goes on.
+func (s *search) endRender(o outcome) {
+	r := s.rendering
+	if r == nil {
+		return
+	}
+	s.rendering = nil
+	if r.result.Outcome == "" {
+		r.result.settle(o)
+	}
+	if r.result.Outcome == "refused" || r.result.Outcome == "unpublished" {
+		s.c.note(Event{Kind: EventNotStored, Reason: r.result.Reason})
+	}
+	r.end(r.result)
+}
+
+// settle completes the result of a render that was not published.
+func (r *Result) settle(o outcome) {
+	switch o := o.(type) {
+	case unpublishedPage:
+		r.Outcome, r.Reason, r.Err = "unpublished", o.detail, o.cause
+	case refusal:
+		r.Outcome, r.Reason, r.Err = "refused", o.reason, nil
+	case failure:
+		r.Outcome, r.Reason, r.Err = failedOutcome(o), failedReason(o.cause), o.cause
+	default: // another writer was faster
+		r.Outcome = "lost"
+	}
+}
+
+func failedOutcome(o failure) string {
+	switch {
+	case errors.Is(o.cause, ErrRejected):
+		return "rejected"
+	case errors.Is(o.cause, store.ErrLeaseLost), errors.Is(o.cause, store.ErrMoved):
+		return "lost"
+	case o.detail == detailClosing:
+		return "canceled"
+	}
+	return "failed"
+}
+
+// failedReason returns the reason of a failed render, of a closed set.
+func failedReason(cause error) string {
+	for _, known := range []struct {
+		err    error
+		reason string
+	}{
+		{ErrRejected, detailRejected},
+		{errUnreached, "unreachable"},
+		{errRenderTime, "timeout"},
+		{errRenderStatus, "status"},
+		{errTruncated, "truncated"},
+		{errEmpty, "empty"},
+		{errNotModified, "not-modified"},
+		{errPanicked, "panic"},
+		{ErrClosed, detailClosing},
+	} {
+		if errors.Is(cause, known.err) {
+			return known.reason
+		}
+	}
+	return "error"
+}
+
+// notePurge tells the observer of a purge by this process.
+func (c *Cache) notePurge(p store.Purge) {
+	e := Event{Kind: EventPurge, Reason: "soft", Target: string(p.Targets[0].Kind)}
+	if p.Hard {
+		e.Reason = "hard"
+	}
+	c.note(e)
+}
+
+// notePoll tells the observer of a poll of the log.
+func (c *Cache) notePoll(took time.Duration, err error) {
+	e := Event{Kind: EventPoll, Reason: "ok", Took: took}
+	if err != nil {
+		e.Reason = "error"
+	}
+	c.note(e)
+}
+
+// noteApplied tells the observer of a change by another process that has taken effect in this one.
+// Only marks have the time of the change, in whole seconds.
+func (c *Cache) noteApplied(change store.Change) {
+	e := Event{Kind: EventApplied}
+	for _, m := range change.Marks {
+		e.Took = max(e.Took, c.now().Sub(m.At), 1)
+	}
+	c.note(e)
+}

@@ -1,0 +1,141 @@
+package accesslog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/facetheory/isr/internal/telemetry"
+)
+
+// Config configures a [Log].
+type Config struct {
+	// Path is the file, which is created if it does not exist, for its owner and group
+	// (0640), and appended to.
+	Path string
+	// Output receives the lines if Path is empty.
+	Output io.Writer
+	// Format is JSON or Text. Empty means JSON.
+	Format Format
+	// SampleHits: one in so many hits has a line, at random. Zero means 1: all have. Errors
+	// (from status 500 on) and incomplete responses always have one.
+	SampleHits int
+	// ClientAddress says what lines have of the addresses of clients. Empty means AddressFull.
+	ClientAddress Address
+	// Logger is told of lines that cannot be written. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// A Format is the format of lines.
+type Format string
+
+// The formats.
+const (
+	JSON Format = "json"
+	Text Format = "text"
+)
+
+// A Log is an access log. It is safe for concurrent use.
+type Log struct {
+	cfg    Config
+	append func([]byte, *line) []byte
+	drafts sync.Pool // of *draft
+	buffer buffer
+	done   chan struct{} // closed once the goroutine has ended
+}
+
+var _ telemetry.Sink = (*Log)(nil)
+
+// New opens the log. The caller must Close it.
+func New(cfg Config) (*Log, error) {
+	l := &Log{cfg: cfg, append: appendJSON, done: make(chan struct{})}
+	l.cfg.SampleHits = max(cfg.SampleHits, 1)
+	if l.cfg.Logger == nil {
+		l.cfg.Logger = slog.Default()
+	}
+	switch cfg.Format {
+	case "", JSON:
+	case Text:
+		l.append = appendText
+	default:
+		return nil, fmt.Errorf("the format %q of the access log is unknown; expected json or text", cfg.Format)
+	}
+	switch cfg.ClientAddress {
+	case "", AddressFull, AddressMasked, AddressNone:
+	default:
+		return nil, fmt.Errorf("the client address %q of the access log is unknown; expected full, masked or none", cfg.ClientAddress)
+	}
+	out := cfg.Output
+	if cfg.Path != "" {
+		f, err := open(cfg.Path)
+		if err != nil {
+			return nil, err
+		}
+		out = f
+	}
+	if out == nil {
+		return nil, errors.New("the access log has neither a path nor an output")
+	}
+	l.drafts.New = func() any { return &draft{text: make([]byte, 0, 1024)} }
+	l.buffer.init()
+	go func() {
+		defer close(l.done)
+		l.write(out)
+	}()
+	return l, nil
+}
+
+// open opens a path. A named pipe without a reader is an error, for which O_NONBLOCK is needed:
+// the system would wait for one.
+func open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
+	switch {
+	case errors.Is(err, syscall.ENXIO):
+		return nil, fmt.Errorf("cannot open access log: %w; start the program that reads the named pipe first", err)
+	case err != nil:
+		return nil, fmt.Errorf("cannot open access log: %w; its folder must exist and be writable", err)
+	}
+	return f, nil
+}
+
+// Done implements [telemetry.Sink].
+func (l *Log) Done(x *telemetry.Exchange) {
+	rate := 1
+	if x.Hit && x.Status < http.StatusInternalServerError && !x.Aborted {
+		rate = l.cfg.SampleHits
+	}
+	if rate > 1 && rand.IntN(rate) > 0 { //nolint:gosec // a sample
+		return
+	}
+	d := l.drafts.Get().(*draft)
+	d.line = newLine(x, rate, l.cfg.ClientAddress)
+	d.text = append(l.append(d.text[:0], &d.line), '\n')
+	l.buffer.add(d.text)
+	d.line = line{}
+	l.drafts.Put(d)
+}
+
+// A draft is the memory in which a line is made.
+type draft struct {
+	line line
+	text []byte
+}
+
+// Dropped returns how many lines were dropped since the start: because they came faster than
+// they could be written, or could not be written.
+func (l *Log) Dropped() int64 { return l.buffer.dropped.Load() }
+
+// Reopen closes the file and opens its path again, for programs that rotate logs. It returns
+// at once. If the path cannot be opened, the log goes on in the old file.
+func (l *Log) Reopen() {
+	select {
+	case l.buffer.reopen <- struct{}{}:
+	default: // it is about to
+	}
+}

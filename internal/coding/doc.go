@@ -1,0 +1,4 @@
+// Package coding makes the content codings of pages, and reads and writes the object that
+// keeps those of one body (a [Set]). Which coding a client gets is a matter of package
+// httpcache.
+package coding

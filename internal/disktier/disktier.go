@@ -1,0 +1,441 @@
+// Package disktier keeps bodies of a store on the network in a local folder, so that a node
+// reads each from the network once.
+//
+// Bodies are immutable and their keys are never used again, so a copy is never outdated, and a
+// copy that is lost or damaged costs a read of the store. So nothing is synced:
+//
+//	Open ──► the file of the key, whose sum is right ──► the body
+//	  └────► the store ──► the whole body was read ──► .tmp-<random> ──► rename ──► the file
+//
+// The size is bounded: files that were not used for longest are removed, by their modification
+// times, which survive a restart and are renewed at most every ten minutes. A folder that cannot
+// be written to is left as it is for a while, with a warning, and the store serves.
+package disktier
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/facetheory/isr/store"
+)
+
+const (
+	folderMode = 0o700
+	fileMode   = 0o600
+	lockFile   = "lock"
+	tempPrefix = ".tmp-"
+
+	// block is what a file takes at least, in bytes.
+	block = 4 << 10
+	// maxFiles bounds the files, and the memory of a look for the oldest: about 100 MB.
+	maxFiles = 1 << 20
+	// maxShare is the largest part of the tier that one body may take, as a divisor.
+	maxShare = 8
+	// writers is how many bodies are written at once. Others are not kept: they are offered
+	// again when they are read next.
+	writers = 4
+	// usedEvery is the resolution of the time of use.
+	usedEvery = 10 * time.Minute
+	// pause is how long nothing is written after a failure.
+	pause = time.Minute
+)
+
+// Observer is told what a tier does. Its methods must be safe for concurrent use.
+type Observer interface {
+	DiskCacheRead(hit bool)
+	DiskCacheEvicted(files int)
+	DiskCacheSize(bytes int64)
+}
+
+// A Tier is a [store.BodyStore] with copies of its bodies in a folder. It is safe for concurrent
+// use.
+type Tier struct {
+	store.BodyStore // that has all bodies
+
+	dir   string // as given, for messages
+	root  *os.Root
+	lock  *os.File
+	limit int64
+	log   *slog.Logger
+	seen  Observer
+
+	bytes, files atomic.Int64
+	slots        chan struct{} // has an element for each body that is being written
+	working      sync.WaitGroup
+	evicting     sync.Mutex
+	// counting is held while files come and go, and while all are counted.
+	counting sync.Mutex
+
+	mu     sync.Mutex
+	closed bool      // guarded by mu
+	until  time.Time // guarded by mu: nothing is written before
+}
+
+var (
+	_ store.BodyStore   = (*Tier)(nil)
+	_ store.LocalReader = (*Tier)(nil)
+)
+
+// ErrLocked: another process uses the folder.
+var ErrLocked = errors.New("the folder is used by another process")
+
+// Open opens a folder, which is created if it does not exist, as a tier of at most limit bytes in
+// front of bodies. ErrLocked: another process uses it. The caller must close the tier.
+func Open(dir string, limit int64, bodies store.BodyStore, seen Observer, log *slog.Logger) (*Tier, error) {
+	t := &Tier{BodyStore: bodies, dir: dir, limit: limit, log: log, seen: seen, slots: make(chan struct{}, writers)}
+	if err := t.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot keep bodies in %s: %w", dir, err), t.Close())
+	}
+	return t, nil
+}
+
+func (t *Tier) open() (err error) {
+	if err := os.MkdirAll(t.dir, folderMode); err != nil {
+		return err
+	}
+	if t.root, err = os.OpenRoot(t.dir); err != nil {
+		return err
+	}
+	if t.lock, err = t.root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, fileMode); err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(t.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return ErrLocked
+		}
+		return err
+	}
+	if _, err := t.scan(0); err != nil {
+		return err
+	}
+	t.evict()
+	return nil
+}
+
+// Close waits for the bodies that are being written.
+func (t *Tier) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.working.Wait()
+	var err error
+	if t.lock != nil {
+		err = t.lock.Close() // releases the lock
+	}
+	if t.root != nil {
+		err = errors.Join(err, t.root.Close())
+	}
+	return err
+}
+
+func (t *Tier) count(files, bytes int64) {
+	t.files.Add(files)
+	t.seen.DiskCacheSize(t.bytes.Add(bytes))
+}
+
+// keeps reports whether the body of a key may be kept: other services may write new content
+// under keys of their own.
+func keeps(key string) bool {
+	folder, _, found := strings.Cut(strings.TrimPrefix(key, store.BodyRoot), "/")
+	_, err := hex.DecodeString(folder)
+	return found && strings.HasPrefix(key, store.BodyRoot) && err == nil && len(folder) == 2*sha256.Size
+}
+
+// fileName returns the file of a key: two levels, so that folders stay small.
+func fileName(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	name := hex.EncodeToString(sum[:20])
+	return name[:2] + "/" + name[2:]
+}
+
+// A file is a header and the body:
+//
+//	magic | CRC-32C of the key and the body, big endian | body
+const magic = "isr body 1\n"
+
+const headLen = len(magic) + 4
+
+func head(key string, body []byte) []byte {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	sum := crc32.Update(crc32.Checksum([]byte(key), table), table, body)
+	return binary.BigEndian.AppendUint32([]byte(magic), sum)
+}
+
+// ReadLocal implements [store.LocalReader].
+func (t *Tier) ReadLocal(_ context.Context, key string, limit int64) ([]byte, error) {
+	body, err := t.read(key, limit)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s is not in %s: %w", store.ErrNotFound, key, t.dir, err)
+	}
+	t.seen.DiskCacheRead(true)
+	return body, nil
+}
+
+var errDamaged = errors.New("the file is damaged")
+
+func (t *Tier) read(key string, limit int64) ([]byte, error) {
+	if !keeps(key) {
+		return nil, fs.ErrNotExist
+	}
+	name := fileName(key)
+	f, err := t.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // read only
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size()-int64(headLen) > limit {
+		return nil, fmt.Errorf("a file of mode %s with %d bytes, for a body of at most %d", info.Mode(), info.Size(), limit)
+	}
+	all := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, all); err != nil {
+		return nil, err
+	}
+	if len(all) < headLen || string(all[:headLen]) != string(head(key, all[headLen:])) {
+		t.remove(name, info.Size())
+		return nil, errDamaged
+	}
+	if time.Since(info.ModTime()) > usedEvery {
+		_ = t.root.Chtimes(name, time.Time{}, time.Now()) // it is evicted earlier then
+	}
+	return slices.Clip(all[headLen:]), nil
+}
+
+// Open implements [store.BodyStore].
+func (t *Tier) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	if keeps(key) {
+		if body, err := t.ReadLocal(ctx, key, t.limit); err == nil {
+			return io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		}
+		t.seen.DiskCacheRead(false)
+	}
+	rd, length, err := t.BodyStore.Open(ctx, key)
+	if err != nil || !keeps(key) || length > t.limit/maxShare {
+		return rd, length, err
+	}
+	return &filling{ReadCloser: rd, t: t, key: key, body: make([]byte, 0, length)}, length, nil
+}
+
+// A filling keeps what is read of a body, once that is all.
+type filling struct {
+	io.ReadCloser
+	t      *Tier
+	key    string
+	body   []byte
+	failed bool
+}
+
+func (f *filling) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	if f.failed = f.failed || err != nil && err != io.EOF || len(f.body)+n > cap(f.body); !f.failed { //nolint:errorlint // io.Reader returns it as it is
+		f.body = append(f.body, p[:n]...)
+	}
+	return n, err
+}
+
+func (f *filling) Close() error {
+	if !f.failed && len(f.body) == cap(f.body) {
+		f.t.keep(f.key, f.body)
+	}
+	return f.ReadCloser.Close()
+}
+
+// Put implements [store.BodyStore].
+func (t *Tier) Put(ctx context.Context, key string, body []byte) error {
+	err := t.BodyStore.Put(ctx, key, body)
+	if err == nil && keeps(key) && int64(len(body)) <= t.limit/maxShare {
+		t.keep(key, body)
+	}
+	return err
+}
+
+// Delete implements [store.BodyStore].
+func (t *Tier) Delete(ctx context.Context, key string) error {
+	name := fileName(key)
+	if info, err := t.root.Lstat(name); err == nil {
+		t.remove(name, info.Size())
+	}
+	return t.BodyStore.Delete(ctx, key)
+}
+
+// keep writes a body in the background, unless too many are being written. The body must not
+// change.
+func (t *Tier) keep(key string, body []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || time.Now().Before(t.until) {
+		return
+	}
+	select {
+	case t.slots <- struct{}{}:
+	default:
+		return
+	}
+	t.working.Go(func() {
+		defer func() { <-t.slots }()
+		if err := t.write(fileName(key), head(key, body), body); err != nil {
+			t.failed(err)
+			return
+		}
+		t.evict()
+	})
+}
+
+// failed pauses writing.
+func (t *Tier) failed(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := time.Now(); !now.Before(t.until) {
+		t.until = now.Add(pause)
+		t.log.Warn("bodies are not kept on the local disk for a while, and are read from the bucket", "folder", t.dir, "for", pause, "error", err)
+	}
+}
+
+// write writes a file. A crash leaves a temporary file, which the next Open removes; a power
+// failure may leave one whose sum is wrong.
+func (t *Tier) write(name string, parts ...[]byte) error {
+	if _, err := t.root.Lstat(name); err == nil {
+		return nil // another request has written it
+	}
+	if err := t.root.Mkdir(path.Dir(name), folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	temp := path.Dir(name) + "/" + tempPrefix + rand.Text()
+	f, err := t.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return err
+	}
+	size := int64(0)
+	for _, part := range parts {
+		if err == nil {
+			_, err = f.Write(part)
+		}
+		size += int64(len(part))
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = t.place(temp, name, size)
+	}
+	if err != nil {
+		_ = t.root.Remove(temp)
+	}
+	return err
+}
+
+// place gives a temporary file its name, unless another request has written it meanwhile.
+func (t *Tier) place(temp, name string, size int64) error {
+	t.counting.Lock()
+	defer t.counting.Unlock()
+	if _, err := t.root.Lstat(name); err == nil {
+		return t.root.Remove(temp)
+	}
+	if err := t.root.Rename(temp, name); err != nil {
+		return err
+	}
+	t.count(1, footprint(size))
+	return nil
+}
+
+func footprint(size int64) int64 { return (size + block - 1) / block * block }
+
+func (t *Tier) remove(name string, size int64) {
+	t.counting.Lock()
+	defer t.counting.Unlock()
+	if t.root.Remove(name) == nil {
+		t.count(-1, -footprint(size))
+	}
+}
+
+// evict removes the files that were not used for longest, down to nine tenths of the limit, if it
+// is exceeded. A write that finds another one evicting leaves its file to that.
+func (t *Tier) evict() {
+	for again := true; again && (t.bytes.Load() > t.limit || t.files.Load() > maxFiles) && t.evicting.TryLock(); {
+		again = t.evictOnce()
+		t.evicting.Unlock()
+	}
+}
+
+// evictOnce reports whether it has removed files. Callers must hold evicting.
+func (t *Tier) evictOnce() bool {
+	found, err := t.scan(time.Hour)
+	if err != nil {
+		t.failed(err)
+		return false
+	}
+	slices.SortFunc(found, func(a, b file) int { return cmp.Compare(a.used, b.used) })
+	removed := 0
+	for _, f := range found {
+		if t.bytes.Load() <= t.limit/10*9 && t.files.Load() <= maxFiles/10*9 {
+			break
+		}
+		t.remove(f.name, f.size)
+		removed++
+	}
+	t.seen.DiskCacheEvicted(removed)
+	return removed > 0
+}
+
+// A file is one of the tier.
+type file struct {
+	name string
+	size int64 // footprint
+	used int64 // Unix nanoseconds
+}
+
+// scan returns the files, and counts all again. It removes temporary ones that are older than
+// leftover, which are those of crashed processes.
+func (t *Tier) scan(leftover time.Duration) (found []file, err error) {
+	t.counting.Lock()
+	defer t.counting.Unlock()
+	total := int64(0)
+	folders, err := fs.ReadDir(t.root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	for _, folder := range folders {
+		if !folder.IsDir() || len(folder.Name()) != 2 {
+			continue
+		}
+		entries, err := fs.ReadDir(t.root.FS(), folder.Name())
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			name := folder.Name() + "/" + e.Name()
+			info, err := e.Info()
+			switch {
+			case err != nil || !info.Mode().IsRegular(): // removed meanwhile, or not ours
+			case !strings.HasPrefix(e.Name(), tempPrefix):
+				found = append(found, file{name, footprint(info.Size()), info.ModTime().UnixNano()})
+				total += footprint(info.Size())
+			case time.Since(info.ModTime()) >= leftover:
+				_ = t.root.Remove(name) // the next scan tries again
+			}
+		}
+	}
+	t.files.Store(int64(len(found)))
+	t.bytes.Store(total)
+	t.seen.DiskCacheSize(total)
+	return found, nil
+}

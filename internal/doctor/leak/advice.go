@@ -1,0 +1,30 @@
+package leak
+
+import (
+	"cmp"
+
+	"github.com/facetheory/isr/internal/details"
+)
+
+// keyAdvice says how a header becomes part of the key.
+func keyAdvice(header string) string {
+	switch header {
+	case "Accept-Language":
+		return "put the languages of the site in the key: headers: {Accept-Language: [en, de]}; and send Vary: Accept-Language"
+	case "User-Agent", "Sec-Ch-Ua-Mobile":
+		return "serve one page to all devices; or let a proxy in front set a header with a class (X-Device: mobile) and put that in the key: headers: {X-Device: [desktop, mobile]}"
+	}
+	return "send Vary: " + header + ", and put the header in the key: headers: [" + header + "], or vary: auto"
+}
+
+// WhyNotCached explains a detail of Cache-Status, and says what to change.
+func WhyNotCached(detail string) (problem, do string) {
+	d, ok := details.Of(detail)
+	switch {
+	case !ok:
+		d = details.Detail{Meaning: "see detail=" + cmp.Or(detail, "(none)") + " in docs/caching.md", Advice: "see docs/caching.md"}
+	case detail == "cookie": // these requests have none
+		d = details.Detail{Meaning: "the site or a proxy adds a cookie to requests", Advice: "look at what is between the visitor and isr"}
+	}
+	return "not cached: " + d.Meaning, cmp.Or(d.Advice, "nothing, if that is meant")
+}

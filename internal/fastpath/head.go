@@ -1,0 +1,244 @@
+package fastpath
+
+import (
+	"bytes"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"unsafe"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/telemetry"
+)
+
+// maxFields bounds the fields of a head that is answered here. Browsers send some 15.
+const maxFields = 64
+
+// A request is what is needed to answer one. It is used for many, one after the other.
+type request struct {
+	http     http.Request
+	url      url.URL
+	fields   [maxFields]string // values of the header
+	hit      isr.Hit
+	exchange telemetry.Exchange
+}
+
+func newRequest() *request {
+	q := &request{}
+	q.http = http.Request{
+		URL: &q.url, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header, maxFields/2), Body: http.NoBody,
+	}
+	return q
+}
+
+// clear forgets the texts of the request.
+func (q *request) clear() {
+	clear(q.http.Header)
+	q.hit.Report, q.hit.Request, q.hit.Header, q.hit.Body = isr.Report{}, nil, nil, nil
+	q.exchange = telemetry.Exchange{}
+	q.url = url.URL{}
+	q.http.Method, q.http.RequestURI, q.http.Host, q.http.RemoteAddr = "", "", "", ""
+}
+
+// text returns bytes as a string that is valid for as long as they do not change.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// read reads a head that ends with an empty line, as net/http would. It returns Answered if the
+// request can be answered here.
+func (q *request) read(head []byte, x *syntax) httpconn.Outcome {
+	end := bytes.IndexByte(head, '\n')
+	if end < 1 || head[end-1] != '\r' {
+		return httpconn.Refused
+	}
+	if outcome := q.readLine(head[:end-1], x); outcome != httpconn.Answered {
+		return outcome
+	}
+	n, host := 0, false
+	for rest := head[end+1:]; ; {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 1 || rest[end-1] != '\r' {
+			return httpconn.Refused
+		}
+		if end == 1 {
+			break // the empty line, which is the last one
+		}
+		name, value, ok := x.cutField(rest[:end-1])
+		if !ok {
+			return httpconn.Refused
+		}
+		if rest = rest[end+1:]; n == maxFields {
+			return httpconn.Declined
+		}
+		canonical, kind := x.field(name)
+		switch {
+		case kind == isFraming, kind == isHost && host:
+			return httpconn.Refused
+		case kind == isOdd, kind == isConnection && !strings.EqualFold(value, "keep-alive"), !isASCII(value):
+			return httpconn.Declined
+		case kind == isHost:
+			q.http.Host, host = value, true
+			continue
+		}
+		if _, repeated := q.http.Header[canonical]; repeated {
+			return httpconn.Declined
+		}
+		q.fields[n] = value
+		q.http.Header[canonical] = q.fields[n : n+1 : n+1]
+		n++
+	}
+	if q.http.Host == "" {
+		return httpconn.Refused
+	}
+	return httpconn.Answered
+}
+
+// readLine reads the request line: GET or HEAD, a path with or without a query, and HTTP/1.1.
+func (q *request) readLine(line []byte, x *syntax) httpconn.Outcome {
+	target, ok := bytes.CutSuffix(line, []byte(" HTTP/1.1"))
+	if !ok {
+		return httpconn.Refused
+	}
+	switch {
+	case bytes.HasPrefix(target, []byte("GET ")):
+		q.http.Method, target = http.MethodGet, target[4:]
+	case bytes.HasPrefix(target, []byte("HEAD ")):
+		q.http.Method, target = http.MethodHead, target[5:]
+	default:
+		return httpconn.Refused
+	}
+	path, query, hasQuery := bytes.Cut(target, []byte{'?'})
+	if len(path) == 0 || path[0] != '/' || len(path) > 1 && path[1] == '/' || hasQuery && len(query) == 0 {
+		return httpconn.Declined
+	}
+	for _, c := range path {
+		if x.classes[c]&inPath == 0 {
+			return httpconn.Declined
+		}
+	}
+	for _, c := range query {
+		if x.classes[c]&inQuery == 0 {
+			return httpconn.Declined
+		}
+	}
+	q.http.RequestURI = text(target)
+	q.url.Path, q.url.RawQuery = text(path), text(query)
+	return httpconn.Answered
+}
+
+// cutField returns the name and the value of a field line, without white space around the value.
+func (x *syntax) cutField(line []byte) (name []byte, value string, ok bool) {
+	colon := bytes.IndexByte(line, ':')
+	if colon < 1 {
+		return nil, "", false
+	}
+	name = line[:colon]
+	for _, c := range name {
+		if x.classes[c]&inName == 0 {
+			return nil, "", false
+		}
+	}
+	rest := line[colon+1:]
+	for len(rest) > 0 && (rest[0] == ' ' || rest[0] == '\t') {
+		rest = rest[1:]
+	}
+	for len(rest) > 0 && (rest[len(rest)-1] == ' ' || rest[len(rest)-1] == '\t') {
+		rest = rest[:len(rest)-1]
+	}
+	for _, c := range rest {
+		if x.classes[c]&inValue == 0 {
+			return nil, "", false
+		}
+	}
+	return name, text(rest), true
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// Where a character may be in a head.
+const (
+	inName  = 1 << iota // token (RFC 9110, section 5.6.2)
+	inValue             // field value (section 5.5), and obs-text
+	inPath              // path: what net/url has no need to encode
+	inQuery             // query
+)
+
+// A kind is what a field means for the question who answers its request.
+type kind uint8
+
+const (
+	isPlain kind = iota
+	isHost
+	isConnection
+	isFraming // where the request ends depends on it
+	isOdd     // net/http does something about it
+)
+
+// A syntax is what is known of heads. It is immutable.
+type syntax struct {
+	classes [256]uint8 // where each character may be
+	// fields are those that clients usually send, and those of a kind, by the name as it is sent.
+	fields map[string]field
+}
+
+type field struct {
+	name string // canonical
+	kind kind
+}
+
+func newSyntax() *syntax {
+	x := &syntax{fields: make(map[string]field)}
+	for c := range x.classes {
+		switch {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+			x.classes[c] = inName | inValue | inPath | inQuery
+		case c == '\t', c == ' ', c >= 0x80:
+			x.classes[c] = inValue
+		case c > ' ' && c < 0x7f:
+			x.classes[c] = inValue
+			if strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 {
+				x.classes[c] |= inName
+			}
+			if strings.IndexByte("-_.~$&+,/:;=@", byte(c)) >= 0 {
+				x.classes[c] |= inPath
+			}
+			if strings.IndexByte("#\"<>\\^`{|}", byte(c)) < 0 {
+				x.classes[c] |= inQuery
+			}
+		}
+	}
+	x.add(isHost, "Host")
+	x.add(isConnection, "Connection")
+	x.add(isFraming, "Content-Length", "Transfer-Encoding", "Trailer")
+	x.add(isOdd, "Upgrade", "Expect", "Pragma", "HTTP2-Settings")
+	x.add(isPlain, "Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "Cookie", "DNT", "If-Modified-Since", "If-None-Match",
+		"Origin", "Priority", "Range", "Referer", "Save-Data", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site",
+		"Sec-Fetch-User", "Sec-GPC", "Sec-Purpose", "Traceparent", "Tracestate", "Upgrade-Insecure-Requests", "User-Agent", "Via", "X-Forwarded-For",
+		"X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Real-IP", "X-Request-ID", "X-Requested-With")
+	return x
+}
+
+func (x *syntax) add(kind kind, names ...string) {
+	for _, name := range names {
+		f := field{textproto.CanonicalMIMEHeaderKey(name), kind}
+		x.fields[name], x.fields[f.name], x.fields[strings.ToLower(name)] = f, f, f
+	}
+}
+
+// field returns the canonical name of a field, and its kind. It allocates for some that are
+// unusual.
+func (x *syntax) field(name []byte) (canonical string, kind kind) {
+	if f, ok := x.fields[string(name)]; ok {
+		return f.name, f.kind
+	}
+	canonical = textproto.CanonicalMIMEHeaderKey(text(name))
+	return canonical, x.fields[canonical].kind
+}

@@ -1,0 +1,289 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/facetheory/isr/internal/coding"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
+)
+
+// A page that leaves memory to make room leaves its outline there: all but its body. As long as
+// its outline may be served, by the rules for pages in memory, a request for it reads the body and
+// nothing else:
+//
+//	evict -> outline, under the lock of the page's key
+//	hit   -> the page is in memory: serve
+//	      -> its outline is: read the body, put the page back with the outline's reading and
+//	         purges, and decide again as if it had never left
+//	reload, put -> the outline is removed, under the same lock
+//
+// The outline and its page share one mark of being dropped, so that a page that was made of an
+// outline is dropped with it, even if it is not in memory any more. A stale page is looked for in
+// the table, whatever its outline says: there may be a newer one.
+
+const (
+	// outlineShare is the largest part of the memory tier that outlines take, as a divisor. They
+	// take it as pages are evicted: while all pages fit there are none.
+	outlineShare = 3
+	// outlineOverhead is the memory of an outline in addition to its texts, as measured.
+	outlineOverhead = 320
+)
+
+// An outline is a page without its body. It is immutable, but for its mark of being dropped.
+type outline struct {
+	text    string // of the entry (see entryText)
+	read    reading
+	cover   *store.PurgeState // shared by pages with the same one
+	dropped *atomic.Bool      // that of the page
+	sum     uint64            // of the body, which was verified when it was read first
+	none    coding.Has        // the codings that are known not to exist
+	absent  bool              // there are no codings beside the body
+}
+
+// newOutline returns the outline of a page, nil if it has none: its body may change, or is not in
+// the store.
+func (m *memory) newOutline(p *page) *outline {
+	if !p.stored || p.negative || m.isDropped(p) {
+		return nil
+	}
+	text, ok := entryText(&p.entry)
+	if !ok {
+		return nil
+	}
+	o := &outline{text: text, read: p.read, dropped: p.dropped, sum: maphash.Bytes(m.seed, p.plain.body)}
+	if o.cover = m.cover.Load(); o.cover == nil || *o.cover != p.cover {
+		o.cover = new(p.cover)
+		m.cover.Store(o.cover)
+	}
+	have := p.coded.Load()
+	_, o.none = have.state()
+	o.absent = have.isAbsent()
+	return o
+}
+
+func (o *outline) weight(k store.Key) uint32 {
+	return uint32(outlineOverhead + len(o.text) + len(k.Tenant) + len(k.Text)) //nolint:gosec // bounded by the header limit
+}
+
+// page returns the page of an outline without its body, to be judged and not to be served.
+func (o *outline) page(k store.Key) *page {
+	return &page{key: k, entry: parseEntry(o.text), cover: *o.cover, read: o.read, dropped: o.dropped}
+}
+
+// outline returns the outline of a key if its page may be served; nil without.
+func (m *memory) outline(k store.Key) *outline {
+	if m.outlines == nil {
+		return nil
+	}
+	o, _ := m.outlines.GetIfPresent(k)
+	if o == nil || o.dropped.Load() || m.floor.above(o.read.began) {
+		return nil
+	}
+	return o
+}
+
+// known returns the page of a key if it may be served, or nil. It may lack its body.
+func (m *memory) known(k store.Key) *page {
+	if p := m.get(k); p != nil {
+		return p
+	}
+	if o := m.outline(k); o != nil {
+		return o.page(k)
+	}
+	return nil
+}
+
+// evicted keeps the outline of a page that is evicted. It is called under the lock of its key.
+func (m *memory) evicted(p *page) {
+	have := p.coded.Load()
+	_, none := have.state()
+	if o := m.outline(p.key); o != nil && o.dropped == p.dropped && o.none == none && o.absent == have.isAbsent() {
+		return // the page was made of it
+	}
+	if o := m.newOutline(p); o != nil {
+		m.outlineBytes.Add(int64(o.weight(p.key)))
+		m.outlines.Set(p.key, o)
+	}
+}
+
+// forgetOutline removes the outline of a key. It is called under the lock of the key.
+func (m *memory) forgetOutline(k store.Key) {
+	if m.outlines != nil {
+		m.outlines.Invalidate(k)
+	}
+}
+
+// restore puts a page back that was made of an outline, unless there is another one meanwhile, or
+// it was dropped.
+func (m *memory) restore(p *page) {
+	m.pages.Compute(p.key, func(old *page, found bool) (*page, otter.ComputeOp) {
+		if found || m.isDropped(p) {
+			return old, otter.CancelOp
+		}
+		return p, otter.WriteOp
+	})
+	m.divide()
+}
+
+// divide gives pages the memory that outlines do not take, in steps of a sixty-fourth.
+func (m *memory) divide() {
+	taken, given, step := m.outlineBytes.Load(), m.given.Load(), m.limit/64
+	if taken <= given && given-taken <= 2*step {
+		return
+	}
+	next := int64(0)
+	if taken > 0 {
+		next = min(taken+step, m.limit/outlineShare)
+	}
+	if next != given && m.given.CompareAndSwap(given, next) {
+		m.pages.SetMaximum(uint64(m.limit - next)) //nolint:gosec // it is positive
+	}
+}
+
+// errRestored: the body of an outline is not what it was.
+var errRestored = errors.New("the body has changed since it was read first")
+
+// restored makes a page of an outline, of its entry and of its body, and puts it back into memory,
+// if there is room. The caller judges it.
+func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as *presentation, addCoding func(*page)) (*page, error) {
+	if int64(len(body)) != e.Length || maphash.Bytes(c.memory.seed, body) != o.sum {
+		return nil, fmt.Errorf("%w: %s", errRestored, e.BodyKey)
+	}
+	p := newPage(k, e, *o.cover, o.read, body, as)
+	p.stored, p.dropped = true, o.dropped
+	if p.codable {
+		p.coded.Store(&codings{none: o.none, absent: o.absent})
+	}
+	if p.codable && !o.absent {
+		addCoding(p)
+	}
+	c.memory.restore(p)
+	return p, nil
+}
+
+// A visitor whose page is in memory but for its body waits for the disk, within
+// Config.StoreTimeout. All that ask for the page at once share one read, which is not a flight:
+// it searches for nothing, and renders nothing.
+
+// outlined reports whether the page of a decision is to be read from the local disk: its outline
+// is in memory, and fresh.
+func (h *handler) outlined(d *decision) bool {
+	if h.c.local == nil || d.sought || d.minSeq > 0 || h.c.bodiesBreaker.IsOpen() {
+		return false
+	}
+	o := h.c.memory.outline(d.key)
+	if o == nil {
+		return false
+	}
+	p := o.page(d.key)
+	if state, _ := h.judge(nil, p, d.now); state != store.Fresh {
+		return false
+	}
+	d.outline, d.page = o, p
+	return true
+}
+
+// load reads the page of a decision from the local disk, and consults again. It returns false if
+// the disk does not answer in time, and the request is answered without it.
+func (h *handler) load(w http.ResponseWriter, r *http.Request, d *decision) bool {
+	read := h.c.loadLocal(d.key, d.outline, &d.page.entry, h.route.present, httpcache.AcceptEncoding(r.Header["Accept-Encoding"]))
+	timer := time.NewTimer(h.c.cfg.StoreTimeout)
+	defer timer.Stop()
+	select {
+	case got := <-read:
+		// An error says only that the page is to be searched for.
+		d.loaded, _ = got.Val.(*page)
+	case <-r.Context().Done():
+	case <-timer.C:
+		h.c.localSlow(&d.page.entry)
+		h.withoutStore(w, r, d.key, nil, httpcache.Status{Forward: httpcache.ForwardMiss})
+		return false
+	}
+	d.sought = true
+	h.consult(r, d)
+	return true
+}
+
+// loadLocal reads the page of an outline whose entry is e from the local disk, or joins a read in
+// progress: what an outline says does not change, and the caller judges the page again.
+func (c *Cache) loadLocal(k store.Key, o *outline, e *store.Entry, as *presentation, accept httpcache.Accept) <-chan singleflight.Result {
+	return c.loads.DoChan(k.Tenant+"\x00"+k.Text, func() (any, error) {
+		ctx, cancel := context.WithTimeout(c.ctx, bodyTime(e.Length))
+		defer cancel()
+		body, err := c.readLocal(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		c.bodiesBreaker.NoteAnswer()
+		return c.restored(k, o, *e, body, as, func(p *page) { c.coder.addStored(ctx, p, as, accept) })
+	})
+}
+
+// maxLocalReads bounds the concurrent reads of a local disk for outlines. Each takes a thread of
+// the system, and a disk that hangs does not give it back: the runtime ends a process that has
+// 10,000.
+const maxLocalReads = 64
+
+// readLocal reads a body from the local disk once fewer than maxLocalReads are read.
+func (c *Cache) readLocal(ctx context.Context, e *store.Entry) ([]byte, error) {
+	select {
+	case c.localReads <- struct{}{}:
+		defer func() { <-c.localReads }()
+		return c.local.ReadLocal(ctx, e.BodyKey, e.Length)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// localSlow records that a visitor has waited for a body of the local disk in vain: a disk that
+// hangs returns no error that would. It opens the circuit breaker, so that others do not wait.
+func (c *Cache) localSlow(e *store.Entry) {
+	err := fmt.Errorf("reading the body %s from the local disk: %w", e.BodyKey, errStoreSlow)
+	c.answered(c.ctx, c.bodiesBreaker, e.BodyKey, err, func(ctx context.Context) error {
+		_, err := c.bodies.Stat(ctx, e.BodyKey)
+		return err
+	})
+}
+
+// recall returns the page of an outline that a visitor may get without a look at the table; nil
+// without. It reads the body from the store.
+func (s *search) recall(ctx context.Context) *page {
+	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
+		return nil
+	}
+	o, now := s.c.memory.outline(s.key), s.c.now()
+	if o == nil {
+		return nil
+	}
+	if p := o.page(s.key); s.c.follower.late(p, now) || s.c.follower.blind(now) || s.c.state(s.f, p, now) != store.Fresh {
+		return nil
+	}
+	e := parseEntry(o.text)
+	addCoding := func(*page) {}
+	if !o.absent {
+		addCoding = s.c.coder.prefetch(ctx, &e, s.route.present, s.accept)
+	}
+	if s.c.fills.begin(ctx) != nil {
+		return nil
+	}
+	body, err := s.c.readBodyOnce(ctx, &e)
+	s.c.fills.end()
+	if err != nil {
+		return nil // the search goes on, and finds the reason
+	}
+	p, err := s.c.restored(s.key, o, e, body, s.route.present, addCoding)
+	if err != nil || s.c.memory.isDropped(p) {
+		return nil
+	}
+	return p
+}

@@ -1,0 +1,17 @@
+// Package peer lets the processes of a fleet tell each other what they have done, so that none
+// has to look for it in the table again and again:
+//
+//	waiting process ── POST /v1/lease {key} ──► holder of the lease ── its flight ends ──► reply
+//	purging process ── POST /v1/log {seq} ────► all other processes ── each reads the log ─► reply
+//
+// Everything that is said here is a hint. A process that gets one reads the table, which
+// decides; a process that gets none, or a wrong one, finds out by reading the table as if there
+// were no peers. So a peer that lies, is slow or is dead costs a few reads of the table, and a
+// fleet without peers differs in latency only.
+//
+// Processes have a secret in common, of at least [MinSecret] bytes. Requests are authenticated
+// by an HMAC over both addresses, the time, a nonce, the path and the body, so that a request can
+// neither be repeated nor be sent on to another process; replies by an HMAC over the nonce, the
+// status and the body. Messages are not encrypted: keys of pages can be read on the network
+// between the processes, which is to be private.
+package peer

@@ -1,0 +1,164 @@
+package isr
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/facetheory/isr/store"
+)
+
+// Peers reach the other processes of a fleet directly (see package peer). What they say are
+// hints: the table decides, and a process that hears nothing, or is told lies, looks at the table
+// as one without peers. All methods are safe for concurrent use.
+type Peers interface {
+	// Address is where the others reach this process.
+	Address() netip.AddrPort
+	// AwaitLease waits, for a bounded time, until the process at an address says that it has
+	// ended its work on a page, and reports whether it has said so.
+	AwaitLease(ctx context.Context, at netip.AddrPort, k store.Key) bool
+	// Tell tells processes that the log has changed up to a sequence. It does not block.
+	Tell(all []netip.AddrPort, seq int64)
+}
+
+// peering is what a process knows of its peers.
+type peering struct {
+	Peers // nil: none
+	c     *Cache
+	// known are the addresses of the processes that have announced themselves, without this one.
+	known  atomic.Pointer[[]netip.AddrPort]
+	missed atomic.Bool // an address is not known: the processes are to be counted
+}
+
+// count records the processes that have announced themselves.
+func (p *peering) count(nodes []store.Node) {
+	if p.Peers == nil {
+		return
+	}
+	own := p.Address()
+	var all []netip.AddrPort
+	for _, n := range nodes {
+		if n.Peer.IsValid() && n.Peer != own {
+			all = append(all, n.Peer)
+		}
+	}
+	p.known.Store(&all)
+}
+
+// all returns the known peers.
+func (p *peering) all() []netip.AddrPort {
+	if all := p.known.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// knows reports whether a process has announced itself with an address. No other is connected
+// to. If it has not, the processes are counted soon: it may be new.
+func (p *peering) knows(at netip.AddrPort) bool {
+	if slices.Contains(p.all(), at) {
+		return true
+	}
+	if at != p.Address() {
+		p.missed.Store(true)
+		p.c.presence.countSoon()
+	}
+	return false
+}
+
+// tell tells all peers that the log has changed up to a sequence.
+func (p *peering) tell(seq int64) {
+	if p.Peers == nil {
+		return
+	}
+	if all := p.all(); len(all) > 0 {
+		p.Tell(all, seq)
+	}
+}
+
+// HearPeer is called for a process that has sent an authenticated message (see package peer): if
+// it is new, this process looks for it in the table. It is safe for concurrent use.
+func (c *Cache) HearPeer(at netip.AddrPort) {
+	if c.peers.Peers != nil {
+		c.peers.knows(at)
+	}
+}
+
+// HearChange is called when a peer says that the log has changed up to a sequence: this process
+// reads the log, unless peers have made it do so often lately, and returns once it has applied
+// that change. The error is that of ctx, or says that the log does not reach the sequence. It is safe
+// for concurrent use.
+func (c *Cache) HearChange(ctx context.Context, seq int64) error {
+	return c.follower.reach(ctx, seq, &c.follower.heard)
+}
+
+// AwaitFlight waits until this process has ended its work on a page, such as a render and its
+// publish. It returns false if it does not work on it, or if ctx ends first. It is safe for
+// concurrent use.
+func (c *Cache) AwaitFlight(ctx context.Context, k store.Key) bool {
+	f := c.flights.oldest(k)
+	if f == nil {
+		return false
+	}
+	select {
+	case <-f.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sleep waits until it is time to look for the page of another process: by the schedule, or
+// because the holder of the lease says that it has ended its work. Each holder is asked once in a
+// wait, so that one that lies causes one look in vain, and looks are limited as by the schedule.
+func (s *search) sleep(ctx context.Context, rec store.Record) error {
+	pause := s.poll(rec)
+	earliest := time.Duration(s.looks-lookBurst)*lookTime - time.Since(s.waitBegan)
+	s.ask(ctx, rec.Lock.Peer())
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.hinted:
+		s.hinted = nil
+		s.c.note(Event{Kind: EventPeer, Reason: "ended"})
+		allowed := time.NewTimer(earliest)
+		defer allowed.Stop()
+		select {
+		case <-allowed.C:
+		case <-ctx.Done():
+		}
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
+}
+
+// ask asks the holder of the lease to say when it has ended its work, unless this search has asked
+// it before.
+func (s *search) ask(ctx context.Context, holder netip.AddrPort) {
+	p := &s.c.peers
+	if p.Peers == nil || !holder.IsValid() || holder == s.asked || !p.knows(holder) {
+		return
+	}
+	s.stopAsking()
+	ctx, s.cancelAsk = context.WithCancel(ctx)
+	s.asked = holder
+	hinted := make(chan struct{})
+	s.hinted = hinted
+	s.c.background.Go(func() {
+		if p.AwaitLease(ctx, holder, s.key) {
+			close(hinted)
+		} else if ctx.Err() == nil {
+			s.c.note(Event{Kind: EventPeer, Reason: "silent"})
+		}
+	})
+}
+
+// stopAsking withdraws the request to the holder, if there is one.
+func (s *search) stopAsking() {
+	if s.cancelAsk != nil {
+		s.cancelAsk()
+	}
+}

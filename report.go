@@ -1,0 +1,118 @@
+package isr
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
+)
+
+// A Report describes the answer to one request, for metrics and access logs. Its texts come
+// from the configuration or from closed sets, except Key and Generation.
+type Report struct {
+	// Route is the label of the route (see [Route.Label]); empty if the request reached none.
+	Route string
+	// Key is the key of the page; zero for a request that was not projected onto one.
+	Key store.Key
+	// Hit, Forward, ForwardStatus, Stored, Collapsed and Detail are the parameters of
+	// Cache-Status (RFC 9211, section 2): Forward is "miss", "stale", "bypass", "method" or
+	// "request", and empty for a hit. A visitor who goes away before the answer has the detail
+	// "canceled", and gets no Cache-Status. All are zero if the cache did not answer, as for
+	// a request without a route.
+	Hit           bool
+	Forward       string
+	ForwardStatus int
+	Stored        bool
+	Collapsed     bool
+	Detail        string
+	// Age is the age of the page, and Generation its id; zero without a page.
+	Age        time.Duration
+	Generation string
+	// Render is how long the origin took for the render that the request waited for, and
+	// LeaseWait how long the request waited while another process held the lease. Zero
+	// otherwise, as for requests that pass through.
+	Render    time.Duration
+	LeaseWait time.Duration
+}
+
+// A Reporter is an [http.ResponseWriter] that receives a Report. The handlers of a cache fill
+// it while they serve, if the writer that they are called with is a Reporter, or unwraps to
+// one (see [http.ResponseController]).
+type Reporter interface {
+	http.ResponseWriter
+	// Report returns the report of the request, which the handler writes to until it returns.
+	Report() *Report
+}
+
+// ReportOf returns the report of the request that a writer is for, nil if the writer is no
+// [Reporter] and does not unwrap to one. It is on the hit path.
+func ReportOf(w http.ResponseWriter) *Report {
+	for {
+		switch inner := w.(type) {
+		case Reporter:
+			return inner.Report()
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = inner.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
+// answer records what Cache-Status says. A nil report records nothing.
+func (r *Report) answer(s httpcache.Status) {
+	if r == nil {
+		return
+	}
+	r.Hit, r.Forward, r.ForwardStatus, r.Stored, r.Collapsed, r.Detail = s.Hit, s.Forward, s.ForwardStatus, s.Stored, s.Collapsed, s.Detail
+	if s.Hit {
+		r.Forward = "" // a fallback
+	}
+}
+
+// identify reports the route, and the page that a request is for.
+func (h *handler) identify(w http.ResponseWriter, k store.Key) {
+	if r := ReportOf(w); r != nil {
+		r.Route, r.Key = h.route.Label, k
+	}
+}
+
+// report reports that a request is answered with the page.
+func (p *page) report(w http.ResponseWriter, status httpcache.Status, now time.Time) {
+	if r := ReportOf(w); r != nil {
+		r.answer(status)
+		r.Age, r.Generation = p.entry.Age(now), p.entry.GenerationID
+	}
+}
+
+// A period goes on while ended is zero.
+type period struct{ began, ended time.Time }
+
+// since returns how much of the period is after a moment.
+func (p *period) since(t time.Time) time.Duration {
+	if p == nil {
+		return 0
+	}
+	ended := p.ended
+	if ended.IsZero() {
+		ended = time.Now()
+	}
+	if p.began.After(t) {
+		t = p.began
+	}
+	return max(ended.Sub(t), 0)
+}
+
+// report reports what a request has waited for in the flight since it came. got is the reply
+// that it gets.
+func (f *flight) report(w http.ResponseWriter, came time.Time, got reply) {
+	r := ReportOf(w)
+	if r == nil {
+		return
+	}
+	r.LeaseWait = max(r.LeaseWait, f.leaseWait.Load().since(came))
+	if _, stored := got.outcome.(storedPage); !stored {
+		r.Render = time.Duration(f.took.Load())
+	}
+}

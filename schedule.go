@@ -1,0 +1,139 @@
+package isr
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/store"
+)
+
+// A search that waits for the page of another process reads META now and then: it looks. A
+// look that comes early is paid for nothing, one that comes late delays visitors. So the
+// first look comes when the page is likely to be stored, later ones in quick succession, and
+// then with exponential backoff:
+//
+//	lease seen held                 likely stored
+//	│                                     │ │  │    │      │            │  … at most maxLookPause
+//	└──────────── render ─────────────────┴─┴──┴────┴──────┴────────────┘
+//
+// One process looks once for all requests that wait for a page, but a thousand processes may
+// wait for it. So looks are limited: by the time t of a wait there are at most
+// lookBurst + 2 per second of t. A page that is stored when it was expected takes one or two.
+
+const (
+	// lookBurst is how many looks a wait may make at once; then each takes lookTime.
+	lookBurst = 3
+	lookTime  = time.Second / 2
+	// firstLookPause is between the first looks for a page that is due. Pauses then grow to half
+	// of the time for which it is overdue, and to maxLookPause. If it is not known how long the
+	// render takes, they begin with unknownLookPause, and double.
+	firstLookPause   = 25 * time.Millisecond
+	unknownLookPause = 400 * time.Millisecond
+	maxLookPause     = time.Second
+	// maxLookJitter bounds the random part of a pause, which spreads the looks of processes
+	// that began to wait together.
+	maxLookJitter = 10 * time.Millisecond
+	// storingTime is how long a lease is taken to last beyond the render, until this process has
+	// stored a page.
+	storingTime = 20 * time.Millisecond
+)
+
+// nextLook returns how long a search that has waited for some time, and has looked that often,
+// sleeps until its next look. The page is likely to be stored at that time of the wait; zero
+// or less: it is not known when. The result is positive, and at most maxLookPause.
+func nextLook(waited, likely time.Duration, looks int) time.Duration {
+	at := likely
+	switch {
+	case likely <= 0:
+		at = waited + backoff.Exponential(unknownLookPause, maxLookPause, looks)
+	case likely <= waited:
+		at = waited + max(firstLookPause, (waited-likely)/2)
+	}
+	at = max(at, time.Duration(looks+1-lookBurst)*lookTime)
+	return min(at-waited, maxLookPause)
+}
+
+// poll is how long to sleep before META is read again.
+func (s *search) poll(rec store.Record) time.Duration {
+	now := time.Now()
+	if s.looks == 0 {
+		s.waitBegan = now
+	}
+	waited := now.Sub(s.waitBegan)
+	owner := ""
+	if rec.Lock != nil && !rec.Lock.IsBackOff() {
+		owner = rec.Lock.Owner
+	}
+	if s.looks == 0 || owner != s.waitsFor {
+		s.waitsFor, s.likely = owner, s.likelyStored(rec, waited)
+	}
+	pause := nextLook(waited, s.likely, s.looks)
+	s.looks++
+	if s.likely == 0 {
+		return s.c.jitter(pause) // no moment is better than another
+	}
+	return pause + backoff.FullJitter(min(pause/4, maxLookJitter), s.c.cfg.Random())
+}
+
+// likelyStored returns at which time of the wait the page is likely to be stored, if another
+// process renders it now; zero if that is not known.
+func (s *search) likelyStored(rec store.Record, waited time.Duration) time.Duration {
+	expected := s.expected(rec)
+	if expected == 0 {
+		return 0
+	}
+	expected += s.c.storing.median(storingTime)
+	if rec.Lock != nil && !rec.Lock.IsBackOff() {
+		// The end of a lease is rounded up to a second, so this is up to a second less than
+		// what has passed: nothing for processes that were asked at the same time.
+		elapsed := s.c.now().Sub(rec.Lock.ExpiresAt.Add(-s.c.cfg.Lease))
+		expected -= min(max(elapsed, 0), expected)
+	}
+	return waited + max(expected, 1)
+}
+
+// expected is how long a render of the page is expected to take: as long as the last one, or
+// as those of the route that this process has seen lately; 0 if neither is known.
+func (s *search) expected(rec store.Record) time.Duration {
+	if rec.Entry != nil && rec.Entry.RenderTime > 0 {
+		return rec.Entry.RenderTime
+	}
+	return s.route.renders.median(0)
+}
+
+// noteRenderTime records how long a page took that was found in the table.
+func (b *boundRoute) noteRenderTime(e *store.Entry) {
+	if e.RenderTime > 0 {
+		b.renders.add(e.RenderTime)
+	}
+}
+
+// recentTimes are the last few durations of a kind. The zero value has none. Its methods are
+// safe for concurrent use.
+type recentTimes struct {
+	mu   sync.Mutex
+	last [15]time.Duration // guarded by mu: a ring
+	n    int               // guarded by mu: how many were added
+}
+
+func (r *recentTimes) add(took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last[r.n%len(r.last)] = took
+	r.n++
+}
+
+// median returns the median, or a value that stands for it if there are none yet.
+func (r *recentTimes) median(unknown time.Duration) time.Duration {
+	r.mu.Lock()
+	last := r.last
+	n := min(r.n, len(last))
+	r.mu.Unlock()
+	if n == 0 {
+		return unknown
+	}
+	slices.Sort(last[:n])
+	return last[n/2]
+}

@@ -1,0 +1,162 @@
+package isr
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/facetheory/isr/store"
+)
+
+// Stats is the state of a cache at one moment. Its parts are read one after the other.
+type Stats struct {
+	// Memory is the tier of pages in this process.
+	Memory MemoryStats
+	// NegativeEntries are those of the negative cache, and Unpublished the pages in memory
+	// that could not be stored. Both are approximate.
+	NegativeEntries, Unpublished int
+	// PurgeMarks are the purges of tags, prefixes, tenants and the site that pages are judged by.
+	PurgeMarks int
+	// Renders are the calls of renderers in progress, and Queued the pages that wait for a
+	// turn at their origin.
+	Renders, Queued int
+	// Flights are the pages that are being looked for, or rendered.
+	Flights int
+	// LeasesHeld are those of this process.
+	LeasesHeld int
+	// PollLag is how long ago the last successful poll of the log began, or the cache was
+	// made; zero if it does not read the log.
+	PollLag time.Duration
+	// StoresDown are the stores whose circuit breaker is open: "table", "bodies".
+	StoresDown []string
+}
+
+// MemoryStats are those of the pages in memory.
+type MemoryStats struct {
+	Bytes   int64 // what they weigh, with what is kept of evicted pages
+	Limit   int64 // what they may weigh; 0: none are kept
+	Entries int   // approximate; pages that were dropped count until they are replaced or evicted
+}
+
+// Stats returns the state of the cache at the moment. It is safe for concurrent use.
+func (c *Cache) Stats() Stats {
+	s := Stats{
+		NegativeEntries: c.negative.byKey.EstimatedSize(),
+		PurgeMarks:      c.marks.Len(),
+		Renders:         int(c.rendering.Load()),
+		Queued:          int(c.queued.Load()),
+		Flights:         c.flights.count() + c.unstored.count(),
+		LeasesHeld:      c.held.count(),
+		StoresDown:      c.StoresDown(),
+	}
+	if pages := c.memory.pages; pages != nil {
+		s.Memory = MemoryStats{Bytes: int64(pages.WeightedSize()) + c.memory.outlineBytes.Load(), Limit: c.memory.limit, Entries: pages.EstimatedSize()}
+	}
+	if pages := c.unpublished.byKey; pages != nil {
+		s.Unpublished = pages.EstimatedSize()
+	}
+	if c.cfg.Poll >= 0 {
+		s.PollLag = time.Since(c.created)
+		if polled := c.follower.polled.Load(); polled != nil {
+			s.PollLag = polled.before(c.now())
+		}
+	}
+	return s
+}
+
+// count returns how many flights there are.
+func (fs *flights) count() (n int) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, of := range fs.flying {
+		n += len(of)
+	}
+	return n
+}
+
+// A Held is a lease that this process holds.
+type Held struct {
+	Key   store.Key
+	Route string    // its label; empty while a quarantined generation is being accepted
+	Since time.Time // when it was acquired
+}
+
+// maxHolding bounds what Holding returns.
+const maxHolding = 1000
+
+// Holding returns the leases that this process holds, the oldest first, at most a thousand. It
+// is safe for concurrent use.
+func (c *Cache) Holding() []Held {
+	all := c.held.all()
+	slices.SortFunc(all, func(a, b Held) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Key.Tenant, b.Key.Tenant), strings.Compare(a.Key.Text, b.Key.Text))
+	})
+	return all[:min(len(all), maxHolding)]
+}
+
+// hold records a lease that this process has acquired, and returns the function that records
+// its end. before is the lock that it has replaced, nil if none is known.
+func (c *Cache) hold(k store.Key, route string, before *store.Lock) (release func(lost bool)) {
+	acquired := "acquired"
+	if before != nil && !before.IsBackOff() {
+		acquired = "taken-over"
+	}
+	c.note(Event{Kind: EventLease, Reason: acquired})
+	h := &Held{Key: k, Route: route, Since: c.now()}
+	c.held.add(h)
+	return func(lost bool) {
+		c.held.remove(h)
+		ended := "released"
+		if lost {
+			ended = "lost"
+		}
+		c.note(Event{Kind: EventLease, Reason: ended})
+	}
+}
+
+// heldLeases are the leases that a process holds. The zero value is empty. All methods are safe
+// for concurrent use.
+type heldLeases struct {
+	mu     sync.Mutex
+	leases map[*Held]struct{} // guarded by mu; the elements do not change
+}
+
+func (l *heldLeases) add(h *Held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leases == nil {
+		l.leases = make(map[*Held]struct{})
+	}
+	l.leases[h] = struct{}{}
+}
+
+func (l *heldLeases) remove(h *Held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.leases, h)
+}
+
+func (l *heldLeases) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.leases)
+}
+
+func (l *heldLeases) all() []Held {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]Held, 0, len(l.leases))
+	for h := range l.leases {
+		all = append(all, *h)
+	}
+	return all
+}
+
+// lostLease reports whether a context has ended because its lease was lost.
+func lostLease(held context.Context) bool {
+	return held.Err() != nil && errors.Is(context.Cause(held), store.ErrLeaseLost)
+}

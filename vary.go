@@ -1,0 +1,319 @@
+package isr
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/wellknown"
+	"github.com/facetheory/isr/store"
+)
+
+// A stored page whose Vary names request headers that its key does not cover is served only to
+// requests that lack them, as the render did (RFC 9111, section 4.1). With Route.VaryAuto
+// other requests get a variant of the page, whose key has those headers:
+//
+//	key -> page, "Vary: Accept-Language" -> the request has none: serve the page
+//	                                     -> it has one: key#accept-language=de -> page, …
+//
+// So the entry of the page tells every process which headers make the keys of its variants,
+// also after a restart. A variant may name more headers, up to maxLearned in a key.
+//
+// Visitors choose the values, so the variants of a page are bounded: see [Route.MaxVariants].
+
+// DefaultMaxVariants is the default of [Route.MaxVariants].
+const DefaultMaxVariants = 16
+
+const (
+	// maxLearned bounds the headers of a page that are learned. Some frameworks name three
+	// for CORS alone.
+	maxLearned = 8
+	// maxMaxVariants bounds [Route.MaxVariants]: the variants are read to be counted.
+	maxMaxVariants = 256
+	// listedPerVariant is how many variants of a page may be listed for each that may be
+	// served at the same time: unused ones stay listed for a while.
+	listedPerVariant = 4
+	// crowdedFor is how long a process admits no new variant of a page that had too many.
+	crowdedFor = 30 * time.Second
+	// maxCrowded bounds the pages that a process knows to have too many.
+	maxCrowded = 4096
+)
+
+func (rt Route) validateVary() error {
+	var errs []error
+	for _, name := range rt.Vary {
+		switch textproto.CanonicalMIMEHeaderKey(name) {
+		case "Cookie", "Authorization":
+			errs = append(errs, configErrorf("Vary", "must not contain %q: it identifies a visitor, whose pages are never shared", name))
+		default:
+			if !httpcache.IsToken(name) {
+				errs = append(errs, configErrorf("Vary", "must contain names of request headers (got %q)", name))
+			}
+		}
+	}
+	if rt.MaxVariants < 0 || rt.MaxVariants > maxMaxVariants {
+		errs = append(errs, configErrorf("MaxVariants", "must be between 0 and %d (got %d)", maxMaxVariants, rt.MaxVariants))
+	}
+	return errors.Join(errs...)
+}
+
+// A nominated header is one that the Vary of a page names, with the value that the page was
+// rendered with; empty for none.
+type nominated struct{ name, value string }
+
+// nominatedBy returns the headers that Vary names, except those that every key covers.
+func nominatedBy(k store.Key, vary []string) []nominated {
+	var all []nominated
+	var values url.Values
+	for _, line := range vary {
+		for name := range httpcache.Members(line) {
+			name = textproto.CanonicalMIMEHeaderKey(name)
+			if name == "Accept-Encoding" || name == "Host" || slices.ContainsFunc(all, func(n nominated) bool { return n.name == name }) {
+				continue
+			}
+			if values == nil {
+				_, _, _, variant := k.Split()
+				values, _ = url.ParseQuery(variant) // what it cannot parse is no value
+			}
+			all = append(all, nominated{name, values.Get(strings.ToLower(name))})
+		}
+	}
+	return all
+}
+
+// selects reports whether a request may be answered with a page: whether the headers that its
+// Vary names, and that the route does not make part of all keys, have the values that it was
+// rendered with (RFC 9111, section 4.1). It is on the hit path of pages with Vary.
+func (p *projector) selects(pg *page, h http.Header) bool {
+	for _, n := range pg.varies {
+		if p.inKey(n.name) {
+			continue
+		}
+		if n.name == "*" || httpcache.Normalize(n.name, h[n.name]) != n.value {
+			return false
+		}
+	}
+	return true
+}
+
+// variantFor returns the key of the variant of a page that a request gets; ok is false if
+// there can be none.
+func (p *projector) variantFor(pg *page, h http.Header) (k store.Key, ok bool) {
+	if !p.VaryAuto {
+		return store.Key{}, false
+	}
+	names := p.learnedIn(pg.key)
+	for _, n := range pg.varies {
+		switch {
+		case p.inKey(n.name), slices.Contains(names, n.name):
+		case !wellknown.Learnable(n.name):
+			return store.Key{}, false
+		case len(h[n.name]) > 0:
+			names = append(names, n.name)
+		}
+	}
+	if len(names) > maxLearned {
+		return store.Key{}, false
+	}
+	host, path, query, _ := pg.key.Split()
+	text := store.JoinKey(host, path, query, p.variant(h, names...))
+	if len(text) > store.MaxKeyLength || text == pg.key.Text {
+		return store.Key{}, false
+	}
+	return store.Key{Tenant: pg.key.Tenant, Text: text}, true
+}
+
+// learnedIn returns the canonical names of the headers in a key that the route does not
+// declare, if it may learn them.
+func (p *projector) learnedIn(k store.Key) (names []string) {
+	_, _, _, variant := k.Split()
+	if !p.VaryAuto || variant == "" {
+		return nil
+	}
+	fields, err := url.ParseQuery(variant)
+	if err != nil {
+		return nil
+	}
+	for name := range fields {
+		if slices.ContainsFunc(p.classes, func(c keyClass) bool { return c.name == name }) {
+			continue // such as cookie:ab, which looks like a header that could be learned
+		}
+		if name = textproto.CanonicalMIMEHeaderKey(name); p.learns(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// learns reports whether the route may make a header part of a key that it does not declare.
+func (p *projector) learns(name string) bool {
+	return p.VaryAuto && !p.inKey(name) && wellknown.Learnable(name)
+}
+
+// covered returns what decides whether the Vary of a response allows it to be stored: each
+// header is in the key, or can be learned, and there are not too many.
+func (p *projector) covered(h http.Header) func(name string) bool {
+	if !p.VaryAuto {
+		return p.inKey
+	}
+	learned := 0
+	for _, n := range nominatedBy(store.Key{}, h["Vary"]) {
+		if p.learns(n.name) {
+			learned++
+		}
+	}
+	if learned > maxLearned {
+		return p.inKey
+	}
+	return func(name string) bool { return p.inKey(name) || p.learns(name) }
+}
+
+// reselect answers a request that a page does not match.
+func (h *handler) reselect(w http.ResponseWriter, r *http.Request, p *page) {
+	d := decision{key: p.key}
+	h.selectVariant(r, p, &d)
+	h.execute(w, r, &d)
+}
+
+// selectVariant decides by a page that a request does not match: for the variant that does, or
+// for passing it through. Each variant has more headers in its key, so that this ends.
+func (h *handler) selectVariant(r *http.Request, p *page, d *decision) {
+	k, ok := h.route.variantFor(p, r.Header)
+	if !ok {
+		d.act, d.forward, d.detail = actPass, httpcache.ForwardBypass, httpcache.RefusedVary
+		return
+	}
+	if base, _ := k.WithoutVariant(); h.c.memory.get(k) == nil && h.c.crowded.excludes(base, k, time.Now()) {
+		d.act, d.forward, d.detail = actPass, httpcache.ForwardBypass, detailVariants
+		return
+	}
+	d.key, d.asked = k, h.route.askedBy(r)
+	h.consult(r, d)
+}
+
+// admitVariant decides, under the lease and once the variant is listed, whether a variant that
+// was learned is rendered. It is refused if the page has too many others that may be served or
+// are being rendered. Of several processes that list one variant each at the same time, the
+// last one to read the list sees all others: there are never more than the bound.
+func (s *search) admitVariant(ctx context.Context, rec store.Record) (refused bool, err error) {
+	kept, refused, err := s.otherVariants(ctx, rec)
+	if refused {
+		base, _ := s.key.WithoutVariant()
+		s.c.crowded.note(base, kept, time.Now())
+		s.c.complaints.log("a page has too many variants by the headers that its Vary names; requests for others pass through", "key", base.String(), "variants", len(kept))
+	}
+	return refused, err
+}
+
+// otherVariants reports whether the page has too many other variants, and which.
+func (s *search) otherVariants(ctx context.Context, rec store.Record) (kept []store.Key, tooMany bool, err error) {
+	if len(s.route.learnedIn(s.key)) == 0 {
+		return nil, false, nil
+	}
+	if state := store.Freshness(rec.Entry, rec.Purges, s.c.now()); state == store.Fresh || state == store.Stale {
+		return nil, false, nil
+	}
+	base, _ := s.key.WithoutVariant()
+	most := cmp.Or(s.route.MaxVariants, DefaultMaxVariants)
+	listed, more, err := s.c.listedVariants(ctx, base, listedPerVariant*most)
+	if err != nil {
+		return nil, false, err
+	}
+	listed = slices.DeleteFunc(listed, func(k store.Key) bool { return k == s.key || len(s.route.learnedIn(k)) == 0 })
+	if len(listed) < most && !more {
+		return nil, false, nil
+	}
+	records, err := s.c.readAll(ctx, listed)
+	if err != nil {
+		return nil, false, err
+	}
+	now := s.c.now()
+	for i, rec := range records {
+		if state := store.Freshness(rec.Entry, rec.Purges, now); state == store.Fresh || state == store.Stale || beingRendered(rec, now) {
+			kept = append(kept, listed[i])
+		}
+	}
+	return kept, len(kept) >= most || more, nil
+}
+
+// beingRendered reports whether a process holds the lease of a page.
+func beingRendered(rec store.Record, now time.Time) bool {
+	return rec.Lock != nil && !rec.Lock.IsBackOff() && rec.Lock.HeldAt(now)
+}
+
+// readAll returns the records of pages.
+func (c *Cache) readAll(ctx context.Context, pages []store.Key) ([]store.Record, error) {
+	records := make([]store.Record, len(pages))
+	err := c.readEach(ctx, pages, func(n int, rec store.Record) error {
+		records[n] = rec
+		return nil
+	})
+	return records, err
+}
+
+// maxReads bounds the concurrent reads of [Cache.readEach].
+const maxReads = 8
+
+// readEach calls use with the record of each page and its index, several at a time. It ends
+// with the first error.
+func (c *Cache) readEach(ctx context.Context, pages []store.Key, use func(n int, rec store.Record) error) error {
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(maxReads)
+	for n, k := range pages {
+		reads.Go(func() error {
+			rec, _, err := c.read(ctx, k, c.cfg.Partition(k))
+			if err != nil {
+				return err
+			}
+			return use(n, rec)
+		})
+	}
+	return reads.Wait()
+}
+
+// crowdedPages are the pages that had too many variants a moment ago, with those that they
+// have. With them, visitors who invent values cost the store nothing. All methods are safe
+// for concurrent use.
+type crowdedPages struct {
+	mu     sync.Mutex
+	byPage map[store.Key]crowdedPage // guarded by mu
+}
+
+type crowdedPage struct {
+	until time.Time
+	kept  []store.Key
+}
+
+func (f *crowdedPages) note(page store.Key, kept []store.Key, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byPage == nil {
+		f.byPage = make(map[store.Key]crowdedPage)
+	}
+	if len(f.byPage) >= maxCrowded {
+		clear(f.byPage) // the store decides again
+	}
+	f.byPage[page] = crowdedPage{now.Add(crowdedFor), kept}
+}
+
+// excludes reports whether a page has too many variants, of which k is none.
+func (f *crowdedPages) excludes(page, k store.Key, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, full := f.byPage[page]
+	if full && !now.Before(found.until) {
+		delete(f.byPage, page)
+		full = false
+	}
+	return full && !slices.Contains(found.kept, k)
+}
