@@ -17,7 +17,7 @@ type grant struct {
 	pause     bool      // a back-off row, not a lease
 	at        time.Time // when its holder sent the Acquire
 	step      int       // in which it was taken
-	late      bool      // by a request whose caller was gone
+	late      bool      // it was last taken by a request whose caller was gone
 	request   string    // the sort key of its request record; empty if there is none
 	published int       // number of publishes under it
 	acked     bool      // a publish was acknowledged
@@ -84,9 +84,10 @@ func (w *world) checkTaken(p *page, c *call, before, after *lock, now int64) {
 	}
 	g := w.grants[after.token]
 	if g == nil {
-		g = &grant{token: after.token, page: p, life: c.life, pause: pause, at: c.at, step: w.step, late: c.gone.Load()}
+		g = &grant{token: after.token, page: p, life: c.life, pause: pause, at: c.at, step: w.step}
 		w.grants[after.token] = g
 	}
+	g.late = c.gone.Load() // the last request of an Acquire may arrive after the lease was taken, and given up
 	if g.life != c.life || g.page != p {
 		w.violate("a token belongs to one lease", "%s has %s, which belongs to %s", c.life.name, w.trace.name("lease", after.token), g.life.name)
 	}

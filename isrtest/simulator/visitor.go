@@ -183,7 +183,7 @@ func (w *world) checkPassed(v *visitor, content string) {
 // the process has seen.
 func (w *world) checkServed(v *visitor, content, how string) {
 	g := v.page.find(content)
-	if _, rendered := v.page.rendered[content]; g == nil && rendered && strings.Contains(how, "; stored") && !w.profile.calm() {
+	if w.streamed(v, content, g) && strings.Contains(how, "; stored") && !w.profile.calm() {
 		w.counts["streamed and not published"]++ // it was being stored when its header was sent
 		return
 	}
@@ -218,6 +218,18 @@ func (w *world) checkServed(v *visitor, content, how string) {
 		w.counts["judged after an own purge"]++
 	}
 	w.noteServed(v, g)
+}
+
+// streamed reports whether a content was rendered after META last had it, which is the state g, or nil for
+// never: nothing of that render was published. After a rollback, the origin may render the content that was
+// current before.
+func (w *world) streamed(v *visitor, content string, g *generation) bool {
+	if g == nil {
+		_, rendered := v.page.rendered[content]
+		return rendered
+	}
+	rd := v.life.pages[v.page].renderingOf(content)
+	return rd != nil && rd.step >= g.step
 }
 
 // isFresh reports whether a Cache-Status says that the response is fresh.
