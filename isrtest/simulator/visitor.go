@@ -145,7 +145,7 @@ func (w *world) checkAnswer(v *visitor, at time.Time) {
 	w.checkJoined(v, content, how)
 	w.checkSince(v, content)
 	w.checkChanged(v, content)
-	if strings.Contains(how, "detail=unpublished") || strings.Contains(how, "fwd=") && strings.Contains(how, "detail=store-error") {
+	if strings.Contains(how, "detail=unpublished") || isUnstored(how) {
 		return // rendered for the waiters, and not stored
 	}
 	w.checkServed(v, content, how)
@@ -158,7 +158,7 @@ func (w *world) checkAnswer(v *visitor, at time.Time) {
 // process knew when it came.
 func (w *world) checkJoined(v *visitor, content, how string) {
 	seq, known := v.page.rendered[content]
-	if !known || !strings.Contains(how, "; stored") && !strings.Contains(how, "detail=unpublished") && !strings.Contains(how, "detail=store-error") {
+	if !known || !strings.Contains(how, "; stored") && !strings.Contains(how, "detail=unpublished") && !isUnstored(how) {
 		return
 	}
 	if g := v.page.find(content); g != nil {
@@ -230,6 +230,12 @@ func (w *world) streamed(v *visitor, content string, g *generation) bool {
 	}
 	rd := v.life.pages[v.page].renderingOf(content)
 	return rd != nil && rd.step >= g.step
+}
+
+// isUnstored reports whether a Cache-Status says that the page was rendered while a store had failed. A hit
+// with that detail is an older page in place of the failure.
+func isUnstored(how string) bool {
+	return strings.Contains(how, "fwd=") && strings.Contains(how, "detail=store-error")
 }
 
 // isFresh reports whether a Cache-Status says that the response is fresh.
