@@ -50,6 +50,9 @@ const (
 	maxFiles = 1 << 20
 	// maxShare is the largest part of the tier that one body may take, as a divisor.
 	maxShare = 8
+	// firstBuffer bounds the memory that is allocated for a body before any of it was read, in
+	// bytes: the store may state a wrong length.
+	firstBuffer = 64 << 10
 	// writers is how many bodies are written at once. Others are not kept: they are offered
 	// again when they are read next.
 	writers = 4
@@ -232,10 +235,10 @@ func (t *Tier) Open(ctx context.Context, key string) (io.ReadCloser, int64, erro
 		t.seen.DiskCacheRead(false)
 	}
 	rd, length, err := t.BodyStore.Open(ctx, key)
-	if err != nil || !keeps(key) || length > t.limit/maxShare {
+	if err != nil || !keeps(key) || length < 0 || length > t.limit/maxShare {
 		return rd, length, err
 	}
-	return &filling{ReadCloser: rd, t: t, key: key, body: make([]byte, 0, length)}, length, nil
+	return &filling{ReadCloser: rd, t: t, key: key, length: length, body: make([]byte, 0, min(length, firstBuffer))}, length, nil
 }
 
 // A filling keeps what is read of a body, once that is all.
@@ -243,20 +246,23 @@ type filling struct {
 	io.ReadCloser
 	t      *Tier
 	key    string
+	length int64 // as the store states it
 	body   []byte
 	failed bool
 }
 
 func (f *filling) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
-	if f.failed = f.failed || err != nil && err != io.EOF || len(f.body)+n > cap(f.body); !f.failed { //nolint:errorlint // io.Reader returns it as it is
+	if f.failed = f.failed || err != nil && err != io.EOF || int64(len(f.body)+n) > f.length; f.failed { //nolint:errorlint // io.Reader returns it as it is
+		f.body = nil
+	} else {
 		f.body = append(f.body, p[:n]...)
 	}
 	return n, err
 }
 
 func (f *filling) Close() error {
-	if !f.failed && len(f.body) == cap(f.body) {
+	if !f.failed && int64(len(f.body)) == f.length {
 		f.t.keep(f.key, f.body)
 	}
 	return f.ReadCloser.Close()

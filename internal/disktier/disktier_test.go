@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,6 +200,52 @@ func TestDamage(t *testing.T) {
 }
 
 // The size is bounded, also after a restart; the bodies that were used last stay.
+// A misstating store states wrong lengths of bodies.
+type misstating struct {
+	store.BodyStore
+	length int64
+}
+
+func (m *misstating) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	rd, _, err := m.BodyStore.Open(ctx, key)
+	return rd, m.length, err
+}
+
+// TestWrongLengths: a body whose length the store states wrongly is passed on, and not kept, and memory is
+// allocated for what is read only.
+//
+// Not parallel: it measures what the process allocates.
+func TestWrongLengths(t *testing.T) { //nolint:paralleltest // see above
+	bodies := newBucket(t)
+	if err := bodies.Put(t.Context(), key(1), body(1, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	for _, length := range []int64{-1, 0, 999, 1001, 1 << 30} {
+		dir := t.TempDir()
+		tier, err := disktier.Open(dir, 16<<30, &misstating{bodies, length}, new(seen), quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		rd, stated, err := tier.Open(t.Context(), key(1))
+		if err != nil || stated != length {
+			t.Fatalf("stated length %d: got %d, %v", length, stated, err)
+		}
+		got, err := io.ReadAll(rd)
+		if err := errors.Join(err, rd.Close(), tier.Close()); err != nil || !bytes.Equal(got, body(1, 1000)) {
+			t.Errorf("stated length %d: read %d bytes, %v, want the 1,000 of the body", length, len(got), err)
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+			t.Errorf("stated length %d: %d bytes were allocated for a body of 1,000", length, n)
+		}
+		if found := files(t, dir); len(found) > 0 {
+			t.Errorf("stated length %d: kept %v", length, found)
+		}
+	}
+}
+
 func TestEviction(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
