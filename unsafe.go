@@ -371,14 +371,14 @@ func (i *invalidations) judge(ctx context.Context, pages []store.Key) (found, pi
 }
 
 // mayBeServed reports whether a page has a generation that may be served, or will have one
-// whose rendering has begun: it is published under the lease only. A render that begins
-// after this read is newer than the change.
+// whose rendering has begun: it is published under the lease only, which may have expired by
+// our clock and not by its holder's. A render that begins after this read is newer than the
+// change.
 func (i *invalidations) mayBeServed(rec store.Record) bool {
-	now := i.c.now()
-	if beingRendered(rec, now) {
+	if rec.Lock != nil && !rec.Lock.IsBackOff() {
 		return true
 	}
-	state := store.Freshness(rec.Entry, rec.Purges, now)
+	state := store.Freshness(rec.Entry, rec.Purges, i.c.now())
 	return state != store.Missing && state != store.Purged
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/store"
 )
 
@@ -357,6 +359,30 @@ func TestPostDuringARender(t *testing.T) {
 			if got := get(p, "/"); got.Body.String() != "v1" {
 				t.Errorf("%q, %q", got.Body, got.status())
 			}
+		}
+	})
+}
+
+// The same by a process whose clock is behind by more than a lease: its lease seems to have expired.
+func TestPostDuringARenderByASlowClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), new(editable)
+		behind := func() time.Time { return time.Now().Add(-time.Minute) }
+		slow, err := dynamostore.New(tb.db, tableName, dynamostore.Config{Owner: "b", Now: behind, Logger: slog.New(slog.NewTextHandler(tb.log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := tb.peer("a", isr.Route{}, site, nil)
+		b := tb.node(slow, func(cfg *isr.Config) { cfg.Now = behind }).Handler(isr.Route{}, site)
+		site.delay.Store(int64(time.Second))
+		early := make(chan answer, 1)
+		go func() { early <- get(b, "/") }()
+		time.Sleep(500 * time.Millisecond)
+		send(a, "POST", "/")
+		<-early
+		time.Sleep(isr.DefaultPoll)
+		if got := get(a, "/"); got.Body.String() != "v1" {
+			t.Errorf("%q, %q", got.Body, got.status())
 		}
 	})
 }
