@@ -2,6 +2,7 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"testing"
@@ -43,12 +44,14 @@ func Bodies(t testing.TB) *dirbody.Store {
 }
 
 // Cache returns a cache on a table, until the end of the test. Without a logger in its
-// configuration it logs nothing.
+// configuration it logs nothing, and without a StoreTimeout it waits for the store for a minute: on
+// a busy machine, it may take longer than visitors would wait.
 func Cache(t testing.TB, table *dynamostore.Store, cfg isr.Config) *isr.Cache {
 	t.Helper()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.StoreTimeout = cmp.Or(cfg.StoreTimeout, time.Minute)
 	cache, err := isr.New(table, Bodies(t), cfg)
 	if err != nil {
 		t.Fatal(err)
