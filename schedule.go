@@ -63,7 +63,7 @@ func (s *search) poll(rec store.Record) time.Duration {
 	}
 	waited := now.Sub(s.waitBegan)
 	owner := ""
-	if rec.Lock != nil && !rec.Lock.IsBackOff() {
+	if isLease(rec.Lock) {
 		owner = rec.Lock.Owner
 	}
 	if s.looks == 0 || owner != s.waitsFor {
@@ -85,7 +85,7 @@ func (s *search) likelyStored(rec store.Record, waited time.Duration) time.Durat
 		return 0
 	}
 	expected += s.c.storing.median(storingTime)
-	if rec.Lock != nil && !rec.Lock.IsBackOff() {
+	if isLease(rec.Lock) {
 		// The end of a lease is rounded up to a second, so this is up to a second less than
 		// what has passed: nothing for processes that were asked at the same time.
 		elapsed := s.c.now().Sub(rec.Lock.ExpiresAt.Add(-s.c.cfg.Lease))
@@ -93,6 +93,9 @@ func (s *search) likelyStored(rec store.Record, waited time.Duration) time.Durat
 	}
 	return waited + max(expected, 1)
 }
+
+// isLease reports whether a lock is a lease, which may have expired, and not a back-off. It may be nil.
+func isLease(l *store.Lock) bool { return l != nil && !l.IsBackOff() }
 
 // expected is how long a render of the page is expected to take: as long as the last one, or
 // as those of the route that this process has seen lately; 0 if neither is known.

@@ -102,7 +102,7 @@ func (c *Cache) Holding() []Held {
 // its end. before is the lock that it has replaced, nil if none is known.
 func (c *Cache) hold(k store.Key, route string, before *store.Lock) (release func(lost bool)) {
 	acquired := "acquired"
-	if before != nil && !before.IsBackOff() {
+	if isLease(before) {
 		acquired = "taken-over"
 	}
 	c.note(Event{Kind: EventLease, Reason: acquired})

@@ -375,7 +375,7 @@ func (i *invalidations) judge(ctx context.Context, pages []store.Key) (found, pi
 // our clock and not by its holder's. A render that begins after this read is newer than the
 // change.
 func (i *invalidations) mayBeServed(rec store.Record) bool {
-	if rec.Lock != nil && !rec.Lock.IsBackOff() {
+	if isLease(rec.Lock) {
 		return true
 	}
 	state := store.Freshness(rec.Entry, rec.Purges, i.c.now())

@@ -248,7 +248,7 @@ func (s *search) otherVariants(ctx context.Context, rec store.Record) (kept []st
 
 // beingRendered reports whether a process holds the lease of a page.
 func beingRendered(rec store.Record, now time.Time) bool {
-	return rec.Lock != nil && !rec.Lock.IsBackOff() && rec.Lock.HeldAt(now)
+	return isLease(rec.Lock) && rec.Lock.HeldAt(now)
 }
 
 // readAll returns the records of pages.

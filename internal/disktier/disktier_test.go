@@ -199,7 +199,6 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// The size is bounded, also after a restart; the bodies that were used last stay.
 // A misstating store states wrong lengths of bodies.
 type misstating struct {
 	store.BodyStore
@@ -246,6 +245,7 @@ func TestWrongLengths(t *testing.T) { //nolint:paralleltest // see above
 	}
 }
 
+// The size is bounded, also after a restart; the bodies that were used last stay.
 func TestEviction(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20

@@ -65,7 +65,7 @@ func mutants() []mutant {
 			{"unsafe.go", "if err != nil || len(targets) == 0 {", "if err != nil || len(targets) == 0 || mutated(\"an unsafe request only drops the page from memory\") {"},
 		}},
 		{"an unsafe request ignores a page that is being rendered", "posts", []edited{
-			{"unsafe.go", "if rec.Lock != nil &&", "if rec.Lock != nil && !mutated(\"an unsafe request ignores a page that is being rendered\") &&"},
+			{"unsafe.go", "if isLease(rec.Lock) {", "if isLease(rec.Lock) && !mutated(\"an unsafe request ignores a page that is being rendered\") {"},
 		}},
 		{"the second unsafe request within a second is forgotten", "posts", []edited{
 			{"unsafe.go", "if len(v.variants) < maxSenderVariants &&", "if !mutated(\"the second unsafe request within a second is forgotten\") && len(v.variants) < maxSenderVariants &&"},
