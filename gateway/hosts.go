@@ -145,6 +145,9 @@ func isLoopbackName(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
 	}
+	if strings.LastIndexByte(host, ':') > strings.LastIndexByte(host, ']') {
+		return false // it has a port; the error of ParseAddr would be allocated
+	}
 	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil && address.Unmap().IsLoopback()
 }

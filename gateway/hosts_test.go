@@ -73,3 +73,29 @@ func TestAnyHost(t *testing.T) {
 		t.Errorf("* does not serve every host: %v", err)
 	}
 }
+
+// Serve is called for each hit.
+func TestServeAllocatesNothing(t *testing.T) {
+	names, err := gateway.ParseHosts([]string{"example.com", "*.shop.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := &net.TCPAddr{Port: 8080}
+	for host, hosts := range map[string]gateway.Hosts{
+		"example.com:8080":    names,
+		"a.shop.example:8080": names,
+		"127.0.0.1:8080":      gateway.LoopbackHosts(),
+		"[::1]:8080":          gateway.LoopbackHosts(),
+		"[::1]":               gateway.LoopbackHosts(),
+		"localhost:8080":      gateway.LoopbackHosts(),
+	} {
+		hosts = hosts.WithListener(listener)
+		if n := testing.AllocsPerRun(100, func() {
+			if !hosts.Serve(host) {
+				t.Errorf("%s is not served", host)
+			}
+		}); n > 0 {
+			t.Errorf("%s: %v allocations", host, n)
+		}
+	}
+}
