@@ -24,6 +24,9 @@ const (
 	mappedMemory = 24 << 20
 	// memoryEvery is the interval of checks whether what is in use fits.
 	memoryEvery = time.Second
+	// leastGarbage is how much garbage there is before the collector runs. Half of baseMemory is
+	// enough for a few thousand requests that pass through, even if hardly any page is in memory.
+	leastGarbage = baseMemory / 2
 )
 
 // memoryNeed is what a server with a memory tier of this size uses at most, in bytes, as long as
@@ -40,24 +43,40 @@ func memoryLimit(tier, live, container int64) int64 {
 	return limit
 }
 
-// keepMemory keeps to the memory of a server until stop is called. GOMEMLIMIT takes precedence.
+// collectorPercent is the GOGC of a server of whose heap live bytes were in use lately: 100, and more
+// as long as that would be less than leastGarbage. The limit of the memory holds all the same.
+func collectorPercent(live int64) int {
+	return int(max(100, 100*leastGarbage/max(live, 1<<20)))
+}
+
+// keepMemory keeps to the memory of a server until stop is called. GOMEMLIMIT and GOGC take precedence.
 func keepMemory(ctx context.Context, tier, container int64) (stop func()) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
-	before := debug.SetMemoryLimit(memoryLimit(tier, 0, container))
+	before, percent, collects := debug.SetMemoryLimit(memoryLimit(tier, 0, container)), 0, os.Getenv("GOGC") == ""
+	if collects {
+		percent = debug.SetGCPercent(collectorPercent(leastGarbage))
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		for backoff.Wait(ctx, memoryEvery) == nil {
 			metrics.Read(live)
-			debug.SetMemoryLimit(memoryLimit(tier, int64(live[0].Value.Uint64()), container)) //nolint:gosec // bytes of memory
+			used := int64(live[0].Value.Uint64()) //nolint:gosec // bytes of memory
+			debug.SetMemoryLimit(memoryLimit(tier, used, container))
+			if collects {
+				debug.SetGCPercent(collectorPercent(used))
+			}
 		}
 	})
 	return func() {
 		cancel()
 		keeping.Wait()
 		debug.SetMemoryLimit(before)
+		if collects {
+			debug.SetGCPercent(percent)
+		}
 	}
 }

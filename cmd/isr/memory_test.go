@@ -23,8 +23,21 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+// The collector waits for some garbage if little is in use.
+func TestCollectorPercent(t *testing.T) {
+	const mib = 1 << 20
+	for live, want := range map[int64]int{0: 3200, 8 * mib: 400, 16 * mib: 200, 32 * mib: 100, 400 * mib: 100} {
+		if got := collectorPercent(live); got != want {
+			t.Errorf("%d MiB in use: %d, want %d", live/mib, got, want)
+		}
+	}
+}
+
 func TestKeepMemory(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "")
+	t.Setenv("GOGC", "")
+	percent := debug.SetGCPercent(150)
+	defer debug.SetGCPercent(percent)
 	before := debug.SetMemoryLimit(-1)
 	stop := keepMemory(t.Context(), 1<<30, 0)
 	if got := debug.SetMemoryLimit(-1); got < 1<<30 || got > memoryNeed(1<<30) {
@@ -33,6 +46,9 @@ func TestKeepMemory(t *testing.T) {
 	stop()
 	if got := debug.SetMemoryLimit(-1); got != before {
 		t.Errorf("the limit was %d, and is %d", before, got)
+	}
+	if got := debug.SetGCPercent(150); got != 150 {
+		t.Errorf("the percentage of the collector was 150, and is %d", got)
 	}
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	keepMemory(t.Context(), 1<<30, 0)()
