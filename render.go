@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
@@ -375,7 +377,7 @@ func (h *handler) pass(w http.ResponseWriter, r *http.Request, status httpcache.
 // visitor. Nothing is stored. observe, which may be nil, is called with the status and the
 // header of the response before they are sent, and may change the header.
 func (h *handler) passThrough(w http.ResponseWriter, r *http.Request, status httpcache.Status, observe func(int, http.Header)) {
-	pw := &passWriter{ResponseWriter: w, as: h.route.present, status: status, observe: observe, report: ReportOf(w)}
+	pw := &passWriter{ResponseWriter: w, request: r, as: h.route.present, status: status, observe: observe, report: ReportOf(w)}
 	pw.report.answer(status) // in case there is no response
 	h.route.renderer.ServeHTTP(pw, withoutReceipt(r))
 	pw.WriteHeader(http.StatusOK) // in case nothing was written
@@ -418,11 +420,13 @@ func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Ke
 // through.
 type passWriter struct {
 	http.ResponseWriter
+	request *http.Request
 	as      *presentation
 	status  httpcache.Status
 	observe func(status int, h http.Header) // may be nil
 	report  *Report                         // nil: there is none
 	wrote   bool
+	begun   bool // a part of the body was written
 }
 
 func (w *passWriter) WriteHeader(status int) {
@@ -451,7 +455,22 @@ func (w *passWriter) begin(status int) {
 
 func (w *passWriter) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
+	if !w.begun {
+		w.begun = true
+		w.promise(b)
+	}
 	return w.ResponseWriter.Write(b)
+}
+
+// promise has the response sent in one write if b is its whole body.
+func (w *passWriter) promise(b []byte) {
+	status := w.status.ForwardStatus
+	if w.request.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
+		return // the server sends no body
+	}
+	if length := w.Header()["Content-Length"]; len(length) == 1 && length[0] == strconv.Itoa(len(b)) {
+		httpconn.PromiseBody(w.request, len(b))
+	}
 }
 
 // Flush implements [http.Flusher] for renderers that require it.

@@ -52,22 +52,34 @@ func (a *admission) enter(ctx context.Context, client netip.Prefix) (leave func(
 	if slots == nil {
 		return nil, errBusy
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, admissionTime, errBusy)
-	defer cancel()
-	if slots.Acquire(ctx, 1) != nil {
+	if err := a.acquire(ctx, slots); err != nil {
 		a.part(client)
-		return nil, context.Cause(ctx)
-	}
-	if a.all.Acquire(ctx, 1) != nil {
-		slots.Release(1)
-		a.part(client)
-		return nil, context.Cause(ctx)
+		return nil, err
 	}
 	return func() {
 		a.all.Release(1)
 		slots.Release(1)
 		a.part(client)
 	}, nil
+}
+
+// acquire acquires a slot of a client, and one of all. The timer of the wait is made only if there
+// is one, which is rare.
+func (a *admission) acquire(ctx context.Context, slots *semaphore.Weighted) error {
+	mine := slots.TryAcquire(1)
+	if mine && a.all.TryAcquire(1) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, admissionTime, errBusy)
+	defer cancel()
+	if !mine && slots.Acquire(ctx, 1) != nil {
+		return context.Cause(ctx)
+	}
+	if a.all.Acquire(ctx, 1) != nil {
+		slots.Release(1)
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // join counts a request of a client. It returns nil if the client has too many.

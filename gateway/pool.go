@@ -124,7 +124,12 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := &keptBody{inner: r.Body}
 	addresses := p.order()
 	for i, a := range addresses {
-		res, sent, err := p.send(r, a, body)
+		last := i+1 == len(addresses)
+		var sent *sending
+		if !last {
+			sent = new(sending)
+		}
+		res, err := p.send(r, a, body, sent)
 		if err == nil {
 			a.avoidUntil.Store(0)
 			return res, nil
@@ -133,7 +138,7 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 		if broken {
 			a.avoidUntil.Store(time.Now().Add(avoidFor).UnixNano())
 		}
-		if i+1 == len(addresses) || !broken || body.used.Load() || sent.response.Load() || sent.request.Load() && !repeatable(r) {
+		if last || !broken || body.used.Load() || sent.response.Load() || sent.request.Load() && !repeatable(r) {
 			body.end()
 			return nil, err
 		}
@@ -147,13 +152,20 @@ type sending struct {
 	request, response atomic.Bool // a byte of it was sent, or received
 }
 
-// send sends a request to an address.
-func (p *pool) send(r *http.Request, a *address, body *keptBody) (*http.Response, *sending, error) {
-	sent := &sending{}
-	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-		WroteHeaderField:     func(string, []string) { sent.request.Store(true) },
-		GotFirstResponseByte: func() { sent.response.Store(true) },
+// trace returns a context for a request that notes how far it comes.
+func (s *sending) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteHeaderField:     func(string, []string) { s.request.Store(true) },
+		GotFirstResponseByte: func() { s.response.Store(true) },
 	})
+}
+
+// send sends a request to an address, and notes in sent, unless it is nil, how far it came.
+func (p *pool) send(r *http.Request, a *address, body *keptBody, sent *sending) (*http.Response, error) {
+	ctx := r.Context()
+	if sent != nil {
+		ctx = sent.trace(ctx)
+	}
 	out := r.WithContext(ctx)
 	target := *r.URL
 	target.Host = a.url.Host
@@ -171,7 +183,7 @@ func (p *pool) send(r *http.Request, a *address, body *keptBody) (*http.Response
 		status = res.StatusCode
 	}
 	p.answered(r.Method, status, err, time.Since(began))
-	return res, sent, err
+	return res, err
 }
 
 // roundTrip sends a request by the protocol of an address.

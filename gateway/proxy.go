@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -35,7 +36,7 @@ func renderer(cfg Config, name pseudonym) http.Handler {
 func newProxy(to *pool, connections int, l Listener, name pseudonym, log *slog.Logger) *proxy {
 	log = logOf(log)
 	p := &proxy{name: name, pool: to, listener: l.withDefaults(), log: log, admission: newAdmission(connections)}
-	p.reverse = &httputil.ReverseProxy{
+	p.reverse = httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      to,
 		ModifyResponse: p.receive,
@@ -43,6 +44,8 @@ func newProxy(to *pool, connections int, l Listener, name pseudonym, log *slog.L
 		// Errors while a body is copied are logged by watchedBody.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	p.pooled = p.reverse
+	p.pooled.BufferPool = newCopyBuffers()
 	return p
 }
 
@@ -52,14 +55,41 @@ type proxy struct {
 	pool      *pool
 	listener  Listener // of renders, and of requests whose contexts have none
 	log       *slog.Logger
-	reverse   *httputil.ReverseProxy
+	reverse   httputil.ReverseProxy
+	pooled    httputil.ReverseProxy // the same for HTTP/1, with buffers that are used again
 	admission *admission
 }
+
+// serve forwards a request, and copies the response. The server of HTTP/2 may still send what was
+// written when Write has returned, if the client has reset the stream: a buffer of its responses,
+// used again, would show that client a part of the response to another.
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		p.pooled.ServeHTTP(w, r)
+		return
+	}
+	p.reverse.ServeHTTP(w, r)
+}
+
+// copyBuffers are buffers that bodies of responses are copied by. They implement
+// [httputil.BufferPool].
+type copyBuffers struct{ pool sync.Pool } // of *[copyBuffer]byte
+
+// copyBuffer is the size of a buffer, that which a reverse proxy has without a pool.
+const copyBuffer = 32 << 10
+
+func newCopyBuffers() *copyBuffers {
+	return &copyBuffers{sync.Pool{New: func() any { return new([copyBuffer]byte) }}}
+}
+
+func (b *copyBuffers) Get() []byte { return b.pool.Get().(*[copyBuffer]byte)[:] }
+
+func (b *copyBuffers) Put(p []byte) { b.pool.Put((*[copyBuffer]byte)(p)) }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(boundInterim(r.Context()))
 	if r.RemoteAddr == "" { // a render, which the cache bounds
-		p.reverse.ServeHTTP(w, r)
+		p.serve(w, r)
 		return
 	}
 	if respondLocally(w, r) {
@@ -81,7 +111,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !r.ProtoAtLeast(1, 1) {
 		w = finalWriter{w}
 	}
-	p.reverse.ServeHTTP(w, r)
+	p.serve(w, r)
 }
 
 // allowed are the methods that are forwarded.
@@ -118,6 +148,10 @@ func respondLocally(w http.ResponseWriter, r *http.Request) bool {
 // body is sent to it, as long as curl waits.
 const continueTimeout = time.Second
 
+// readBuffer is the size of the buffer that a connection to an origin is read into: most pages come
+// by one read, with their headers.
+const readBuffer = 16 << 10
+
 func transport(cfg Origin) *http.Transport {
 	return &http.Transport{
 		DialContext:            httpconn.AwaitRefusals((&net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second}).DialContext),
@@ -128,6 +162,7 @@ func transport(cfg Origin) *http.Transport {
 		MaxIdleConns:           512,
 		MaxIdleConnsPerHost:    256,
 		MaxResponseHeaderBytes: 1 << 20,
+		ReadBufferSize:         readBuffer,
 		DisableCompression:     true, // forward bodies unchanged
 		ForceAttemptHTTP2:      true,
 	}
@@ -224,7 +259,11 @@ func (p *proxy) receive(res *http.Response) error {
 
 // relocate rewrites a redirect to the origin's address to a path of the public site.
 func (p *proxy) relocate(res *http.Response) {
-	location, err := url.Parse(res.Header.Get("Location"))
+	text := res.Header.Get("Location")
+	if text == "" {
+		return
+	}
+	location, err := url.Parse(text)
 	if err != nil || !p.pool.has(location.Host) || res.Request.Header.Get("X-Forwarded-Host") == location.Host {
 		return
 	}

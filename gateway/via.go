@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"crypto/rand"
-	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/facetheory/isr"
@@ -18,7 +18,7 @@ func newPseudonym() pseudonym { return pseudonym("isr-" + strings.ToLower(rand.T
 // sign adds the gateway to the Via of a request to the origin. major and minor are the
 // version of the request from the client.
 func (p pseudonym) sign(out http.Header, major, minor int) {
-	entry := fmt.Sprintf("%d.%d %s", major, minor, string(p))
+	entry := strconv.Itoa(major) + "." + strconv.Itoa(minor) + " " + string(p)
 	if lines := out["Via"]; len(lines) > 0 {
 		entry = strings.Join(lines, ", ") + ", " + entry
 	}

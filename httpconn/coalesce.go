@@ -87,8 +87,11 @@ type coalescingConn struct {
 
 // PromiseBody announces that the response to r is about to be written with a body of n bytes
 // and the corresponding Content-Length. It does nothing on other connections than those of
-// [CoalesceWrites].
+// [CoalesceWrites], and for requests of HTTP/2, of which a connection may have several.
 func PromiseBody(r *http.Request, n int) {
+	if r.ProtoMajor != 1 {
+		return
+	}
 	if c, ok := r.Context().Value(connKey{}).(*coalescingConn); ok {
 		c.promised = n
 	}

@@ -2,6 +2,7 @@ package httpconn
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -136,5 +137,20 @@ func TestClientsThatReadNothing(t *testing.T) {
 	got, err := io.ReadAll(res.Body)
 	if err != nil || !bytes.Equal(got, body) {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// A connection of HTTP/2 has several responses at a time: none is announced.
+func TestPromisesOfHTTP2AreIgnored(t *testing.T) {
+	c := &coalescingConn{}
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	r = r.WithContext(context.WithValue(r.Context(), connKey{}, c))
+	r.ProtoMajor, r.ProtoMinor = 2, 0
+	if PromiseBody(r, 10); c.promised != 0 {
+		t.Errorf("%d bytes are promised", c.promised)
+	}
+	r.ProtoMajor, r.ProtoMinor = 1, 1
+	if PromiseBody(r, 10); c.promised != 10 {
+		t.Errorf("%d bytes are promised, want 10", c.promised)
 	}
 }

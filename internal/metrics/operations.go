@@ -128,11 +128,12 @@ func (m *Metrics) Origin(origin, method string, status int, err error, took time
 
 // errorType returns the label error_type: a word of a closed set.
 func errorType(err error) string {
-	var timeout net.Error
+	if err == nil {
+		return ""
+	}
+	var timeout net.Error // allocated, as errors.As gets their addresses
 	var dial *net.OpError
 	switch {
-	case err == nil:
-		return ""
 	case errors.Is(err, context.Canceled):
 		return "canceled"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
