@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// TestVersions: the clients have the version of the module, which is the newest in the
-// changelog.
+// TestVersions: the clients and isr itself have the newest version in the changelog.
 func TestVersions(t *testing.T) {
 	want := versionIn(t, "../CHANGELOG.md", `(?m)^## (\d+\.\d+\.\d+)`)
 	for file, pattern := range map[string]string{
 		"typescript/package.json":        `"version": "(.*)"`,
 		"python/theorydb_py/__init__.py": `__version__ = "(.*)"`,
+		"../internal/version/version.go": `Number = "(.*)"`,
 	} {
 		if got := versionIn(t, file, pattern); got != want {
 			t.Errorf("%s has version %s, and the changelog %s", file, got, want)

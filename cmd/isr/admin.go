@@ -45,6 +45,7 @@ type adminPlan struct {
 	read    *admin.Token // may only read; nil for none
 
 	triggers *triggers // served on the address too; nil for none
+	health   *health   // served on the socket too
 }
 
 // plan validates the flags and the token. embedded reports whether the store is embedded.
@@ -136,7 +137,7 @@ func (p adminPlan) administer(f *folder, st *stores, cfg admin.Config, s *stream
 	if err != nil {
 		return nil, err
 	}
-	socket, err := listenSocket(f, api.Handler(), log)
+	socket, err := listenSocket(f, p.health.before(api.Handler()), log)
 	if err != nil {
 		return nil, err
 	}

@@ -153,6 +153,18 @@ func (h *health) handler() http.Handler {
 	return mux
 }
 
+// before serves /livez and /readyz, and leaves other paths to next.
+func (h *health) before(next http.Handler) http.Handler {
+	own := h.handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/livez" || r.URL.Path == "/readyz" {
+			own.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // public answers like /readyz, but without the reasons, which contain addresses of stores.
 func (h *health) public(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -21,31 +21,34 @@ import (
 
 // commands is the grammar of the command line.
 type commands struct {
-	Serve      serveCommand      `cmd:"" help:"Serve a site through the cache."`
-	Reload     reloadCommand     `cmd:"" help:"Make a server read its configuration file again."`
-	Get        getCommand        `cmd:"" help:"Show the stored copy of a page."`
-	Explain    explainCommand    `cmd:"" help:"Explain what the cache would do with a request, and why."`
-	Top        topCommand        `cmd:"" help:"Show what a server does, live: hit ratio, requests, renders, slow and failing pages."`
-	Ls         lsCommand         `cmd:"" help:"List the stored pages."`
-	Regenerate regenerateCommand `cmd:"" help:"Regenerate a page now."`
-	Versions   versionsCommand   `cmd:"" help:"List the kept generations of a page."`
-	Diff       diffCommand       `cmd:"" help:"Compare two generations of a page."`
-	Rollback   rollbackCommand   `cmd:"" help:"Make an older generation of a page current again, and pin it."`
-	Pin        pinCommand        `cmd:"" help:"Keep the current generation of a page, without regeneration."`
-	Unpin      unpinCommand      `cmd:"" help:"Unpin a page, so that it is regenerated again."`
-	Purge      purgeCommand      `cmd:"" help:"Make pages stale on all servers, or remove them: by URL, tag, prefix, host, or all."`
-	Doctor     doctorCommand     `cmd:"" help:"Examine the installation: origins, stores, limits, proxies, fleet, and with --url the site for leaks."`
-	Draft      draftCommand      `cmd:"" help:"Print a link with which an editor sees unpublished content."`
-	Lease      leaseCommand      `cmd:"" help:"Show or break the lease of a page."`
-	Outbox     outboxCommand     `cmd:"" help:"List, retry or drop purges that have not reached downstream caches."`
-	Quarantine quarantineCommand `cmd:"" help:"List, compare, accept or drop rejected generations of pages."`
-	Gc         gcCommand         `cmd:"" help:"Delete stored bodies that no row refers to."`
-	Usage      usageCommand      `cmd:"" help:"Show the DynamoDB capacity that a server has consumed, and its cost."`
-	Table      tableCommand      `cmd:"" help:"Manage the DynamoDB table."`
-	Config     configCommand     `cmd:"" help:"Check and explain configuration files."`
-	Dynamodb   dynamodbCommand   `cmd:"" help:"Serve the embedded store as a DynamoDB endpoint, without a site."`
-	Version    versionCommand    `cmd:"" help:"Print the version."`
-	Help       helpCommand       `cmd:"" help:"Show the help of isr or of a command."`
+	Serve       serveCommand       `cmd:"" help:"Serve a site through the cache."`
+	Reload      reloadCommand      `cmd:"" help:"Make a server read its configuration file again."`
+	Get         getCommand         `cmd:"" help:"Show the stored copy of a page."`
+	Explain     explainCommand     `cmd:"" help:"Explain what the cache would do with a request, and why."`
+	Top         topCommand         `cmd:"" help:"Show what a server does, live: hit ratio, requests, renders, slow and failing pages."`
+	Ls          lsCommand          `cmd:"" help:"List the stored pages."`
+	Regenerate  regenerateCommand  `cmd:"" help:"Regenerate a page now."`
+	Versions    versionsCommand    `cmd:"" help:"List the kept generations of a page."`
+	Diff        diffCommand        `cmd:"" help:"Compare two generations of a page."`
+	Rollback    rollbackCommand    `cmd:"" help:"Make an older generation of a page current again, and pin it."`
+	Pin         pinCommand         `cmd:"" help:"Keep the current generation of a page, without regeneration."`
+	Unpin       unpinCommand       `cmd:"" help:"Unpin a page, so that it is regenerated again."`
+	Purge       purgeCommand       `cmd:"" help:"Make pages stale on all servers, or remove them: by URL, tag, prefix, host, or all."`
+	Doctor      doctorCommand      `cmd:"" help:"Examine the installation: origins, stores, limits, proxies, fleet, and with --url the site for leaks."`
+	Draft       draftCommand       `cmd:"" help:"Print a link with which an editor sees unpublished content."`
+	Lease       leaseCommand       `cmd:"" help:"Show or break the lease of a page."`
+	Outbox      outboxCommand      `cmd:"" help:"List, retry or drop purges that have not reached downstream caches."`
+	Quarantine  quarantineCommand  `cmd:"" help:"List, compare, accept or drop rejected generations of pages."`
+	Gc          gcCommand          `cmd:"" help:"Delete stored bodies that no row refers to."`
+	Usage       usageCommand       `cmd:"" help:"Show the DynamoDB capacity that a server has consumed, and its cost."`
+	Table       tableCommand       `cmd:"" help:"Manage the DynamoDB table."`
+	Config      configCommand      `cmd:"" help:"Check and explain configuration files."`
+	Dynamodb    dynamodbCommand    `cmd:"" help:"Serve the embedded store as a DynamoDB endpoint, without a site."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Ask the server on this machine whether it is ready: exit code 0 or 1."`
+	Completion  completionCommand  `cmd:"" help:"Print the completion script of a shell."`
+	Man         manCommand         `cmd:"" hidden:"" help:"Write the manual pages."`
+	Version     versionCommand     `cmd:"" help:"Print the version."`
+	Help        helpCommand        `cmd:"" help:"Show the help of isr or of a command."`
 }
 
 const description = `isr is a cache in front of a web site: it stores rendered pages, and renders each one once per expiry.

@@ -109,12 +109,7 @@ func (r *reloader) onSignal(ctx context.Context) (stop func()) {
 		for {
 			select {
 			case <-signals:
-				if r.reopenLogs != nil {
-					r.reopenLogs()
-				}
-				if r.path != "" {
-					_, _ = r.reload() // logged
-				}
+				r.signaled()
 			case <-ctx.Done():
 				return
 			}
@@ -127,10 +122,24 @@ func (r *reloader) onSignal(ctx context.Context) (stop func()) {
 	}
 }
 
+// signaled does what SIGHUP asks for.
+func (r *reloader) signaled() {
+	defer supervisor{r.log}.reloading()()
+	if r.reopenLogs != nil {
+		r.reopenLogs()
+	}
+	if r.path != "" {
+		_, _ = r.reload() // logged
+	}
+}
+
 // onRequest returns the operation of the admin API; nil without a configuration file.
 func (r *reloader) onRequest() func(context.Context) (admin.Reloaded, error) {
 	if r.path == "" {
 		return nil
 	}
-	return func(context.Context) (admin.Reloaded, error) { return r.reload() }
+	return func(context.Context) (admin.Reloaded, error) {
+		defer supervisor{r.log}.reloading()()
+		return r.reload()
+	}
 }

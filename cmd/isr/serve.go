@@ -179,7 +179,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	if err != nil {
 		return err
 	}
-	plan.triggers = triggers
+	plan.triggers, plan.health = triggers, health
 	public, err := listen(file, c.Data, log)
 	if err != nil {
 		return err
@@ -221,6 +221,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	inst.metrics.Sample(sources(st, cache, reloader.site, deliveries, health, inst))
 	triggers.start(ctx)
 	defer reloader.onSignal(ctx)()
+	supervisor{log}.ready()
 	return c.attend(ctx, attended{public, shared, probed, scraped, peers, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
 }
 
@@ -471,11 +472,12 @@ func (c *serveCommand) attend(ctx context.Context, a attended, log *slog.Logger)
 	case <-ctx.Done():
 	}
 	a.health.drain()
+	graceful := c.graceTime(a.render)
+	supervisor{log}.stopping(a.drain + graceful + graceTime)
 	if a.drain > 0 {
 		log.Info("draining: not ready, still serving", "for", a.drain)
 		_ = backoff.Wait(context.WithoutCancel(ctx), a.drain)
 	}
-	graceful := c.graceTime(a.render)
 	log.Info("stopping", "grace", graceful)
 	grace, cancel := withGrace(ctx, graceful)
 	defer cancel()
