@@ -71,6 +71,7 @@ type Cache struct {
 	crowded       crowdedPages
 	coder         *coder
 	local         store.LocalReader  // the bodies on a local disk; nil: there are none
+	cached        store.CachedReader // the same, those that the system has in memory; nil: it cannot tell
 	loads         singleflight.Group // reads of them for outlines
 	localReads    chan struct{}      // has an element for each such read in progress (see maxLocalReads)
 
@@ -135,6 +136,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		c.uses = frequency.New[store.Key](useWindow)
 	}
 	c.local = localReader(bodies, cfg.Observer)
+	c.cached, _ = c.local.(store.CachedReader)
 	meta, bodies = observedStores(meta, bodies, cfg.Observer)
 	c.meta, c.bodies = &watchedTable{meta, c}, &watchedBodies{bodies, c}
 	var err error

@@ -378,8 +378,23 @@ func (d *coder) put(p *page, set coding.Set) {
 	ctx, cancel := context.WithTimeout(d.c.ctx, bodyTime(p.entry.Length))
 	defer cancel()
 	err := d.bodies.Put(ctx, store.CodingsKey(p.entry.BodyKey), set.Marshal(p.entry.SHA256))
-	if err != nil && !errors.Is(err, store.ErrExists) && d.c.ctx.Err() == nil {
+	switch {
+	case err == nil || errors.Is(err, store.ErrExists):
+		d.notePresent(p)
+	case d.c.ctx.Err() == nil:
 		d.c.complaints.log("failed to store the codings of a page; other nodes make them again", "key", p.key.String(), "error", err)
+	}
+}
+
+// notePresent notes that there are codings beside the body of a page, so that its outline says so once
+// it is evicted.
+func (d *coder) notePresent(p *page) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if have := p.coded.Load(); have.isAbsent() {
+		next := *have
+		next.absent = false
+		p.coded.Store(&next)
 	}
 }
 

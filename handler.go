@@ -94,12 +94,15 @@ func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page, 
 // the hit path: it takes no lock and allocates nothing, and most hits are too far from
 // expiry to draw.
 func (p *page) dueEarly(now time.Time, beta float64, random func() uint64) bool {
+	return p.mayBeDueEarly(now, beta) &&
+		beta*float64(p.entry.RenderTime)*exponential(random()) >= float64(p.entry.FreshUntil().Sub(now))
+}
+
+// mayBeDueEarly reports whether a fresh page is close enough to its expiry to draw. A pinned page is
+// fresh beyond its window, and is not replaced.
+func (p *page) mayBeDueEarly(now time.Time, beta float64) bool {
 	spread := beta * float64(p.entry.RenderTime)
-	left := float64(p.entry.FreshUntil().Sub(now))
-	if spread <= 0 || left > maxExponential*spread || p.entry.PinnedUntil.After(now) {
-		return false // a pinned page is fresh beyond its window, and is not replaced
-	}
-	return spread*exponential(random()) >= left
+	return spread > 0 && float64(p.entry.FreshUntil().Sub(now)) <= maxExponential*spread && !p.entry.PinnedUntil.After(now)
 }
 
 // maxExponential is the largest value of [exponential]: -ln(2^-53).

@@ -24,12 +24,13 @@ type Hit struct {
 	Request *http.Request
 	// Status is the status of the response, and Header its status line and fields, up to and
 	// including the empty line. Body is empty for HEAD, and for 304. Both are shared: they must not
-	// be changed.
+	// be changed. They are valid until the next Lookup with this Hit.
 	Status int
 	Header []byte
 	Body   []byte
 
-	key []byte // the text of the key that is being looked up
+	key  []byte // the text of the key that is being looked up
+	body []byte // for a body that is read for this response
 }
 
 // A HitHandler is an [http.Handler] that can say what it would answer to a request if that is a page
@@ -56,6 +57,12 @@ var _ HitHandler = (*handler)(nil)
 func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
 	d := decision{text: &hit.key}
 	h.decide(r, &d)
+	if d.act == actLoad {
+		if d.page = h.atHand(r, &d, &hit.body); d.page == nil {
+			return false
+		}
+		d.act, d.state = actHit, store.Fresh
+	}
 	switch {
 	case d.act == actHit && (h.route.EarlyRefresh == 0 || !slices.Contains(h.route.forward, requestIDHeader)):
 	case d.act == actHitStale && !d.page.nextTry.isDue(d.page):

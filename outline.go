@@ -34,7 +34,7 @@ import (
 const (
 	// outlineShare is the largest part of the memory tier that outlines take, as a divisor. They
 	// take it as pages are evicted: while all pages fit there are none.
-	outlineShare = 3
+	outlineShare = 2
 	// outlineOverhead is the memory of an outline in addition to its texts, as measured.
 	outlineOverhead = 320
 )
@@ -48,6 +48,7 @@ type outline struct {
 	sum     uint64            // of the body, which was verified when it was read first
 	none    coding.Has        // the codings that are known not to exist
 	absent  bool              // there are no codings beside the body
+	loads   atomic.Uint32     // of the page without putting it back into memory
 }
 
 // newOutline returns the outline of a page, nil if it has none: its body may change, or is not in
@@ -167,6 +168,7 @@ func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as
 	if p.codable && !o.absent {
 		addCoding(p)
 	}
+	o.loads.Store(0)
 	c.memory.restore(p)
 	return p, nil
 }
@@ -196,6 +198,16 @@ func (h *handler) outlined(d *decision) bool {
 // load reads the page of a decision from the local disk, and consults again. It returns false if
 // the disk does not answer in time, and the request is answered without it.
 func (h *handler) load(w http.ResponseWriter, r *http.Request, d *decision) bool {
+	if d.loaded = h.atHand(r, d, new([]byte)); d.loaded == nil && !h.loadSlow(w, r, d) {
+		return false
+	}
+	d.sought = true
+	h.consult(r, d)
+	return true
+}
+
+// loadSlow is load for what may have to wait for the disk. The page is put back into memory.
+func (h *handler) loadSlow(w http.ResponseWriter, r *http.Request, d *decision) bool {
 	read := h.c.loadLocal(d.key, d.outline, &d.page.entry, h.route.present, httpcache.AcceptEncoding(r.Header["Accept-Encoding"]))
 	timer := time.NewTimer(h.c.cfg.StoreTimeout)
 	defer timer.Stop()
@@ -209,8 +221,6 @@ func (h *handler) load(w http.ResponseWriter, r *http.Request, d *decision) bool
 		h.withoutStore(w, r, d.key, nil, httpcache.Status{Forward: httpcache.ForwardMiss})
 		return false
 	}
-	d.sought = true
-	h.consult(r, d)
 	return true
 }
 

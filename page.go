@@ -99,6 +99,12 @@ const (
 
 // newPage makes a page of a route that presents it as as says.
 func newPage(k store.Key, e store.Entry, c store.PurgeState, read reading, body []byte, as *presentation) *page {
+	return newPageOf(k, e, c, read, body, int64(len(body)), as)
+}
+
+// newPageOf is newPage for a body of some length that may be missing: then only codings of it may be
+// served.
+func newPageOf(k store.Key, e store.Entry, c store.PurgeState, read reading, body []byte, length int64, as *presentation) *page {
 	p := &page{key: k, entry: e, cover: c, read: read, plain: newRepresentation(e.ETag, body), dropped: new(atomic.Bool)}
 	h := e.Header.Clone()
 	if h == nil {
@@ -109,7 +115,7 @@ func newPage(k store.Key, e store.Entry, c store.PurgeState, read reading, body 
 	}
 	p.varies = nominatedBy(k, h["Vary"])
 	p.hints = httpcache.EarlyHints(h["Link"])
-	p.codable = as.varyByCoding(h, int64(len(body)))
+	p.codable = as.varyByCoding(h, length)
 	if t, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
 		p.lastMod = t
 	}

@@ -35,8 +35,8 @@ import (
 	"path"
 	"path/filepath"
 	"sync"
-	"syscall"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
 )
 
@@ -50,9 +50,8 @@ const (
 type Store struct {
 	dir     string // as given, for messages
 	root    *os.Root
-	opened  *os.File        // the directory
-	folder  syscall.RawConn // of opened
-	writers *os.File        // holds the writers' shared lock
+	folder  *localfile.Folder
+	writers *os.File // holds the writers' shared lock
 	journal journal
 	puts    keyLocks // of the bodies that are put by way of the journal
 
@@ -84,7 +83,7 @@ func open(dir string) (*Store, error) {
 	}
 	s := &Store{dir: dir, root: root, durable: make(map[string]bool)}
 	s.journal.store = s
-	if err := s.openFolder(); err != nil {
+	if s.folder, err = localfile.Open(root); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if err := s.joinWriters(); err != nil {
@@ -103,17 +102,10 @@ func (s *Store) Close() error {
 	if s.writers != nil {
 		err = errors.Join(err, s.writers.Close()) // releases the lock
 	}
-	if s.opened != nil {
-		err = errors.Join(err, s.opened.Close())
+	if s.folder != nil {
+		err = errors.Join(err, s.folder.Close())
 	}
 	return errors.Join(err, s.root.Close())
-}
-
-func (s *Store) openFolder() (err error) {
-	if s.opened, err = s.root.Open("."); err == nil {
-		s.folder, err = s.opened.SyscallConn()
-	}
-	return err
 }
 
 // tryLink links a temporary file next to itself, as Put links a body.

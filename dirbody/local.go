@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"time"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
 )
 
-var _ store.LocalReader = (*Store)(nil)
+var _ store.CachedReader = (*Store)(nil)
 
 // ReadLocal reads a whole body, in as few calls of the system as it takes. See
 // [store.LocalReader]. It records the use as Open does. It does not look at the context during
@@ -24,10 +24,10 @@ func (s *Store) ReadLocal(ctx context.Context, key string, limit int64) ([]byte,
 		return nil, s.failed("read", key, err)
 	}
 	name := fileName(key)
-	body, modified, err := s.readFile(name, limit)
+	body, modified, err := s.folder.Read(name, limit)
 	if earlier, ok := earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
 		name = earlier
-		body, modified, err = s.readFile(name, limit)
+		body, modified, err = s.folder.Read(name, limit)
 	}
 	if err != nil {
 		return nil, s.failed("read", key, err)
@@ -36,31 +36,28 @@ func (s *Store) ReadLocal(ctx context.Context, key string, limit int64) ([]byte,
 	return body, nil
 }
 
+// ReadCached reads the body of a page, or its codings, from the memory of the system. See
+// [store.CachedReader]. It does not read one whose use is to be recorded.
+func (s *Store) ReadCached(_ context.Context, key string, buffer []byte) ([]byte, error) {
+	name := pageFile(key)
+	if name == "" {
+		return nil, fmt.Errorf("dirbody: %w: %q is not the body of a page", localfile.ErrWait, key)
+	}
+	body, modified, err := s.folder.ReadCached(name, buffer)
+	switch {
+	case err != nil:
+		return nil, s.failed("read", key, err)
+	case isUseDue(modified):
+		return nil, fmt.Errorf("dirbody: %w: the use of %q is to be recorded", localfile.ErrWait, key)
+	}
+	return body, nil
+}
+
+func isUseDue(modified time.Time) bool { return time.Since(modified) > usedEvery }
+
 // recordUse records that a file was used now, at most every usedEvery.
 func (s *Store) recordUse(name string, modified time.Time) {
-	if time.Since(modified) > usedEvery {
+	if isUseDue(modified) {
 		_ = s.root.Chtimes(name, time.Time{}, time.Now()) // fails if the directory is read-only for this process
 	}
-}
-
-// readSlow is readFile by the root.
-func (s *Store) readSlow(name string, limit int64) (body []byte, modified time.Time, err error) {
-	f, length, err := s.openFile(name)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	defer func() { _ = f.Close() }() // read only
-	if length > limit {
-		return nil, time.Time{}, errTooLong(length, limit)
-	}
-	if info, err := f.Stat(); err == nil {
-		modified = info.ModTime()
-	}
-	body = make([]byte, length)
-	_, err = io.ReadFull(f, body)
-	return body, modified, err
-}
-
-func errTooLong(length, limit int64) error {
-	return fmt.Errorf("it has %d bytes, at most %d were expected", length, limit)
 }

@@ -9,7 +9,11 @@ import (
 
 // dataSync syncs the content of a file, and its length.
 func dataSync(f *os.File) error {
-	return os.NewSyscallError("fdatasync", again(func() error { return unix.Fdatasync(int(f.Fd())) }))
+	for {
+		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("fdatasync", err)
+		}
+	}
 }
 
 // syncFileSystem makes all durable that was written to the file system of the directory. It

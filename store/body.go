@@ -51,6 +51,18 @@ type LocalReader interface {
 	ReadLocal(ctx context.Context, key string, limit int64) ([]byte, error)
 }
 
+// CachedRoom is what a [CachedReader] needs of a buffer for itself, in bytes.
+const CachedRoom = 64
+
+// A CachedReader is a [LocalReader] that can read bodies without waiting for the disk, if the system
+// has them in memory. It is safe for concurrent use.
+type CachedReader interface {
+	LocalReader
+	// ReadCached returns a body in a part of a buffer, which must be longer than the body by
+	// CachedRoom. Any error means that the caller must call ReadLocal to learn more.
+	ReadCached(ctx context.Context, key string, buffer []byte) ([]byte, error)
+}
+
 // BodyInfo describes a stored body.
 type BodyInfo struct {
 	Key        string

@@ -35,8 +35,8 @@ type disk struct {
 }
 
 var (
-	_ store.BodyStore   = (*disk)(nil)
-	_ store.LocalReader = (*disk)(nil)
+	_ store.BodyStore    = (*disk)(nil)
+	_ store.CachedReader = (*disk)(nil)
 )
 
 const (

@@ -35,6 +35,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
 )
 
@@ -74,12 +75,13 @@ type Observer interface {
 type Tier struct {
 	store.BodyStore // that has all bodies
 
-	dir   string // as given, for messages
-	root  *os.Root
-	lock  *os.File
-	limit int64
-	log   *slog.Logger
-	seen  Observer
+	dir    string // as given, for messages
+	root   *os.Root
+	folder *localfile.Folder // of root
+	lock   *os.File
+	limit  int64
+	log    *slog.Logger
+	seen   Observer
 
 	bytes, files atomic.Int64
 	slots        chan struct{} // has an element for each body that is being written
@@ -94,8 +96,8 @@ type Tier struct {
 }
 
 var (
-	_ store.BodyStore   = (*Tier)(nil)
-	_ store.LocalReader = (*Tier)(nil)
+	_ store.BodyStore    = (*Tier)(nil)
+	_ store.CachedReader = (*Tier)(nil)
 )
 
 // ErrLocked: another process uses the folder.
@@ -116,6 +118,9 @@ func (t *Tier) open() (err error) {
 		return err
 	}
 	if t.root, err = os.OpenRoot(t.dir); err != nil {
+		return err
+	}
+	if t.folder, err = localfile.Open(t.root); err != nil {
 		return err
 	}
 	if t.lock, err = t.root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, fileMode); err != nil {
@@ -143,6 +148,9 @@ func (t *Tier) Close() error {
 	var err error
 	if t.lock != nil {
 		err = t.lock.Close() // releases the lock
+	}
+	if t.folder != nil {
+		err = errors.Join(err, t.folder.Close())
 	}
 	if t.root != nil {
 		err = errors.Join(err, t.root.Close())
@@ -185,7 +193,9 @@ func head(key string, body []byte) []byte {
 
 // ReadLocal implements [store.LocalReader].
 func (t *Tier) ReadLocal(_ context.Context, key string, limit int64) ([]byte, error) {
-	body, err := t.read(key, limit)
+	body, err := t.read(key, func(name string) ([]byte, time.Time, error) {
+		return t.folder.Read(name, limit+int64(headLen))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s is not in %s: %w", store.ErrNotFound, key, t.dir, err)
 	}
@@ -193,38 +203,45 @@ func (t *Tier) ReadLocal(_ context.Context, key string, limit int64) ([]byte, er
 	return body, nil
 }
 
+// ReadCached implements [store.CachedReader].
+func (t *Tier) ReadCached(_ context.Context, key string, buffer []byte) ([]byte, error) {
+	body, err := t.read(key, func(name string) ([]byte, time.Time, error) {
+		all, used, err := t.folder.ReadCached(name, buffer)
+		if err == nil && isUseDue(used) {
+			err = localfile.ErrWait // the disk is written to
+		}
+		return all, used, err
+	})
+	if err == nil {
+		t.seen.DiskCacheRead(true)
+	}
+	return body, err
+}
+
 var errDamaged = errors.New("the file is damaged")
 
-func (t *Tier) read(key string, limit int64) ([]byte, error) {
+// read returns the body of a key, whose file a function reads.
+func (t *Tier) read(key string, file func(name string) (content []byte, used time.Time, err error)) ([]byte, error) {
 	if !keeps(key) {
 		return nil, fs.ErrNotExist
 	}
 	name := fileName(key)
-	f, err := t.root.Open(name)
+	all, used, err := file(name)
 	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // read only
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size()-int64(headLen) > limit {
-		return nil, fmt.Errorf("a file of mode %s with %d bytes, for a body of at most %d", info.Mode(), info.Size(), limit)
-	}
-	all := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, all); err != nil {
 		return nil, err
 	}
 	if len(all) < headLen || string(all[:headLen]) != string(head(key, all[headLen:])) {
-		t.remove(name, info.Size())
+		t.remove(name, int64(len(all)))
 		return nil, errDamaged
 	}
-	if time.Since(info.ModTime()) > usedEvery {
+	if isUseDue(used) {
 		_ = t.root.Chtimes(name, time.Time{}, time.Now()) // it is evicted earlier then
 	}
 	return slices.Clip(all[headLen:]), nil
 }
+
+// isUseDue reports whether the use of a file, which was recorded at a time, is to be recorded again.
+func isUseDue(used time.Time) bool { return time.Since(used) > usedEvery }
 
 // Open implements [store.BodyStore].
 func (t *Tier) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {

@@ -1,0 +1,121 @@
+package localfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Read returns the content of a file of at most limit bytes, and when it was last modified.
+// openat2(2) opens it in one call, and does not leave the folder, as [os.Root] does with one call
+// per folder; kernels before 5.6 and some containers do not have it.
+func (f *Folder) Read(name string, limit int64) (content []byte, modified time.Time, err error) {
+	fd, err := f.open(name, 0)
+	if isUnknown(err) || errors.Is(err, unix.EAGAIN) {
+		return f.readSlow(name, limit)
+	}
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer func() { _ = unix.Close(fd) }() // read only
+	length, modified, err := stat(fd, name)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if length > limit {
+		return nil, time.Time{}, errTooLong(length, limit)
+	}
+	content = make([]byte, length)
+	for n := 0; n < len(content); {
+		var got int
+		err := again(func() (err error) { got, err = unix.Pread(fd, content[n:], int64(n)); return err })
+		if err == nil && got <= 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return nil, time.Time{}, &fs.PathError{Op: "pread", Path: name, Err: err}
+		}
+		n += got
+	}
+	return content, modified, nil
+}
+
+// resolveCached is RESOLVE_CACHED of <linux/openat2.h>: fail with EAGAIN unless the whole path is in the
+// kernel's memory. Kernels before 5.12 refuse it with EINVAL.
+const resolveCached = 0x20
+
+// ReadCached reads a file into a buffer that must be as long as the file at least, and returns its
+// content, and when it was last modified. It does not wait for the disk, so that it needs no
+// deadline. [ErrWait]: the file is not in the kernel's memory, or the system cannot tell; Read may
+// succeed.
+func (f *Folder) ReadCached(name string, buffer []byte) (content []byte, modified time.Time, err error) {
+	fd, err := f.open(name, resolveCached)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINVAL) || isUnknown(err) {
+		return nil, time.Time{}, ErrWait
+	}
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer func() { _ = unix.Close(fd) }() // read only
+	length, modified, err := stat(fd, name)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if length > int64(len(buffer)) {
+		return nil, time.Time{}, errTooLong(length, int64(len(buffer)))
+	}
+	if length == 0 {
+		return buffer[:0], modified, nil
+	}
+	parts := [1][]byte{buffer[:length]}
+	// A part of what was asked for: the rest is not in memory.
+	if n, err := unix.Preadv2(fd, parts[:], 0, unix.RWF_NOWAIT); err != nil || int64(n) < length {
+		return nil, time.Time{}, ErrWait
+	}
+	return buffer[:length], modified, nil
+}
+
+// open opens a file. O_NONBLOCK is for named pipes, which would block.
+func (f *Folder) open(name string, resolve uint64) (fd int, err error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | resolve,
+	}
+	// Control keeps the descriptor of the folder from being closed, and used again, meanwhile.
+	closed := f.conn.Control(func(root uintptr) {
+		err = again(func() (err error) { fd, err = unix.Openat2(int(root), name, &how); return err })
+	})
+	if err = errors.Join(closed, err); err != nil {
+		return 0, &fs.PathError{Op: "openat2", Path: name, Err: err}
+	}
+	return fd, nil
+}
+
+// isUnknown reports whether an error says that the system does not have a call, or does not allow
+// it, as some containers do.
+func isUnknown(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
+
+// stat returns the length of an open regular file, and when it was last modified.
+func stat(fd int, name string) (length int64, modified time.Time, err error) {
+	var info unix.Stat_t
+	if err := again(func() error { return unix.Fstat(fd, &info) }); err != nil {
+		return 0, time.Time{}, &fs.PathError{Op: "fstat", Path: name, Err: err}
+	}
+	if info.Mode&unix.S_IFMT != unix.S_IFREG {
+		return 0, time.Time{}, fmt.Errorf("expected a regular file, found one of mode %o", info.Mode)
+	}
+	return info.Size, time.Unix(info.Mtim.Unix()), nil
+}
+
+// again repeats a call that a signal has interrupted.
+func again(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

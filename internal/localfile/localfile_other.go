@@ -1,0 +1,15 @@
+//go:build !linux
+
+package localfile
+
+import "time"
+
+// Read returns the content of a file of at most limit bytes, and when it was last modified.
+func (f *Folder) Read(name string, limit int64) (content []byte, modified time.Time, err error) {
+	return f.readSlow(name, limit)
+}
+
+// ReadCached returns [ErrWait]: this system cannot tell whether a read waits for the disk.
+func (f *Folder) ReadCached(string, []byte) (content []byte, modified time.Time, err error) {
+	return nil, time.Time{}, ErrWait
+}
