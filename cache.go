@@ -59,6 +59,7 @@ type Cache struct {
 	memory      *memory
 	unpublished *unpublishedPages
 	negative    *negativeCache
+	activity    *activity // what requests have begun and need not wait for
 	flights     flights
 	fills       fills
 	lookUps     chan struct{} // has an element for each read of a search in progress (see maxLookUps)
@@ -67,6 +68,7 @@ type Cache struct {
 	presence    *presence
 	peers       peering
 
+	sender        *sender        // nil: there is no queue
 	invalidations *invalidations // by unsafe requests
 	crowded       crowdedPages
 	coder         *coder
@@ -122,16 +124,16 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		now:           cfg.Now,
 		created:       time.Now(),
 		log:           cfg.Logger,
-		flights:       newFlights(),
+		activity:      new(activity),
 		lookUps:       make(chan struct{}, maxLookUps),
 		localReads:    make(chan struct{}, maxLocalReads),
 		fills:         fills{free: cfg.Fills},
-		unstored:      newFlights(),
 		tableBreaker:  breaker.New("table", cfg.Logger),
 		bodiesBreaker: breaker.New("bodies", cfg.Logger),
 		complaints:    &complaints{logger: cfg.Logger},
 		routes:        make(map[string]*boundRoute),
 	}
+	c.flights, c.unstored = newFlights(c.activity), newFlights(c.activity)
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)
 	}
@@ -154,6 +156,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		return nil, err
 	}
 	c.ctx, c.abort = context.WithCancelCause(context.Background())
+	c.sender = newSender(c)
 	c.invalidations = newInvalidations(c)
 	c.coder = newCoder(c, bodies)
 	c.follow()

@@ -240,6 +240,7 @@ func (d *coder) add(j codingJob) {
 	d.queue, d.bytes = append(d.queue, j), d.bytes+len(j.p.plain.body)
 	if d.workers < coders {
 		d.workers++
+		d.c.activity.begin()
 		d.c.background.Go(d.work)
 	}
 }
@@ -266,6 +267,7 @@ func (d *coder) shut() {
 }
 
 func (d *coder) work() {
+	defer d.c.activity.end()
 	for {
 		j, ok := d.next()
 		if !ok {

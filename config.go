@@ -123,6 +123,15 @@ type Config struct {
 	// Downstream delivers purges, rollbacks, pins and withdrawals to the caches in front of
 	// this one, such as a CDN. Nil means that there are none.
 	Downstream Downstream
+	// Queue takes over the regeneration of stale pages for which no request waits. If it fails, or
+	// takes two seconds, this process regenerates the page, unless it Freezes; after three failures
+	// in a row it is not asked for five seconds. Nil means that this process regenerates all pages.
+	Queue Queue
+	// Freezes says that the process may be frozen or killed whenever no request is in progress, as
+	// in AWS Lambda. Callers then await [Cache.Settle] before each response ends. The context of a
+	// request must end when the process may: renders and leases that it starts do not outlive it.
+	// A stale page that Queue does not take stays stale.
+	Freezes bool
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time
 	// Logger receives regenerations and all errors. Nil means slog.Default().

@@ -71,6 +71,8 @@ type flight struct {
 
 // flights are the flights of a cache.
 type flights struct {
+	activity *activity // counts them
+
 	mu     sync.Mutex
 	byKey  map[store.Key]*flight
 	flying map[store.Key][]*flight // all of a key, including retired ones
@@ -78,8 +80,8 @@ type flights struct {
 	wg     sync.WaitGroup
 }
 
-func newFlights() flights {
-	return flights{byKey: make(map[store.Key]*flight), flying: make(map[store.Key][]*flight)}
+func newFlights(a *activity) flights {
+	return flights{activity: a, byKey: make(map[store.Key]*flight), flying: make(map[store.Key][]*flight)}
 }
 
 // join returns the flight of the search's key. If there is none, the search becomes a
@@ -101,7 +103,9 @@ func (fs *flights) join(s *search, run func(*flight) outcome) (f *flight, leader
 	}
 	fs.byKey[k] = f
 	fs.flying[k] = append(fs.flying[k], f)
+	fs.activity.begin()
 	fs.wg.Go(func() {
+		defer fs.activity.end()
 		f.outcome = run(f)
 		// The flight leaves the map before the waiters wake: one that cannot use
 		// the outcome must be able to start the next flight.

@@ -68,7 +68,7 @@ func TestFlightKnowsPurges(t *testing.T) {
 func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	now := time.Now()
 	k := store.Key{Text: "h/"}
-	c := &Cache{now: time.Now, unstored: newFlights(), flights: newFlights()}
+	c := &Cache{now: time.Now, unstored: newFlights(new(activity)), flights: newFlights(new(activity))}
 	c.follower = &follower{c: c}
 	kept, err := newUnpublishedPages(1<<20, c)
 	if err != nil {

@@ -18,6 +18,9 @@ type Regeneration struct {
 	// Replayed: the request was executed before, and this is the entry that it
 	// published then. Nothing was rendered now.
 	Replayed bool
+	// Fresh: the page was fresh, and this is its entry. Nothing was rendered (see
+	// WithUnlessFresh).
+	Fresh bool
 }
 
 // A RegenerateOption adjusts [Cache.Regenerate].
@@ -30,6 +33,7 @@ type regeneration struct {
 	hasInputs bool
 	unpin     bool
 	reload    bool
+	unless    *string
 }
 
 // WithIdempotencyKey names the request, with 1 to 256 bytes of printable ASCII without
@@ -50,6 +54,13 @@ func WithInputs(v any) RegenerateOption {
 // WithUnpin also regenerates a pinned page, and unpins it.
 func WithUnpin() RegenerateOption {
 	return func(r *regeneration) { r.unpin = true }
+}
+
+// WithUnlessFresh renders nothing if the page is fresh, unless generation, which may be empty, is
+// that of the fresh page: it was about to expire. What its origin can validate is validated. With
+// an idempotency key, a fresh page completes the request.
+func WithUnlessFresh(generation string) RegenerateOption {
+	return func(r *regeneration) { r.unless = &generation }
 }
 
 // WithReload tells all nodes to drop their copies, so that they serve the new generation
@@ -110,7 +121,7 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 	if err != nil {
 		return Regeneration{}, err
 	}
-	e, err := c.renderNow(ctx, &search{route: route, key: k, force: true, unpin: r.unpin, reload: r.reload, claim: claim})
+	e, fresh, err := c.renderNow(ctx, &search{route: route, key: k, force: true, unpin: r.unpin, reload: r.reload, unless: r.unless, claim: claim})
 	var earlier *store.RequestError
 	switch {
 	case errors.As(err, &earlier) && errors.Is(err, store.ErrRequestCompleted):
@@ -118,7 +129,7 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 	case err != nil:
 		return Regeneration{}, err
 	}
-	return Regeneration{Entry: e}, nil
+	return Regeneration{Entry: e, Fresh: fresh}, nil
 }
 
 // Reachable returns an error wrapping [ErrUnreachable] if no request maps to a key, by any
@@ -189,30 +200,52 @@ func (p *projector) reachable(ctx context.Context, k store.Key) error {
 }
 
 // renderNow starts a flight of this search, after those in progress, and waits for its
-// end.
-func (c *Cache) renderNow(ctx context.Context, wanted *search) (store.Entry, error) {
+// end. fresh: nothing was rendered.
+func (c *Cache) renderNow(ctx context.Context, wanted *search) (e store.Entry, fresh bool, err error) {
 	for {
 		// Checked before anything is acquired, so that a repeated request waits
 		// neither for a flight nor for a turn at the origin; and again after each
 		// flight, which may have executed the same request.
 		if err := c.madeBefore(ctx, wanted); err != nil {
-			return store.Entry{}, err
+			return store.Entry{}, false, err
 		}
-		s := search{route: wanted.route, key: wanted.key, cause: ctx, force: true, unpin: wanted.unpin, reload: wanted.reload, claim: wanted.claim}
+		if e, fresh, err := c.freshUnless(ctx, wanted); err != nil || fresh {
+			return e, fresh, err
+		}
+		s := search{
+			route: wanted.route, key: wanted.key, cause: ctx, force: true, unpin: wanted.unpin, reload: wanted.reload, unless: wanted.unless, claim: wanted.claim,
+		}
 		f, leader := c.join(&s)
 		if f == nil {
-			return store.Entry{}, ErrClosed
+			return store.Entry{}, false, ErrClosed
 		}
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return store.Entry{}, context.Cause(ctx)
+			return store.Entry{}, false, context.Cause(ctx)
 		}
 		if !leader {
 			continue
 		}
-		return f.outcome.result()
+		_, fresh := f.outcome.(storedPage)
+		e, err := f.outcome.result()
+		return e, fresh, err
 	}
+}
+
+// freshUnless returns the entry of a page that need not be rendered, without its body.
+func (c *Cache) freshUnless(ctx context.Context, s *search) (e store.Entry, fresh bool, err error) {
+	if s.unless == nil {
+		return store.Entry{}, false, nil
+	}
+	rec, _, err := c.read(ctx, s.key, c.cfg.Partition(s.key))
+	if err != nil {
+		return store.Entry{}, false, err
+	}
+	if store.Freshness(rec.Entry, rec.Purges, c.now()) != store.Fresh || s.wanted(rec) {
+		return store.Entry{}, false, nil
+	}
+	return *rec.Entry, true, nil
 }
 
 // claim returns the claim of a request; nil if it has no idempotency key.
@@ -250,7 +283,7 @@ func (c *Cache) madeBefore(ctx context.Context, s *search) error {
 	return earlier.CheckClaim(*s.claim, c.now())
 }
 
-// conclude records the failure of the request that this search has claimed, unless the
+// conclude records the end of the request that this search has claimed, unless the
 // publish has completed it. If we crash before, the request is in progress until the
 // lease would have ended. After a publish with an unknown outcome this is harmless:
 // either the publish has completed the request, and nothing changes here, or it can no
@@ -259,18 +292,23 @@ func (s *search) conclude(ctx context.Context, lease store.Lease, o outcome) {
 	if s.claim == nil {
 		return
 	}
-	reason := "another writer was faster"
+	end := store.RequestEnd{Failure: "another writer was faster"}
 	if o != nil {
-		_, err := o.result()
-		if err == nil {
+		e, err := o.result()
+		_, found := o.(storedPage) // another writer's, under the lease (see WithUnlessFresh)
+		switch {
+		case err != nil:
+			end.Failure = err.Error()
+		case found:
+			end = store.RequestEnd{Result: &e}
+		default:
 			return
 		}
-		reason = err.Error()
 	}
 	settle, cancel := s.c.settling(ctx)
 	defer cancel()
-	if err := s.c.meta.EndRequest(settle, lease, store.RequestEnd{Failure: reason}); err != nil {
-		s.c.log.Warn("failed to record that a request failed; it stays in progress until its lease would have expired",
+	if err := s.c.meta.EndRequest(settle, lease, end); err != nil {
+		s.c.log.Warn("failed to record the end of a request; it stays in progress until its lease would have expired",
 			"key", s.key.String(), "request", s.claim.Key, "error", err)
 	}
 }

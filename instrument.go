@@ -158,9 +158,9 @@ const (
 func (s *search) trigger(rec store.Record) string {
 	state := store.Freshness(rec.Entry, rec.Purges, s.c.now())
 	switch {
-	case s.force:
+	case s.force && s.unless == nil:
 		return triggerCommand
-	case s.early != nil:
+	case s.early != nil, state == store.Fresh:
 		return triggerEarly
 	case state == store.Missing:
 		return triggerMiss

@@ -101,6 +101,9 @@ const (
 	// EventPeer: "ended" (the holder of a lease has said that it has ended its work), "silent" (it
 	// was asked, and did not).
 	EventPeer EventKind = "peer"
+	// EventQueue: a stale page was left to Config.Queue: "sent", "pending" (it was sent a short
+	// while ago), or "failed".
+	EventQueue EventKind = "queue"
 	// EventNotStored: a response was rendered and is not stored; the detail of Cache-Status.
 	EventNotStored EventKind = "not-stored"
 	// EventEvicted: a page in memory was evicted to make room ("size"), or is no longer

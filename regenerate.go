@@ -38,6 +38,9 @@ type search struct {
 	f     *flight
 	force bool // render even if the page is fresh
 	unpin bool // render even if the page is pinned
+	// unless: a fresh page is not rendered although the search is forced, unless its generation is
+	// this one; nil without.
+	unless *string
 	// reload tells all nodes to drop their copies of the page when it is published.
 	reload bool
 	claim  *store.Claim // the request record that this search completes; may be nil
@@ -150,6 +153,11 @@ func (s *search) run(ctx context.Context) outcome {
 			return next.end
 		case next.unstored != "":
 			return s.runUnstored(ctx, next.unstored)
+		case next.render && s.delegates():
+			if o := s.delegate(ctx, rec); o != nil {
+				return o
+			}
+			fallthrough
 		case next.render:
 			s.f.announce()
 			o, held := s.attempt(ctx, rec)
@@ -185,7 +193,7 @@ func (s *search) attempt(ctx context.Context, rec store.Record) (o outcome, held
 		}
 	}
 	acquiredAt := time.Now()
-	lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease, s.claim)
+	lease, err := s.c.meta.Acquire(ctx, s.pk, s.leaseTime(), s.claim)
 	var holder *store.HeldError
 	var earlier *store.RequestError
 	switch {
@@ -227,6 +235,9 @@ func (s *search) secondLook() *page {
 // wanted reports whether a fresh page is rendered nevertheless: the search is forced, or
 // the page is the one that is refreshed early.
 func (s *search) wanted(rec store.Record) bool {
+	if s.unless != nil {
+		return rec.Entry.GenerationID != "" && rec.Entry.GenerationID == *s.unless
+	}
 	return s.force || s.early != nil && sameEntry(&s.early.entry, rec.Entry)
 }
 
@@ -235,7 +246,7 @@ func (s *search) wanted(rec store.Record) bool {
 func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.Time) outcome {
 	// If a store or the renderer hangs, even one that ignores its context, the lease
 	// is not extended for longer than the work may take.
-	work, cancel := context.WithTimeoutCause(ctx, s.route.renderTimeout+storeTime, store.ErrLeaseLost)
+	work, cancel := context.WithTimeoutCause(ctx, s.renderTime()+storeTime, store.ErrLeaseLost)
 	defer cancel()
 	held, stop := store.KeepLease(work, lease, acquiredAt, s.c.meta.Refresh, s.c.log)
 	stop = sync.OnceFunc(stop)
@@ -369,7 +380,7 @@ func (s *search) render(ctx context.Context, rec store.Record, seq int64, unstor
 		maps.Copy(fields, s.forwarded)
 	}
 	s.c.rendering.Add(1)
-	got := s.c.render(ctx, s.route, s.key, fields, func(r *recorder) {
+	got := s.c.render(ctx, s.route, s.key, fields, s.renderTime(), func(r *recorder) {
 		if s.streamable(rec, r.status, r.sent) {
 			e := s.draft(r.status, r.sent, r.verdict, at, seq)
 			s.offerStream(r.stream, e, at, unstored, httpcache.DeclaredLength(r.sent))

@@ -69,9 +69,10 @@ var (
 // render calls the renderer of a route with the request built from a key and forwarded
 // headers, and reads the whole response. It returns when ctx ends, or as soon as the response
 // is known not to be stored, even if the renderer does not return; that goes on only if
-// visitors read the response (see stream). begun, which may be nil, is called when the first
-// bytes of the body of a storable response have arrived. The renderer gets the values of ctx.
-func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header, begun func(*recorder)) rendering {
+// visitors read the response (see stream). limit is how long the renderer may take. begun, which
+// may be nil, is called when the first bytes of the body of a storable response have arrived. The
+// renderer gets the values of ctx.
+func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header, limit time.Duration, begun func(*recorder)) rendering {
 	// It does not end with ctx, but with the cache.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
@@ -94,7 +95,7 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 		stream:    &stream{cancel: cancel},
 		requested: c.now(),
 	}
-	rec.timeout = time.AfterFunc(b.renderTimeout, func() { cancel(errRenderTime) })
+	rec.timeout = time.AfterFunc(limit, func() { cancel(errRenderTime) })
 	context.AfterFunc(work, func() {
 		stop()
 		rec.timeout.Stop()

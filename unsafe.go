@@ -186,7 +186,8 @@ func newInvalidations(c *Cache) *invalidations {
 	return &invalidations{c: c, byPage: make(map[store.Key]*invalidation), turns: make(chan struct{}, maxInvalidating), closing: make(chan struct{})}
 }
 
-// An invalidation is the work of one page. It ends invalidateEvery after its last purge.
+// An invalidation is the work of one page. It ends invalidateEvery after its last purge; in a
+// process that freezes, at once.
 type invalidation struct {
 	page store.Key
 	// variants are the pages that the senders of requests get which no purge has covered
@@ -218,7 +219,11 @@ func (i *invalidations) add(page, variant store.Key) (tried <-chan struct{}) {
 	}
 	v := &invalidation{page: page, variants: []store.Key{variant}, tried: make(chan struct{})}
 	i.byPage[page] = v
-	i.wg.Go(func() { i.run(v) })
+	i.c.activity.begin()
+	i.wg.Go(func() {
+		defer i.c.activity.end()
+		i.run(v)
+	})
 	return v.tried
 }
 
@@ -230,7 +235,7 @@ func (i *invalidations) run(v *invalidation) {
 			return
 		}
 		// In a flood of invented URLs, those that were not purged make room at once.
-		if i.purge(v.page, variants, tried) || !i.crowded() {
+		if made := i.purge(v.page, variants, tried); (made || !i.crowded()) && !i.c.cfg.Freezes {
 			i.pause(invalidateEvery - time.Since(began))
 		}
 	}

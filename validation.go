@@ -61,7 +61,7 @@ func (s *search) renderOrValidate(ctx context.Context, rec store.Record, seq int
 // renewed entry no longer include.
 func (s *search) conditions(rec store.Record, seq int64) http.Header {
 	e := rec.Entry
-	if s.force || s.minSeq > 0 || e == nil || e.Foreign || e.Withdrawn || e.Status != http.StatusOK ||
+	if s.force && s.unless == nil || s.minSeq > 0 || e == nil || e.Foreign || e.Withdrawn || e.Status != http.StatusOK ||
 		!e.AssertedAt.IsZero() || e.BodyKey == s.noBody {
 		return nil
 	}
