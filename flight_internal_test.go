@@ -121,7 +121,7 @@ func TestReloadsAreRecordedInFlights(t *testing.T) {
 	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 	page, other := store.Key{Text: "h/"}, store.Key{Text: "h/other"}
 	c := &Cache{memory: &memory{}, unpublished: &unpublishedPages{}, negative: testNegativeCache(t, 1<<20)}
-	c.flights = flights{byKey: make(map[store.Key]*flight), flying: make(map[store.Key][]*flight)}
+	c.flights = newFlights(new(activity))
 	land := make(chan struct{})
 	f, _ := c.flights.join(&search{key: page}, func(*flight) outcome { <-land; return failure{} })
 

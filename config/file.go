@@ -26,6 +26,8 @@ type File struct {
 	Draft   Draft   `yaml:"draft" other:"drafts,preview" help:"Links with which editors see unpublished content (docs/drafts.md)."`
 	Purge   Purge   `yaml:"purge" help:"Purging by the HTTP method PURGE at the public addresses." restart:"yes"`
 
+	Regenerate Regenerate `yaml:"regenerate" other:"regeneration,regenerations" help:"Where stale pages are regenerated (docs/queue.md)." restart:"yes"`
+
 	Downstream map[string]Downstream `yaml:"downstream" max:"16" format:"name" help:"Caches in front of the servers that purges, rollbacks and pins are delivered to, by name." restart:"yes"`
 	Triggers   Triggers              `yaml:"triggers" help:"Purges that other systems ask for." restart:"yes"`
 	DynamoDB   DynamoDB              `yaml:"dynamodb" help:"The embedded store, served to other programs as DynamoDB." restart:"yes"`
@@ -185,6 +187,11 @@ type Queue struct {
 	URL     string   `yaml:"url" format:"queue" help:"URL of the queue." unset:"none" example:"https://sqs.eu-west-1.amazonaws.com/123456789012/purges"`
 	Targets []string `yaml:"targets" max:"32" format:"target" help:"What events in the queue purge. The queue then has events instead of purge requests." example:"[\"url:https://example.com/{payload.s3.object.key}\"]"`
 	Hard    bool     `yaml:"hard" help:"Purge hard what events select."`
+}
+
+// Regenerate is where stale pages are regenerated.
+type Regenerate struct {
+	Queue string `yaml:"queue" format:"queue" help:"URL of an SQS queue to which servers send stale pages, and from which isr worker regenerates them; needs store.table. If the queue fails, servers regenerate pages themselves." unset:"servers regenerate stale pages themselves" example:"https://sqs.eu-west-1.amazonaws.com/123456789012/regenerations.fifo"`
 }
 
 // Draft is what the links of isr draft are signed with.

@@ -25,6 +25,7 @@ func (f *File) validate(d *decoder) {
 		{f.validateAdmin, []string{"admin", "store", "purge"}},
 		{f.validatePeer, []string{"peer", "store"}},
 		{f.validateTriggers, []string{"triggers", "admin", "store"}},
+		{f.validateRegenerate, []string{"regenerate", "store"}},
 		{f.validateDownstream, []string{"downstream"}},
 		{f.validateDynamoDB, []string{"dynamodb", "store"}},
 		{f.validateOrigins, []string{"origins", "defaults"}},
@@ -158,6 +159,12 @@ func (f *File) validateTriggers(d *decoder) {
 	}
 	if q.URL != "" && q.Hard && len(q.Targets) == 0 {
 		d.failAt("triggers.queue.hard", `needs targets; a purge request has its own "mode"`)
+	}
+}
+
+func (f *File) validateRegenerate(d *decoder) {
+	if f.Regenerate.Queue != "" && f.Store.Table == "" {
+		d.failAt("regenerate.queue", "needs store.table: workers cannot use an embedded store")
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func digestFlags() map[string]bool {
 	flags := map[string]bool{
 		"table": true, "bucket": true, "region": true, "store-timeout": true, "guard": true, "downstream": true, "purge-method": true, "purge-from": true,
-		"hook-public": true, "purge-queue": true, "purge-queue-target": true, "purge-queue-hard": true,
+		"hook-public": true, "regenerate-queue": true, "purge-queue": true, "purge-queue-target": true, "purge-queue-hard": true,
 	}
 	for _, f := range cacheFields() {
 		flags[f.flag] = true

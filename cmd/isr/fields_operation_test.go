@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -226,6 +227,33 @@ func queueTests(cached string) []fieldTest {
 		queue("triggers.queue.targets", event, ", targets: ['url:https://{payload.page}']", "stale"),
 		queue("triggers.queue.hard", event, ", targets: [all], hard: true", "purged"),
 	}
+}
+
+// regenerateTest shows a stale page that is sent to a queue instead of being rendered.
+func regenerateTest() fieldTest {
+	var sent atomic.Pointer[string]
+	tt := fleet("regenerate.queue", "regenerate: {queue: 'QUEUE'}", func(s *fieldServer, _ *cloud) {
+		s.expect("/", 200, stored)
+		s.isr("purge", "--soft", s.url+"/")
+		s.until("the page is sent", func() bool { s.get("/"); return sent.Load() != nil })
+		s.contains(*sent.Load(), `\"reason\":\"purge\"`)
+		if n := s.origin.count(); n != 1 {
+			s.Errorf("the server has rendered %d times", n)
+		}
+	})
+	start := tt.prepare
+	tt.prepare = func(s *fieldServer) {
+		start(s)
+		queue := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			sent.Store(new(string(body)))
+			w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+			fmt.Fprint(w, `{"Successful":[],"Failed":[]}`)
+		}))
+		s.Cleanup(queue.Close)
+		s.replace("QUEUE", queue.URL+"/1/regenerations.fifo")
+	}
+	return tt
 }
 
 // downstreamTest shows a purge that is delivered to Varnish.

@@ -86,6 +86,7 @@ const (
 	checkStores       = "stores"
 	checkDownstream   = "downstream"
 	checkCertificates = "certificates"
+	checkQueue        = "queue"
 )
 
 // A healthReport is the response body of /livez and /readyz.
@@ -131,7 +132,7 @@ func (h *health) report() (code int, r healthReport) {
 func (h *health) checks() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	checks := map[string]bool{checkServing: h.problems != nil, checkStores: true, checkDownstream: true, checkCertificates: true}
+	checks := map[string]bool{checkServing: h.problems != nil, checkStores: true, checkDownstream: true, checkCertificates: true, checkQueue: true}
 	if h.problems != nil {
 		for _, p := range h.problems() {
 			checks[p.check] = false

@@ -22,6 +22,7 @@ import (
 // commands is the grammar of the command line.
 type commands struct {
 	Serve       serveCommand       `cmd:"" help:"Serve a site through the cache."`
+	Worker      workerCommand      `cmd:"" help:"Regenerate the pages that servers send to a queue."`
 	Reload      reloadCommand      `cmd:"" help:"Make a server read its configuration file again."`
 	Get         getCommand         `cmd:"" help:"Show the stored copy of a page."`
 	Explain     explainCommand     `cmd:"" help:"Explain what the cache would do with a request, and why."`
@@ -95,6 +96,7 @@ func execute(ctx context.Context, args []string, out *streams) int {
 		fmt.Fprintf(out.err, "isr: %v\n", err)
 		return 2
 	}
+	hideFlags(parser.Model, "worker", visitorsOnly())
 	parsed, err := parser.Parse(args)
 	if exit >= 0 {
 		return exit

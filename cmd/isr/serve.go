@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -26,6 +25,7 @@ import (
 	"github.com/facetheory/isr/internal/metrics"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"
+	"github.com/facetheory/isr/trigger/queue"
 )
 
 type serveCommand struct {
@@ -50,6 +50,8 @@ type serveCommand struct {
 	edgeFlags    `embed:""`
 	renderFlags  `embed:""`
 	historyFlags `embed:""`
+
+	RegenerateQueue string `placeholder:"URL" help:"SQS queue to which stale pages are sent, instead of regenerating them here; isr worker regenerates them. Missing pages are rendered at once, and all pages if the queue fails. Needs --table. See docs/queue.md."`
 
 	triggerFlags `embed:""`
 
@@ -83,14 +85,8 @@ type serveCommand struct {
 
 func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) error {
 	flags := givenFlags(k)
-	file, err := c.read(flags)
+	file, err := c.prepare(flags)
 	if err != nil {
-		return err
-	}
-	if err := c.adopt(file); err != nil {
-		return fmt.Errorf("%s: %w", c.Config, err)
-	}
-	if err := c.validate(file); err != nil {
 		return err
 	}
 	plan, err := c.plan(c.Table == "")
@@ -138,44 +134,19 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	}
 	defer func() { _ = scraped.server.Close() }() // answers to the end
 	inst.metrics.Sample(metrics.Sources{Ready: health.checks})
-	c.throttled = inst.metrics.Throttled
-	st, err := c.openStores(ctx, log)
+	back, err := c.openBackend(ctx, k, file, inst, node, nil, log)
 	if err != nil {
 		return err
 	}
-	// Acknowledged writes are already on disk.
-	defer func() {
-		if err := st.close(); err != nil {
-			log.Error("failed to close store", "error", err)
-		}
-	}()
-	if err := c.cacheOnDisk(st, inst.metrics, log); err != nil {
-		return err
-	}
-	var running atomic.Pointer[isr.Cache]
-	deliveries, err := c.startDownstream(ctx, st.meta, c.deliveryDelay(&running), log)
-	if err != nil {
-		return err
-	}
-	defer deliveries.Close()
-	digest := newDigest(k, file)
-	cfg := c.config(st, deliveries, digest, log)
-	cfg.Observer = inst.observer()
-	if node != nil {
-		cfg.Peers = node
-	}
-	cache, err := isr.New(st.meta, st.bodies, cfg)
-	if err != nil {
-		return flagErrors(err)
-	}
-	running.Store(cache)
+	defer back.close(log)
+	st, cache, deliveries := back.st, back.cache, back.deliveries
 	peers, err := servePeers(ctx, node, cache, log)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = closePeers(node, peers) }() // hints only
 	defer c.keepDisk(ctx, st, cache, inst.metrics, log)()
-	triggers, err := c.triggers(ctx, triggered, cache, st, log)
+	triggers, err := c.triggers(ctx, triggered, cache, st, inst, log)
 	if err != nil {
 		return err
 	}
@@ -184,7 +155,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	if err != nil {
 		return err
 	}
-	reloader, err := c.serveSite(cache, file, flags, public, digest, inst, log)
+	reloader, err := c.serveSite(cache, file, flags, public, back.digest, inst, log)
 	if err != nil {
 		return errors.Join(err, public.close())
 	}
@@ -227,16 +198,10 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 
 // serveSite returns the reloader of the site of a file, which has no edge yet.
 func (c *serveCommand) serveSite(cache *isr.Cache, f *config.File, flags given, p *public, digest *digest, inst *instruments, log *slog.Logger) (*reloader, error) {
-	cfg, err := siteConfig(f, log)
+	site, err := inst.site(cache, f, log)
 	if err != nil {
 		return nil, err
 	}
-	inst.watch(&cfg)
-	site, err := gateway.NewSite(cache, cfg)
-	if err != nil {
-		return nil, err
-	}
-	inst.metrics.Configured()
 	return &reloader{path: c.Config, read: func() (*config.File, error) { return c.read(flags) }, site: site, public: p, digest: digest, metrics: inst.metrics, live: inst.live, watch: inst.watch, log: log, current: f}, nil
 }
 
@@ -290,6 +255,9 @@ func degraded(st *stores, cache *isr.Cache, deliveries *downstream.Worker) (all 
 	for _, store := range cache.StoresDown() {
 		all = append(all, problem{checkStores, "the store of the " + store + " does not answer"})
 	}
+	if cache.QueueDown() {
+		all = append(all, problem{checkQueue, "the queue of regenerations does not take stale pages"})
+	}
 	for _, f := range deliveries.Failures() {
 		all = append(all, problem{checkDownstream, fmt.Sprintf("purges are not delivered to %s since %s: %v", f.Destination, f.Since.UTC().Format(time.RFC3339), f.Err)})
 	}
@@ -314,6 +282,10 @@ func (c *serveCommand) validate(f *config.File) error {
 		return usagef("--min-uses must be between 1 and 100 (got %d)", c.MinUses)
 	case c.Disk != nil && *c.Disk < 1<<20:
 		return usagef("--disk must be at least 1MiB (got %d bytes)", *c.Disk)
+	case c.RegenerateQueue != "" && c.Table == "":
+		return usagef("--regenerate-queue needs --table NAME: workers cannot use an embedded store")
+	case c.RegenerateQueue != "" && queue.ValidURL(c.RegenerateQueue) != nil:
+		return usagef("--regenerate-queue %v", queue.ValidURL(c.RegenerateQueue))
 	case c.CreateTable && c.Table == "":
 		return usagef("--create-table needs --table NAME")
 	case c.Table != "" && f.CertificateHosts() != nil && f.ACME.Storage == "":

@@ -327,6 +327,7 @@ func operationFields() []serverField {
 		{"purge-method", "purge.method", to(func(c *serveCommand, f *config.File) { c.PurgeMethod = f.Purge.Method })},
 		{"purge-from", "purge.from", to(func(c *serveCommand, f *config.File) { c.PurgeFrom = f.Purge.From })},
 		{"downstream", "downstream", func(c *serveCommand, f *config.File) error { return c.addDownstream(f.Downstream) }},
+		{"regenerate-queue", "regenerate.queue", to(func(c *serveCommand, f *config.File) { c.RegenerateQueue = f.Regenerate.Queue })},
 		{"hook", "triggers.hooks", func(c *serveCommand, f *config.File) error { return c.addHooks(f.Triggers.Hooks) }},
 		{"hook-public", "triggers.public", to(func(c *serveCommand, f *config.File) { c.HookPublic = f.Triggers.Public })},
 		{"purge-queue", "triggers.queue.url", to(func(c *serveCommand, f *config.File) { c.PurgeQueue = f.Triggers.Queue.URL })},

@@ -42,7 +42,14 @@ type triggerFlags struct {
 type triggerPlan struct {
 	hooks  []trigger.Hook
 	public bool
-	queue  *queue.Config // nil for none
+	queue  *purgeQueue // nil for none
+}
+
+// A purgeQueue is a queue of purge requests, or of events.
+type purgeQueue struct {
+	url       string
+	templates []trigger.Template
+	hard      bool
 }
 
 // planTriggers validates the flags and reads the secrets. admin reports whether the admin API has an
@@ -64,7 +71,7 @@ func (f *triggerFlags) planTriggers(admin bool) (p triggerPlan, err error) {
 }
 
 // queue returns the configuration of the queue; nil for none.
-func (f *triggerFlags) queue() (*queue.Config, error) {
+func (f *triggerFlags) queue() (*purgeQueue, error) {
 	if f.PurgeQueue == "" {
 		if len(f.PurgeQueueTarget) > 0 || f.PurgeQueueHard {
 			return nil, usagef("--purge-queue-target and --purge-queue-hard need --purge-queue URL")
@@ -80,13 +87,13 @@ func (f *triggerFlags) queue() (*queue.Config, error) {
 	if n := len(f.PurgeQueueTarget); n > trigger.MaxTemplates {
 		return nil, usagef("--purge-queue-target is given %d times; at most %d are allowed", n, trigger.MaxTemplates)
 	}
-	cfg := &queue.Config{URL: f.PurgeQueue, Hard: f.PurgeQueueHard}
+	cfg := &purgeQueue{url: f.PurgeQueue, hard: f.PurgeQueueHard}
 	for _, text := range f.PurgeQueueTarget {
 		template, err := trigger.ParseTemplate(text)
 		if err != nil {
 			return nil, usagef("--purge-queue-target: %v", err)
 		}
-		cfg.Templates = append(cfg.Templates, template)
+		cfg.templates = append(cfg.templates, template)
 	}
 	return cfg, nil
 }
@@ -244,7 +251,7 @@ type triggers struct {
 }
 
 // triggers returns the triggers of a server, which purge nothing before they are started.
-func (c *serveCommand) triggers(ctx context.Context, p triggerPlan, cache *isr.Cache, st *stores, log *slog.Logger) (*triggers, error) {
+func (c *serveCommand) triggers(ctx context.Context, p triggerPlan, cache *isr.Cache, st *stores, inst *instruments, log *slog.Logger) (*triggers, error) {
 	t := &triggers{purges: trigger.NewDebouncer(cache, st.meta, trigger.Config{Logger: log}), plan: p, cancel: func() {}}
 	if len(p.hooks) > 0 {
 		var err error
@@ -253,33 +260,31 @@ func (c *serveCommand) triggers(ctx context.Context, p triggerPlan, cache *isr.C
 		}
 	}
 	if p.queue != nil {
-		client, err := c.sqs(ctx, p.queue.URL, log)
+		client, err := c.sqs(ctx, "--purge-queue", p.queue.url, log)
 		if err != nil {
 			return nil, err
 		}
-		cfg := *p.queue
-		cfg.Logger = log
-		t.consumer = queue.New(client, t.purges, cfg)
+		purges := &queue.Purges{Debouncer: t.purges, Queue: p.queue.url, Templates: p.queue.templates, Hard: p.queue.hard, Logger: log}
+		t.consumer = queue.New(client, purges, queue.Config{URL: p.queue.url, Note: inst.metrics.Message("purges"), Logger: log})
 	}
 	return t, nil
 }
 
-// sqs returns the client of a queue. Its region is that of the URL, else that of the AWS
+// sqs returns the client of a queue that a flag gives. Its region is that of the URL, else that of the AWS
 // configuration; its endpoint is the URL's host.
-func (c *serveCommand) sqs(ctx context.Context, queueURL string, log *slog.Logger) (*sqs.Client, error) {
+func (f storeFlags) sqs(ctx context.Context, flag, queueURL string, log *slog.Logger) (*sqs.Client, error) {
 	u, err := url.Parse(queueURL)
 	if err != nil {
 		return nil, err
 	}
-	flags := c.storeFlags
 	if parts := strings.Split(u.Hostname(), "."); len(parts) >= 4 && parts[0] == "sqs" && parts[2] == "amazonaws" {
-		flags.Region = parts[1]
+		f.Region = parts[1]
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	cfg, err := flags.awsConfig(ctx, log)
+	cfg, err := f.awsConfig(ctx, log)
 	if err != nil {
-		return nil, fmt.Errorf("--purge-queue: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	endpoint := u.Scheme + "://" + u.Host
 	return sqs.NewFromConfig(cfg, func(o *sqs.Options) { o.BaseEndpoint = &endpoint }), nil

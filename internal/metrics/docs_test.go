@@ -31,6 +31,7 @@ func used(t *testing.T) *metrics.Metrics {
 		end(isr.Result{Outcome: "ok"})
 	}
 	m.Note(isr.Event{Kind: isr.EventNotStored, Reason: "set-cookie"})
+	m.Message("regenerations")("executed")
 	m.Note(isr.Event{Kind: isr.EventPurge, Reason: "soft", Target: "tag"})
 	m.Origin("site", "GET", 0, errors.New("reset"), time.Second)
 	m.Sample(metrics.Sources{

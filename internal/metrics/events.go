@@ -17,6 +17,7 @@ type eventMetrics struct {
 	purges      *table[purgeKey, prometheus.Counter]
 	propagation prometheus.Histogram
 	collected   prometheus.Counter
+	messages    *prometheus.CounterVec
 }
 
 // A purgeKey has the labels of isr_purges_total.
@@ -30,6 +31,7 @@ func newEventMetrics(r prometheus.Registerer) eventMetrics {
 		}, func(k purgeKey) purgeKey { return purgeKey{Other, k.mode} }, purgeKey{Other, Other}),
 		counters:    make(map[isr.EventKind]*table[string, prometheus.Counter]),
 		propagation: histogram(r, "isr_purge_propagation_seconds", "Time until a committed change, such as a purge by another process, took effect here.", spreadBuckets),
+		messages:    counterVec(r, "isr_queue_messages_total", "Messages of a queue (purges or regenerations) that were received, by what happened to them: executed, refused (left to the dead-letter queue), later (left for a while), or returned (this process stops).", "queue", "result"),
 		collected:   counter(r, "isr_gc_removed_bytes_total", "Bytes of stored bodies that garbage collection has removed."),
 	}
 	for kind, family := range map[isr.EventKind]struct {
@@ -38,6 +40,7 @@ func newEventMetrics(r prometheus.Registerer) eventMetrics {
 	}{
 		isr.EventLease:     {"isr_leases_total", "Leases, by what happened to them.", "result", []string{"acquired", "busy", "taken-over", "lost", "released"}},
 		isr.EventPeer:      {"isr_peer_waits_total", "Leases whose holders were asked directly to say when they end their work: ended (they said so), or silent.", "result", []string{"ended", "silent"}},
+		isr.EventQueue:     {"isr_queue_requests_total", "Stale pages that were left to the queue of regenerations: sent, pending (sent a short while ago), or failed.", "result", []string{"sent", "pending", "failed"}},
 		isr.EventNotStored: {"isr_not_stored_total", "Rendered pages that were not stored, by the detail of Cache-Status.", "reason", nil},
 		isr.EventEvicted:   {"isr_memory_evictions_total", "Pages that left memory, by cause: size (the limit), or reloaded (changed, purged by their keys, rolled back or pinned).", "cause", []string{"size", "reloaded"}},
 		isr.EventPoll:      {"isr_polls_total", "Reads of the log of changes by other processes.", "result", []string{"ok", "error"}},
@@ -50,6 +53,11 @@ func newEventMetrics(r prometheus.Registerer) eventMetrics {
 		m.counters[kind] = counters
 	}
 	return m
+}
+
+// Message returns the function that counts the messages of a queue by their result, of a closed set.
+func (m *Metrics) Message(queue string) func(result string) {
+	return func(result string) { m.events.messages.WithLabelValues(queue, result).Inc() }
 }
 
 // Note implements isr.Observer.

@@ -1,7 +1,8 @@
-// Package lambda purges what events of AWS select, in Lambda functions: the records of a
-// DynamoDB stream, S3 event notifications, and the messages of an SQS queue.
+// Package lambda has handlers of Lambda functions: it purges what events of AWS select (the records
+// of a DynamoDB stream, S3 event notifications, and the messages of an SQS queue), and regenerates
+// the pages of a queue.
 //
-// A function answers once the purges are committed, and nothing runs after its answer. What
+// A function answers once its purges are committed, and nothing runs after its answer. What
 // failed is reported, record by record where Lambda allows it, and delivered again.
 package lambda
 
@@ -111,11 +112,15 @@ func (h *Handler) SQS(ctx context.Context, e events.SQSEvent) (events.SQSEventRe
 		}
 		return h.report("SQS message", r.MessageId, err)
 	})
-	var out events.SQSEventResponse
-	for _, i := range failed {
+	return failures(e, failed), nil
+}
+
+// failures returns the response that has Lambda deliver some messages again.
+func failures(e events.SQSEvent, indexes []int) (out events.SQSEventResponse) {
+	for _, i := range indexes {
 		out.BatchItemFailures = append(out.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: e.Records[i].MessageId})
 	}
-	return out, nil
+	return out
 }
 
 // each calls f for n records, some of them concurrently, and returns the indexes of those that
@@ -141,10 +146,14 @@ func (h *Handler) each(n int, f func(int) error) (failed []int) {
 
 // report logs why a record failed.
 func (h *Handler) report(kind, id string, err error) error {
+	return report(h.cfg.Logger, kind, id, trigger.Permanent(err), err)
+}
+
+func report(log *slog.Logger, kind, id string, permanent bool, err error) error {
 	if err == nil {
 		return nil
 	}
-	h.cfg.Logger.Error(kind+" not executed", "id", id, "permanent", trigger.Permanent(err), "error", err)
+	log.Error(kind+" not executed", "id", id, "permanent", permanent, "error", err)
 	return fmt.Errorf("%s: %w", kind, err)
 }
 

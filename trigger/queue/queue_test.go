@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,16 +70,16 @@ func (f *fixture) targets() (n, purges int) {
 	return n, len(f.purges)
 }
 
-// run runs a consumer until the returned function is called.
-func (f *fixture) run(t *testing.T, api queue.API, cfg queue.Config) (stop func()) {
+// run runs a consumer until the returned function is called. What templates select is purged hard.
+func (f *fixture) run(t *testing.T, api queue.API, url string, templates ...trigger.Template) (stop func()) {
 	t.Helper()
-	cfg.Logger = slog.New(slog.NewTextHandler(f.log, nil))
+	cfg := queue.Config{URL: url, Logger: slog.New(slog.NewTextHandler(f.log, nil))}
 	purges := trigger.NewDebouncer(f, f.table, trigger.Config{Window: 50 * time.Millisecond, Logger: cfg.Logger})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		queue.New(api, purges, cfg).Run(ctx)
+		queue.New(api, &queue.Purges{Debouncer: purges, Queue: url, Templates: templates, Hard: len(templates) > 0, Logger: cfg.Logger}, cfg).Run(ctx)
 	}()
 	return sync.OnceFunc(func() {
 		cancel()
@@ -136,7 +138,7 @@ func TestConsumerOnElasticMQ(t *testing.T) {
 		send(fmt.Sprintf(`{"targets": [{"tag": "product-%d"}]}`, i))
 	}
 	send(`{"targets": [{"tags": "a"}]}`)
-	stop := f.run(t, quick{client}, queue.Config{URL: url})
+	stop := f.run(t, quick{client}, url)
 	defer stop()
 	until("all purged", func() bool { n, _ := f.targets(); return n == 25 })
 	until("the invalid message in the dead-letter queue", func() bool { return left(dead) == "1 visible, 0 not" })
@@ -156,8 +158,9 @@ type fake struct {
 	mu        sync.Mutex
 	visibleAt map[string]time.Time // guarded by mu; by id
 	bodies    map[string]string
-	receives  map[string]int // guarded by mu
-	fail      error          // guarded by mu; of ReceiveMessage
+	receives  map[string]int         // guarded by mu
+	fail      error                  // guarded by mu; of ReceiveMessage
+	groups    func(id string) string // of a FIFO queue; nil without
 }
 
 func newFake(bodies map[string]string) *fake {
@@ -173,11 +176,16 @@ func (q *fake) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, 
 	for range in.WaitTimeSeconds {
 		q.mu.Lock()
 		err := q.fail
-		for id, at := range q.visibleAt {
+		for _, id := range slices.Sorted(maps.Keys(q.visibleAt)) {
+			at := q.visibleAt[id]
 			if err == nil && !at.After(time.Now()) && len(out.Messages) < int(in.MaxNumberOfMessages) {
 				q.visibleAt[id] = time.Now().Add(time.Duration(in.VisibilityTimeout) * time.Second)
 				q.receives[id]++
-				out.Messages = append(out.Messages, types.Message{MessageId: aws.String(id), ReceiptHandle: aws.String(id), Body: aws.String(q.bodies[id])})
+				m := types.Message{MessageId: aws.String(id), ReceiptHandle: aws.String(id), Body: aws.String(q.bodies[id])}
+				if q.groups != nil {
+					m.Attributes = map[string]string{"MessageGroupId": q.groups(id)}
+				}
+				out.Messages = append(out.Messages, m)
 			}
 		}
 		q.mu.Unlock()
@@ -233,7 +241,7 @@ func TestOutageOfStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, q := newFixture(t), newFake(map[string]string{"1": `{"targets": [{"tag": "a"}]}`, "2": `{"targets": [{"tag": "b"}], "mode": "hard"}`})
 		f.down = func() error { return errors.New("the store does not answer") }
-		stop := f.run(t, q, queue.Config{URL: "https://sqs/1/q"})
+		stop := f.run(t, q, "https://sqs/1/q")
 		defer stop()
 		time.Sleep(10 * time.Minute)
 		if left, receives := q.state(); left != 2 || receives != 2 {
@@ -261,7 +269,7 @@ func TestStopWithMessagesInHand(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, q := newFixture(t), newFake(map[string]string{"1": `{"targets": [{"tag": "a"}]}`})
 			f.down = func() error { return down }
-			stop := f.run(t, q, queue.Config{URL: "https://sqs/1/q"})
+			stop := f.run(t, q, "https://sqs/1/q")
 			time.Sleep(10 * time.Millisecond) // within the debounce window
 			stop()
 			want := 0
@@ -279,7 +287,7 @@ func TestInvalidMessagesAreLeftAndLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		q := newFake(map[string]string{"bad": `{"targets": [{"page": "/"}]}`, "empty": `{"targets": []}`})
-		stop := f.run(t, q, queue.Config{URL: "https://sqs/1/q"})
+		stop := f.run(t, q, "https://sqs/1/q")
 		time.Sleep(5 * time.Minute)
 		stop()
 		if left, receives := q.state(); left != 1 || receives < 5 {
@@ -300,7 +308,7 @@ func TestOutageOfQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop := f.run(t, q, queue.Config{URL: "https://sqs/1/q", Templates: []trigger.Template{template}, Hard: true})
+		stop := f.run(t, q, "https://sqs/1/q", template)
 		defer stop()
 		time.Sleep(time.Hour)
 		q.mu.Lock()

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/store"
+	"github.com/facetheory/isr/trigger/queue"
+)
+
+type workerCommand struct {
+	serveCommand `embed:""`
+
+	Queue       string `placeholder:"URL" help:"SQS queue of the requests (regenerate.queue of the configuration file)."`
+	Concurrency int    `default:"16" placeholder:"N" help:"Pages to regenerate at the same time, 1 to 1000 (${default}). --max-renders bounds the renders at each origin, too."`
+}
+
+func (c *workerCommand) Help() string {
+	return `Servers that have --regenerate-queue send stale pages there. A worker needs the table, the bucket and the
+site of the servers; a configuration file can be the same. Any number of workers may run. See docs/queue.md.`
+}
+
+// serverOnly are the flags of isr serve that concern visitors, or an embedded store, by the
+// beginnings of their names: commands that regenerate pages without listening do not have them.
+func serverOnly() []string {
+	return []string{
+		"listen", "proxy-protocol", "admin", "purge-", "hook", "peer", "dynamodb-listen", "dynamodb-access-key", "dynamodb-secret-key", "health-path", "fast-path",
+		"client-timeout", "data", "disk", "cache-", "create-table", "regenerate-queue", "max-blind", "blind", "drain",
+	}
+}
+
+// visitorsOnly are those of the flags of isr serve that a worker does not have in addition: it
+// answers no visitors.
+func visitorsOnly() []string {
+	return append(serverOnly(), "access-log", "request-id", "memory", "min-uses", "trusted-proxy", "policy", "early-refresh", "max-origin-connections", "store-timeout")
+}
+
+// refuseFlags returns an error for a flag of the command line that has no effect.
+func refuseFlags(k *kong.Context, command string, names []string) error {
+	for _, p := range k.Path {
+		if p.Flag != nil && hasPrefix(p.Flag.Name, names) {
+			return usagef("--%s has no effect with isr %s; remove it", p.Flag.Name, command)
+		}
+	}
+	return nil
+}
+
+func hasPrefix(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool {
+		return name == p || strings.HasSuffix(p, "-") && strings.HasPrefix(name, p) || strings.HasPrefix(name, p+"-")
+	})
+}
+
+// hideFlags leaves flags that have no effect out of the help of a command.
+func hideFlags(model *kong.Application, command string, names []string) {
+	for _, node := range model.Children {
+		if node.Name != command {
+			continue
+		}
+		for _, f := range node.Flags {
+			f.Hidden = f.Hidden || hasPrefix(f.Name, names)
+		}
+	}
+}
+
+func (c *workerCommand) Run(ctx context.Context, s *streams, k *kong.Context) error {
+	if err := refuseFlags(k, "worker", visitorsOnly()); err != nil {
+		return err
+	}
+	file, err := c.prepare(givenFlags(k))
+	if err != nil {
+		return err
+	}
+	if c.Queue == "" {
+		c.Queue = c.RegenerateQueue
+	}
+	c.RegenerateQueue = "" // it sends nothing
+	if err := c.validateWorker(); err != nil {
+		return err
+	}
+	log := c.logger(s)
+	health := newHealth()
+	probed, err := c.healthFlags.serve(health, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = probed.server.Close() }() // answers to the end
+	inst, err := c.instruments(ctx, s.out, log)
+	if err != nil {
+		return err
+	}
+	defer inst.close()
+	scraped, err := c.metricsFlags.serve(inst.metrics, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = scraped.server.Close() }() // answers to the end
+	inst.metrics.Sample(metrics.Sources{Ready: health.checks})
+	back, err := c.openBackend(ctx, k, file, inst, nil, withoutMemory, log)
+	if err != nil {
+		return err
+	}
+	defer back.close(log)
+	site, err := inst.site(back.cache, file, log)
+	if err != nil {
+		return err
+	}
+	defer site.Close()
+	client, err := c.sqs(ctx, "--queue", c.Queue, log)
+	if err != nil {
+		return err
+	}
+	consumer := queue.New(client, regenerations(back.cache, file, log), queue.Config{
+		URL: c.Queue, Concurrency: c.Concurrency, Note: inst.metrics.Message("regenerations"), Logger: log,
+	})
+	problems := func() []problem {
+		all := degraded(back.st, back.cache, back.deliveries)
+		if err := consumer.Failure(); err != nil {
+			all = append(all, problem{checkQueue, fmt.Sprintf("messages cannot be received from %s: %v", c.Queue, err)})
+		}
+		return all
+	}
+	health.ready(problems)
+	inst.metrics.Sample(sources(back.st, back.cache, site, back.deliveries, health, inst))
+	log.Info("regenerating pages", "queue", c.Queue, "concurrency", c.Concurrency, "origin", originText(file), "store", back.st.where)
+	return c.work(ctx, consumer, back.cache, []*running{probed, scraped}, health, longestRender(file, time.Duration(c.RenderTimeout)), log)
+}
+
+// withoutMemory adjusts the cache of a process that answers no visitors.
+func withoutMemory(cfg *isr.Config) { cfg.Memory, cfg.MinUses = -1, 0 }
+
+// prepare reads the configuration of a command that has the flags of isr serve, and checks it.
+func (c *serveCommand) prepare(flags given) (*config.File, error) {
+	file, err := c.read(flags)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.adopt(file); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Config, err)
+	}
+	return file, c.validate(file)
+}
+
+func (c *workerCommand) validateWorker() error {
+	switch {
+	case c.Table == "":
+		return usagef("isr worker needs --table and --bucket: an embedded store belongs to one isr serve, which regenerates its pages itself")
+	case c.Queue == "":
+		return usagef("isr worker needs --queue URL, or regenerate.queue in the configuration file")
+	case c.Concurrency < 1 || c.Concurrency > 1000:
+		return usagef("--concurrency must be between 1 and 1000 (got %d)", c.Concurrency)
+	}
+	if err := queue.ValidURL(c.Queue); err != nil {
+		return usagef("--queue %v", err)
+	}
+	return nil
+}
+
+// regenerations returns the handler of requests for the pages of a file.
+func regenerations(cache *isr.Cache, f *config.File, log *slog.Logger) *queue.Regenerations {
+	r := &queue.Regenerations{Cache: cache, Now: time.Now, Logger: log}
+	if len(f.Hosts) == 0 {
+		return r // any: a server on this machine, whose port is in its keys
+	}
+	hosts := hostsOf(f)
+	r.Serves = func(k store.Key) error {
+		if host, _, _, _ := k.Split(); !hosts.Serve(host) {
+			return fmt.Errorf("the host %s is not served; expected one of %s; %s", host, hosts, hosts.Advice(host))
+		}
+		return nil
+	}
+	return r
+}
+
+// site returns the site of a file, which renders pages for a process that does not listen.
+func (i *instruments) site(cache *isr.Cache, f *config.File, log *slog.Logger) (*gateway.Site, error) {
+	cfg, err := siteConfig(f, log)
+	if err != nil {
+		return nil, err
+	}
+	i.watch(&cfg)
+	site, err := gateway.NewSite(cache, cfg)
+	if err == nil {
+		i.metrics.Configured()
+	}
+	return site, err
+}
+
+// work consumes the queue until ctx is done. Then it receives no more messages, those in hand are
+// finished within the grace period, and the others are made visible again.
+func (c *workerCommand) work(ctx context.Context, consumer *queue.Consumer, cache *isr.Cache, servers []*running, h *health, render time.Duration, log *slog.Logger) error {
+	var working sync.WaitGroup
+	consuming, stop := context.WithCancel(ctx)
+	defer stop()
+	working.Go(func() { consumer.Run(consuming) })
+	var failed error
+	select {
+	case failed = <-servers[0].failed:
+		failed = fmt.Errorf("serving %s: %w", c.Health, failed)
+	case failed = <-servers[1].failed:
+		failed = fmt.Errorf("serving %s: %w", c.Metrics, failed)
+	case <-ctx.Done():
+	}
+	h.drain()
+	stop()
+	graceful := c.graceTime(render)
+	log.Info("stopping", "grace", graceful)
+	grace, cancel := withGrace(ctx, graceful)
+	defer cancel()
+	finished := make(chan struct{})
+	go func() {
+		working.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+	case <-grace.Done():
+	}
+	if err := cache.Close(grace); err != nil {
+		log.Warn("regenerations canceled at shutdown; their messages will be delivered again", "error", err)
+	}
+	<-finished // their messages are returned now
+	log.Info("stopped")
+	return failed
+}
