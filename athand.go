@@ -28,18 +28,19 @@ const (
 	// of which each processor keeps a few.
 	maxAtHand = 64 << 10
 	// maxLoads is after how many of its requests a page is put back into memory.
-	maxLoads = 8
+	maxLoads = 32
 )
 
 // atHand returns the page of a decision, for its request alone, if no more than what the system has
 // in memory is needed. It is valid until the buffer, which grows as needed, is used again. Nil: the
 // page is to be loaded.
 func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
-	o, e := d.outline, &d.page.entry
+	o, p := d.outline, d.page
+	e := &p.entry
 	switch {
 	case h.c.cached == nil, e.Length == 0, e.Length > maxAtHand, o.loads.Add(1) >= maxLoads:
 		return nil
-	case h.route.EarlyRefresh > 0 && d.page.mayBeDueEarly(d.now, h.route.EarlyRefresh):
+	case h.route.EarlyRefresh > 0 && p.mayBeDueEarly(d.now, h.route.EarlyRefresh):
 		return nil // a page that is refreshed must last
 	case r.Header["Range"] != nil:
 		return nil
@@ -55,9 +56,11 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
 			return nil
 		}
 	}
-	k := store.Key{Tenant: strings.Clone(d.key.Tenant), Text: strings.Clone(d.key.Text)} // for reports, which stay
-	p := newPageOf(k, *e, *o.cover, o.read, body, e.Length, as)
-	p.stored, p.dropped = true, o.dropped
+	p.stored, p.key = true, store.Key{Tenant: strings.Clone(d.key.Tenant), Text: strings.Clone(d.key.Text)} // for reports, which stay
+	if e.Header == nil {
+		e.Header = make(http.Header)
+	}
+	p.prepare(e.Header, body, e.Length, as)
 	switch {
 	case wants:
 		p.add(got)

@@ -85,7 +85,7 @@ func TestEvictedPagesAtHand(t *testing.T) {
 		if c.table.reads.Load() != reads || disk.local.Load() != local {
 			t.Errorf("%d reads of the table, %d of the disk", c.table.reads.Load()-reads, disk.local.Load()-local)
 		}
-		for range 10 {
+		for range 40 {
 			if !isr.LookupIn(c.h, newRequest("/0"), &hit) {
 				get(c.h, "/0")
 			}

@@ -82,12 +82,13 @@ func parseEntry(text string) store.Entry {
 		e.BodyKey += e.GenerationID
 	}
 	e.ETag, e.Key, e.Route = r.text(), r.text(), r.text()
-	e.Tags = r.texts()
+	all := make([]string, 0, 16) // more than most entries have
+	e.Tags, all = r.texts(all)
 	if n := r.uvarint(); n > 0 {
 		e.Header = make(http.Header, n)
 		for range n {
 			name := r.text()
-			e.Header[name] = r.texts()
+			e.Header[name], all = r.texts(all)
 		}
 	}
 	return e
@@ -121,14 +122,15 @@ func (r *textReader) varint() int64 {
 
 func (r *textReader) text() string { return r.take(int(r.uvarint())) } //nolint:gosec // a length
 
-func (r *textReader) texts() []string {
+// texts returns texts that it appends to all, and all.
+func (r *textReader) texts(all []string) (texts, after []string) {
 	n := r.uvarint()
 	if n == 0 {
-		return nil
+		return nil, all
 	}
-	texts := make([]string, n)
-	for i := range texts {
-		texts[i] = r.text()
+	begin := len(all)
+	for range n {
+		all = append(all, r.text())
 	}
-	return texts
+	return all[begin:len(all):len(all)], all
 }

@@ -31,6 +31,7 @@ type Hit struct {
 
 	key  []byte // the text of the key that is being looked up
 	body []byte // for a body that is read for this response
+	head headMaker
 }
 
 // A HitHandler is an [http.Handler] that can say what it would answer to a request if that is a page
@@ -87,7 +88,12 @@ func (p *page) lookup(r *http.Request, as *presentation, d *decision, hit *Hit) 
 		return false
 	}
 	s := p.stampAt(as, d.now, d.state, d.cutOff)
-	head := s.head(p, as, rep, status)
+	var head []byte
+	if d.outline != nil { // the page is for this request alone
+		head = hit.head.build(p, s, as, rep, status)
+	} else {
+		head = s.head(p, as, rep, status, &hit.head)
+	}
 	if len(head) == 0 {
 		return false
 	}
@@ -112,7 +118,7 @@ type head struct {
 }
 
 // head returns the status line and the header of a response with a representation.
-func (s *stamp) head(p *page, as *presentation, rep *representation, status int) []byte {
+func (s *stamp) head(p *page, as *presentation, rep *representation, status int, m *headMaker) []byte {
 	at := &s.heads[rep.kind][0]
 	if status == http.StatusNotModified {
 		at = &s.heads[rep.kind][1]
@@ -120,15 +126,26 @@ func (s *stamp) head(p *page, as *presentation, rep *representation, status int)
 	if made := at.Load(); made != nil && made.of == rep {
 		return made.text
 	}
-	made := &head{of: rep, text: p.makeHead(s, as, rep, status)}
+	made := &head{of: rep, text: bytes.Clone(m.build(p, s, as, rep, status))}
 	at.Store(made)
 	return made.text
 }
 
-// makeHead makes what net/http makes of the header that write sets. What net/http would add
-// depends on the request or the body in ways that are not repeated here: then it returns nil.
-func (p *page) makeHead(s *stamp, as *presentation, rep *representation, status int) []byte {
-	h := make(http.Header, len(p.fields)+8)
+// A headMaker makes heads, one after the other.
+type headMaker struct {
+	header http.Header
+	text   bytes.Buffer
+}
+
+// build makes what net/http makes of the header that write sets. It is valid until the next one is made.
+// What net/http would add depends on the request or the body in ways that are not repeated here:
+// then it returns nil.
+func (m *headMaker) build(p *page, s *stamp, as *presentation, rep *representation, status int) []byte {
+	if m.header == nil {
+		m.header = make(http.Header, 32)
+	}
+	clear(m.header)
+	h := m.header
 	h["Age"], h["Cache-Status"] = s.age, s.status
 	p.complete(h, as, s.instead, rep, status, false)
 	text := http.StatusText(status)
@@ -140,15 +157,15 @@ func (p *page) makeHead(s *stamp, as *presentation, rep *representation, status 
 	} else if _, typed := h["Content-Type"]; !typed && len(rep.body) > 0 {
 		return nil // net/http looks at the body
 	}
-	var b bytes.Buffer
-	b.Grow(512)
+	b := &m.text
+	b.Reset()
 	b.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + text + "\r\n")
-	_ = h.Write(&b) // a buffer never fails
+	_ = h.Write(b) // a buffer never fails
 	if _, dated := h["Date"]; !dated {
 		b.WriteString("Date: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n")
 	}
 	b.WriteString("\r\n")
-	return bytes.Clone(b.Bytes())
+	return b.Bytes()
 }
 
 // plainHeader reports whether a header has no fields that change how net/http sends a response.

@@ -99,41 +99,43 @@ const (
 
 // newPage makes a page of a route that presents it as as says.
 func newPage(k store.Key, e store.Entry, c store.PurgeState, read reading, body []byte, as *presentation) *page {
-	return newPageOf(k, e, c, read, body, int64(len(body)), as)
-}
-
-// newPageOf is newPage for a body of some length that may be missing: then only codings of it may be
-// served.
-func newPageOf(k store.Key, e store.Entry, c store.PurgeState, read reading, body []byte, length int64, as *presentation) *page {
-	p := &page{key: k, entry: e, cover: c, read: read, plain: newRepresentation(e.ETag, body), dropped: new(atomic.Bool)}
+	p := &page{key: k, entry: e, cover: c, read: read, dropped: new(atomic.Bool)}
 	h := e.Header.Clone()
 	if h == nil {
 		h = make(http.Header)
 	}
+	p.prepare(h, body, int64(len(body)), as)
+	return p
+}
+
+// prepare prepares a page that has its entry to be served, with the stored header, which it changes.
+// The body has some length, and may be missing: then only codings of it may be served.
+func (p *page) prepare(h http.Header, body []byte, length int64, as *presentation) {
+	p.plain = newRepresentation(p.entry.ETag, body)
 	if len(h["Content-Type"]) == 0 && len(body) > 0 {
 		h.Set("Content-Type", http.DetectContentType(body))
 	}
-	p.varies = nominatedBy(k, h["Vary"])
+	p.varies = nominatedBy(p.key, h["Vary"])
 	p.hints = httpcache.EarlyHints(h["Link"])
 	p.codable = as.varyByCoding(h, length)
 	if t, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
 		p.lastMod = t
 	}
-	p.modified = cmp.Or(p.lastMod, e.GeneratedAt.Truncate(time.Second))
+	p.modified = cmp.Or(p.lastMod, p.entry.GeneratedAt.Truncate(time.Second))
 	p.upstream = h.Get("Cache-Status")
 	delete(h, "Cache-Status")
 	if len(h["Date"]) == 0 { // RFC 9110, section 6.6.1
-		h["Date"] = []string{e.GeneratedAt.UTC().Format(http.TimeFormat)}
+		h["Date"] = []string{p.entry.GeneratedAt.UTC().Format(http.TimeFormat)}
 	}
+	p.fields = make([]headerField, 0, len(h))
 	for name, values := range h {
 		p.fields = append(p.fields, headerField{name, values})
 	}
-	if e.GeneratedAt.Sub(read.began) > store.ClockTolerance {
+	if p.entry.GeneratedAt.Sub(p.read.began) > store.ClockTolerance {
 		// The writer's clock was ahead, so the entry counts as stale. It is
 		// regenerated for that reason at most once per window.
-		p.nextTry.notBefore.Store(int64(e.Revalidate))
+		p.nextTry.notBefore.Store(int64(p.entry.Revalidate))
 	}
-	return p
 }
 
 func newRepresentation(etag string, body []byte) representation {

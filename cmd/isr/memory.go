@@ -18,9 +18,10 @@ import (
 // limit takes half of the processor. The limit of the container is never exceeded for that.
 
 const (
-	// baseMemory is the memory of a server beside one and a half times its page cache.
+	// baseMemory is the memory of a server beside one and a half times its page cache: the program,
+	// and parts of the table that were read, which the system takes back if it needs memory.
 	baseMemory = 64 << 20
-	// mappedMemory is what is not Go's: the program, and parts of the table that were read.
+	// mappedMemory is the least of that.
 	mappedMemory = 24 << 20
 	// memoryEvery is the interval of checks whether what is in use fits.
 	memoryEvery = time.Second
@@ -36,7 +37,7 @@ func memoryNeed(tier int64) int64 { return tier + tier/2 + baseMemory }
 // memoryLimit is the limit of the heap and stacks of a server with a memory tier, of whose heap
 // live bytes were in use lately. container is what the process may use, 0 if that is not known.
 func memoryLimit(tier, live, container int64) int64 {
-	limit := max(memoryNeed(tier)-mappedMemory, live+live/4+baseMemory/4)
+	limit := max(memoryNeed(tier)-baseMemory, live+live/4+leastGarbage)
 	if container > 0 {
 		limit = min(limit, max(container-container/10-mappedMemory, container/2))
 	}

@@ -54,9 +54,11 @@ const (
 	// firstBuffer bounds the memory that is allocated for a body before any of it was read, in
 	// bytes: the store may state a wrong length.
 	firstBuffer = 64 << 10
-	// writers is how many bodies are written at once. Others are not kept: they are offered
-	// again when they are read next.
-	writers = 4
+	// writers is how many bodies are written at once. maxQueue and maxQueueBytes bound those that
+	// wait for that. Others are not kept: they are offered again when they are read next.
+	writers       = 4
+	maxQueue      = 1024
+	maxQueueBytes = 16 << 20
 	// usedEvery is the resolution of the time of use.
 	usedEvery = 10 * time.Minute
 	// pause is how long nothing is written after a failure.
@@ -84,15 +86,17 @@ type Tier struct {
 	seen   Observer
 
 	bytes, files atomic.Int64
-	slots        chan struct{} // has an element for each body that is being written
 	working      sync.WaitGroup
 	evicting     sync.Mutex
 	// counting is held while files come and go, and while all are counted.
 	counting sync.Mutex
 
-	mu     sync.Mutex
-	closed bool      // guarded by mu
-	until  time.Time // guarded by mu: nothing is written before
+	mu      sync.Mutex
+	closed  bool      // guarded by mu
+	until   time.Time // guarded by mu: nothing is written before
+	queue   []waiting // guarded by mu
+	queued  int       // guarded by mu: bytes of the bodies in queue
+	writing int       // guarded by mu: how many goroutines write
 }
 
 var (
@@ -106,7 +110,7 @@ var ErrLocked = errors.New("the folder is used by another process")
 // Open opens a folder, which is created if it does not exist, as a tier of at most limit bytes in
 // front of bodies. ErrLocked: another process uses it. The caller must close the tier.
 func Open(dir string, limit int64, bodies store.BodyStore, seen Observer, log *slog.Logger) (*Tier, error) {
-	t := &Tier{BodyStore: bodies, dir: dir, limit: limit, log: log, seen: seen, slots: make(chan struct{}, writers)}
+	t := &Tier{BodyStore: bodies, dir: dir, limit: limit, log: log, seen: seen}
 	if err := t.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot keep bodies in %s: %w", dir, err), t.Close())
 	}
@@ -303,27 +307,55 @@ func (t *Tier) Delete(ctx context.Context, key string) error {
 	return t.BodyStore.Delete(ctx, key)
 }
 
-// keep writes a body in the background, unless too many are being written. The body must not
-// change.
+// waiting is a body that waits to be written.
+type waiting struct {
+	key  string
+	body []byte
+}
+
+// keep writes a body in the background, unless too many wait for that. The body must not change.
 func (t *Tier) keep(key string, body []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || time.Now().Before(t.until) {
+	full := len(t.queue) == maxQueue || len(t.queue) > 0 && t.queued+len(body) > maxQueueBytes
+	if t.closed || full || time.Now().Before(t.until) {
 		return
 	}
-	select {
-	case t.slots <- struct{}{}:
-	default:
-		return
+	t.queue, t.queued = append(t.queue, waiting{key, body}), t.queued+len(body)
+	if t.writing < writers {
+		t.writing++
+		t.working.Go(t.writeAll)
 	}
-	t.working.Go(func() {
-		defer func() { <-t.slots }()
-		if err := t.write(fileName(key), head(key, body), body); err != nil {
-			t.failed(err)
+}
+
+// writeAll writes the bodies that wait.
+func (t *Tier) writeAll() {
+	for {
+		w, ok := t.next()
+		if !ok {
 			return
 		}
+		if err := t.write(fileName(w.key), head(w.key, w.body), w.body); err != nil {
+			t.failed(err)
+			continue
+		}
 		t.evict()
-	})
+	}
+}
+
+// next returns the next body to write; ok is false if there is none, and the writer must end. Nothing
+// is written after a failure.
+func (t *Tier) next() (w waiting, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.queue) == 0 || time.Now().Before(t.until) {
+		t.queue, t.queued = nil, 0
+		t.writing--
+		return waiting{}, false
+	}
+	w, t.queue = t.queue[0], t.queue[1:]
+	t.queued -= len(w.body)
+	return w, true
 }
 
 // failed pauses writing.
