@@ -175,6 +175,8 @@ func TestReadAhead(t *testing.T) {
 		want        []string
 	}{
 		"the first byte, in the background": {"G", "ET /fast HTTP/1.1\r\nHost: h\r\n\r\n", []string{"net/http"}},
+		"a byte before a request":           {"X", fast, []string{"net/http"}},
+		"three bytes before a request":      {"XYZ", fast, []string{"net/http"}},
 		"a part":                            {"GET /fast HT", "TP/1.1\r\nHost: h\r\n\r\n", []string{"net/http"}},
 		"the request line":                  {"GET /slow HTTP/1.1\r\n", "Host: h\r\n\r\n", []string{"net/http"}},
 		"a request in a header":             {"GET /slow HTTP/1.1\r\n", fast + fast, []string{""}},
@@ -205,6 +207,84 @@ func TestReadAhead(t *testing.T) {
 				t.Errorf("%d requests were answered by the fast path", n)
 			}
 		})
+	}
+}
+
+// What net/http does around the Read of the next request, and what it does around others. No other
+// guard of the fast path is asked here.
+func TestBetween(t *testing.T) {
+	type step func(*between)
+	deadline := func(b *between) { b.deadline() }
+	state := func(s http.ConnState) step { return func(b *between) { b.note(s) } }
+	for name, tt := range map[string]struct {
+		steps []step
+		want  bool
+	}{
+		"a new connection":                   {nil, false},
+		"a deadline of a new connection":     {[]step{deadline}, false},
+		"new":                                {[]step{state(http.StateNew), deadline}, false},
+		"active":                             {[]step{state(http.StateActive), deadline}, false},
+		"idle, without a deadline":           {[]step{state(http.StateIdle)}, false},
+		"idle":                               {[]step{state(http.StateIdle), deadline}, true},
+		"idle again":                         {[]step{state(http.StateIdle), deadline, deadline, state(http.StateActive), state(http.StateIdle), deadline}, true},
+		"the next request is in the buffer":  {[]step{state(http.StateIdle), deadline, deadline}, false},
+		"and more deadlines":                 {[]step{state(http.StateIdle), deadline, deadline, deadline}, false},
+		"active after idle":                  {[]step{state(http.StateIdle), state(http.StateActive), deadline}, false},
+		"active after the deadline":          {[]step{state(http.StateIdle), deadline, state(http.StateActive)}, false},
+		"closed":                             {[]step{state(http.StateIdle), deadline, state(http.StateClosed)}, false},
+		"hijacked":                           {[]step{state(http.StateIdle), state(http.StateHijacked), deadline}, false},
+		"reported once":                      {[]step{state(http.StateIdle), deadline, func(b *between) { b.awaits() }}, false},
+		"reported once, and then a deadline": {[]step{state(http.StateIdle), deadline, func(b *between) { b.awaits() }, deadline}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b between
+			for _, s := range tt.steps {
+				s(&b)
+			}
+			if got := b.awaits(); got != tt.want {
+				t.Errorf("awaits the next request: %t, want %t", got, tt.want)
+			}
+		})
+	}
+}
+
+// After a response that could not be written whole, nothing more is sent: a client that has sent the
+// next request already would take its response for the rest of the first.
+func TestNothingFollowsABrokenResponse(t *testing.T) {
+	f := &fake{body: pattern(32 << 20)} // more than the buffers of both sides hold
+	closed := make(chan struct{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(byHTTP))
+	s.Config.IdleTimeout = 5 * time.Second
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			close(closed)
+		}
+	}
+	s.Listener = CoalesceWrites(s.Config, l, time.Second)
+	NewFastPath(s.Config, s.Listener, f)
+	s.Start()
+	t.Cleanup(s.Close)
+	c := dial(t, s)
+	c.send(slowly)
+	c.expect("net/http")
+	for f.answered.Load() == 0 { // by the fast path, unless the client is too fast for it
+		c.send(fast + fast)
+		for range 2 {
+			if first, err := c.in.Peek(len("HTTP/1.1 200 OK\r\nX-By: fast")); err != nil {
+				t.Fatal(err)
+			} else if strings.HasSuffix(string(first), "fast") {
+				break
+			}
+			c.expect("net/http")
+		}
+	}
+	<-closed // which takes the write deadline, since nothing reads
+	if n := f.answered.Load(); n != 1 {
+		t.Errorf("%d requests were answered, want 1", n)
 	}
 }
 
