@@ -18,8 +18,8 @@ import (
 // A backend is a cache on its stores, which serve, worker and lambda have behind them.
 type backend struct {
 	st         *stores
-	deliveries *downstream.Worker
-	cache      *isr.Cache // callers close it before the backend
+	deliveries *downstream.Worker // nil in a process that freezes
+	cache      *isr.Cache         // callers close it before the backend
 	digest     *digest
 }
 
@@ -40,11 +40,19 @@ func (c *serveCommand) openBackend(ctx context.Context, k *kong.Context, f *conf
 		return nil, err
 	}
 	var running atomic.Pointer[isr.Cache]
-	if b.deliveries, err = c.startDownstream(ctx, b.st.meta, c.deliveryDelay(&running), log); err != nil {
+	names, err := c.named()
+	if err != nil {
 		return nil, err
 	}
+	var deliveries isr.Downstream = names
+	if !c.freezes {
+		if b.deliveries, err = c.startDownstream(ctx, b.st.meta, c.deliveryDelay(&running), log); err != nil {
+			return nil, err
+		}
+		deliveries = b.deliveries
+	}
 	b.digest = newDigest(k, f)
-	cfg := c.config(b.st, b.deliveries, b.digest, log)
+	cfg := c.config(b.st, deliveries, b.digest, log)
 	cfg.Observer = inst.observer()
 	if node != nil {
 		cfg.Peers = node

@@ -23,6 +23,7 @@ import (
 type commands struct {
 	Serve       serveCommand       `cmd:"" help:"Serve a site through the cache."`
 	Worker      workerCommand      `cmd:"" help:"Regenerate the pages that servers send to a queue."`
+	Lambda      lambdaCommand      `cmd:"" help:"Serve a site through the cache as an AWS Lambda function."`
 	Reload      reloadCommand      `cmd:"" help:"Make a server read its configuration file again."`
 	Get         getCommand         `cmd:"" help:"Show the stored copy of a page."`
 	Explain     explainCommand     `cmd:"" help:"Explain what the cache would do with a request, and why."`
@@ -60,7 +61,7 @@ const description = `isr is a cache in front of a web site: it stores rendered p
 Every flag can also be given as an environment variable: --listen as ISR_LISTEN.`
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(asFunction(os.Args[0], os.Args[1:]), os.Stdout, os.Stderr))
 }
 
 // run is the program. It returns the exit code.
@@ -97,6 +98,7 @@ func execute(ctx context.Context, args []string, out *streams) int {
 		return 2
 	}
 	hideFlags(parser.Model, "worker", visitorsOnly())
+	hideFlags(parser.Model, "lambda", notFrozen())
 	parsed, err := parser.Parse(args)
 	if exit >= 0 {
 		return exit

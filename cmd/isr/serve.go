@@ -79,6 +79,8 @@ type serveCommand struct {
 
 	telemetryFlags `embed:""`
 
+	freezes bool // after each response, as a Lambda function: nothing is done in the background
+
 	DynamodbListen string `placeholder:"ADDR" help:"Address at which to serve the embedded store to other programs as DynamoDB (none); see isr help dynamodb."`
 	dynamodbKeys   `embed:"" prefix:"dynamodb-"`
 }
@@ -344,7 +346,7 @@ func (c *serveCommand) validateSharing() error {
 	return c.dynamodbKeys.validate("--dynamodb-listen", c.DynamodbListen)
 }
 
-func (c *serveCommand) config(st *stores, deliveries *downstream.Worker, digest *digest, log *slog.Logger) isr.Config {
+func (c *serveCommand) config(st *stores, deliveries isr.Downstream, digest *digest, log *slog.Logger) isr.Config {
 	cfg := c.renderFlags.config(isr.Config{
 		Memory:    int64(c.Memory),
 		Lease:     time.Duration(c.Lease),
@@ -356,7 +358,9 @@ func (c *serveCommand) config(st *stores, deliveries *downstream.Worker, digest 
 		Logger:       log,
 	})
 	cfg = c.historyFlags.config(cfg, c.Table == "", c.DynamodbListen != "")
-	if cfg.Poll > 0 {
+	if c.freezes {
+		cfg.Freezes = true
+	} else if cfg.Poll > 0 {
 		cfg.Node = nodeName() // other processes may use the table
 		cfg.Release, cfg.Configuration = version(), digest.get
 	}

@@ -36,14 +36,14 @@ site of the servers; a configuration file can be the same. Any number of workers
 func serverOnly() []string {
 	return []string{
 		"listen", "proxy-protocol", "admin", "purge-", "hook", "peer", "dynamodb-listen", "dynamodb-access-key", "dynamodb-secret-key", "health-path", "fast-path",
-		"client-timeout", "data", "disk", "cache-", "create-table", "regenerate-queue", "max-blind", "blind", "drain",
+		"client-timeout", "data", "disk", "cache-", "create-table", "drain",
 	}
 }
 
 // visitorsOnly are those of the flags of isr serve that a worker does not have in addition: it
 // answers no visitors.
 func visitorsOnly() []string {
-	return append(serverOnly(), "access-log", "request-id", "memory", "min-uses", "trusted-proxy", "policy", "early-refresh", "max-origin-connections", "store-timeout")
+	return append(serverOnly(), "regenerate-queue", "max-blind", "blind", "access-log", "request-id", "memory", "min-uses", "trusted-proxy", "policy", "early-refresh", "max-origin-connections", "store-timeout")
 }
 
 // refuseFlags returns an error for a flag of the command line that has no effect.

@@ -1,0 +1,246 @@
+package function
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-lambda-go/events"
+)
+
+// A kind is what a request came through.
+type kind int
+
+const (
+	functionURL kind = iota // or a CloudFront distribution in front of one
+	httpAPI                 // API Gateway, payload format 2.0
+	restAPI                 // API Gateway, payload format 1.0
+	balancer                // an Application Load Balancer
+)
+
+func (k kind) String() string {
+	return [...]string{"a Lambda function URL", "an HTTP API of API Gateway", "a REST API of API Gateway", "an Application Load Balancer"}[k]
+}
+
+// limit is the size of the largest response that is not streamed, in bytes of its JSON: AWS, "Lambda
+// quotas" (6 MB), "API Gateway quotas" (10 MB, of which Lambda gives 6), and "Lambda functions as
+// targets" of load balancers (1 MB).
+func (k kind) limit() int {
+	if k == balancer {
+		return 1 << 20
+	}
+	return 6 << 20
+}
+
+// An event is an HTTP request as AWS sends it to a function.
+type event struct {
+	kind kind
+	// multi: headers of the response are lists.
+	multi  bool
+	scheme string
+}
+
+// ErrEvent: an event is no HTTP request.
+var ErrEvent = errors.New("not an HTTP request of a function URL, of API Gateway or of a load balancer")
+
+// parse returns the request of an event.
+func parse(ctx context.Context, payload []byte) (event, *http.Request, error) {
+	var shape struct {
+		Version        string `json:"version"`
+		HTTPMethod     string `json:"httpMethod"`
+		RequestContext struct {
+			ELB  *struct{} `json:"elb"`
+			HTTP *struct{} `json:"http"`
+		} `json:"requestContext"`
+	}
+	if err := json.Unmarshal(payload, &shape); err != nil {
+		return event{}, nil, fmt.Errorf("%w: %w", ErrEvent, err)
+	}
+	switch {
+	case shape.RequestContext.HTTP != nil:
+		return parseV2(ctx, payload)
+	case shape.RequestContext.ELB != nil:
+		return parseBalancer(ctx, payload)
+	case shape.HTTPMethod != "":
+		return parseV1(ctx, payload)
+	}
+	return event{}, nil, ErrEvent
+}
+
+// parseV2 parses payload format 2.0, of function URLs and HTTP APIs.
+func parseV2(ctx context.Context, payload []byte) (event, *http.Request, error) {
+	var e events.APIGatewayV2HTTPRequest
+	if err := json.Unmarshal(payload, &e); err != nil {
+		return event{}, nil, fmt.Errorf("%w: %w", ErrEvent, err)
+	}
+	ev := event{kind: httpAPI, scheme: "https"}
+	if strings.Contains(e.RequestContext.DomainName, ".lambda-url.") {
+		ev.kind = functionURL
+	}
+	path := e.RawPath
+	if stage := e.RequestContext.Stage; ev.kind == httpAPI && stage != "" && stage != "$default" {
+		path = cmp.Or(strings.TrimPrefix(path, "/"+stage), "/") // it is part of the URL of the API, not of the site
+	}
+	header := make(http.Header, len(e.Headers))
+	for name, value := range e.Headers {
+		header.Set(name, value)
+	}
+	if len(e.Cookies) > 0 {
+		header.Set("Cookie", strings.Join(e.Cookies, "; "))
+	}
+	r, err := build(ctx, e.RequestContext.HTTP.Method, path, e.RawQueryString, header, e.Body, e.IsBase64Encoded)
+	if err != nil {
+		return ev, nil, err
+	}
+	r.Host = cmp.Or(r.Host, e.RequestContext.DomainName)
+	return ev, r, from(r, e.RequestContext.HTTP.SourceIP)
+}
+
+// parseV1 parses payload format 1.0, of REST APIs.
+func parseV1(ctx context.Context, payload []byte) (event, *http.Request, error) {
+	var e events.APIGatewayProxyRequest
+	if err := json.Unmarshal(payload, &e); err != nil {
+		return event{}, nil, fmt.Errorf("%w: %w", ErrEvent, err)
+	}
+	query := url.Values(e.MultiValueQueryStringParameters)
+	if len(query) == 0 {
+		query = lists[url.Values](e.QueryStringParameters)
+	}
+	// The path and the parameters are decoded.
+	path := (&url.URL{Path: e.Path}).EscapedPath()
+	r, err := build(ctx, e.HTTPMethod, path, query.Encode(), headerOf(e.MultiValueHeaders, e.Headers), e.Body, e.IsBase64Encoded)
+	if err != nil {
+		return event{kind: restAPI}, nil, err
+	}
+	r.Host = cmp.Or(r.Host, e.RequestContext.DomainName)
+	return event{kind: restAPI, multi: true, scheme: "https"}, r, from(r, e.RequestContext.Identity.SourceIP)
+}
+
+// parseBalancer parses the events of a load balancer. It does not say who its peer was, but
+// appends that to X-Forwarded-For; its parameters are as they were sent.
+func parseBalancer(ctx context.Context, payload []byte) (event, *http.Request, error) {
+	var e events.ALBTargetGroupRequest
+	if err := json.Unmarshal(payload, &e); err != nil {
+		return event{}, nil, fmt.Errorf("%w: %w", ErrEvent, err)
+	}
+	parameters := e.MultiValueQueryStringParameters
+	if len(parameters) == 0 {
+		parameters = lists[map[string][]string](e.QueryStringParameters)
+	}
+	header := headerOf(e.MultiValueHeaders, e.Headers)
+	ev := event{kind: balancer, multi: len(e.MultiValueHeaders) > 0, scheme: last(header, "X-Forwarded-Proto")}
+	r, err := build(ctx, e.HTTPMethod, e.Path, rawQuery(parameters), header, e.Body, e.IsBase64Encoded)
+	if err != nil {
+		return ev, nil, err
+	}
+	return ev, r, from(r, last(header, "X-Forwarded-For"))
+}
+
+// rawQuery joins parameters that are not decoded, by name.
+func rawQuery(parameters map[string][]string) string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		for _, value := range parameters[name] {
+			pairs = append(pairs, name+"="+value)
+		}
+	}
+	return strings.Join(pairs, "&")
+}
+
+// headerOf returns a header by its lists, or else its texts.
+func headerOf(multi map[string][]string, single map[string]string) http.Header {
+	if len(multi) == 0 {
+		multi = lists[map[string][]string](single)
+	}
+	header := make(http.Header, len(multi))
+	for name, values := range multi {
+		name = http.CanonicalHeaderKey(name)
+		header[name] = append(header[name], values...)
+	}
+	return header
+}
+
+func lists[M ~map[string][]string](single map[string]string) M {
+	multi := make(M, len(single))
+	for name, value := range single {
+		multi[name] = []string{value}
+	}
+	return multi
+}
+
+// last returns the last member of a list field, trimmed.
+func last(h http.Header, name string) string {
+	lines := h[name]
+	if len(lines) == 0 {
+		return ""
+	}
+	line := lines[len(lines)-1]
+	return strings.TrimSpace(line[strings.LastIndexByte(line, ',')+1:])
+}
+
+// build returns a request like those of net/http's server.
+func build(ctx context.Context, method, path, query string, header http.Header, body string, encoded bool) (*http.Request, error) {
+	target := path
+	if query != "" {
+		target += "?" + query
+	}
+	if !strings.HasPrefix(target, "/") {
+		return nil, fmt.Errorf("%w: the path %.100q does not begin with a slash", ErrEvent, path)
+	}
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEvent, err)
+	}
+	content := []byte(body)
+	if encoded {
+		if content, err = base64.StdEncoding.DecodeString(body); err != nil {
+			return nil, fmt.Errorf("%w: the body: %w", ErrEvent, err)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://function/", newBody(content))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEvent, err)
+	}
+	r.URL, r.RequestURI, r.Header, r.ContentLength = u, target, header, int64(len(content))
+	r.Host = header.Get("Host")
+	for _, name := range []string{"Host", "Content-Length", "Transfer-Encoding", "Connection"} {
+		delete(header, name)
+	}
+	if len(content) > 0 {
+		header["Content-Length"] = []string{fmt.Sprint(len(content))}
+	}
+	return r, nil
+}
+
+// from sets the address of the peer, as AWS states it, and removes it from the end of
+// X-Forwarded-For, where AWS has appended it.
+func from(r *http.Request, address string) error {
+	if at, err := netip.ParseAddrPort(address); err == nil { // a load balancer can add the port
+		address = at.Addr().String()
+	}
+	peer, err := netip.ParseAddr(strings.Trim(address, "[]"))
+	if err != nil {
+		return fmt.Errorf("%w: the address of the client is %.100q", ErrEvent, address)
+	}
+	r.RemoteAddr = net.JoinHostPort(peer.Unmap().String(), "0")
+	const name = "X-Forwarded-For"
+	if lines := r.Header[name]; len(lines) > 0 && strings.HasPrefix(strings.Trim(last(r.Header, name), "[]"), strings.Trim(address, "[]")) {
+		line := lines[len(lines)-1]
+		if at := strings.LastIndexByte(line, ','); at >= 0 {
+			lines[len(lines)-1] = line[:at]
+		} else if r.Header[name] = lines[:len(lines)-1]; len(lines) == 1 {
+			delete(r.Header, name)
+		}
+	}
+	return nil
+}
