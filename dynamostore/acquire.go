@@ -52,13 +52,16 @@ func (s *Store) acquire(ctx context.Context, pk string, d time.Duration) (*lease
 	return l, nil
 }
 
-// put writes the LOCK row once. If we crash here, the lease expires.
+// put writes the LOCK row once. If we crash here, the lease expires, or is gone if its row was
+// not on disk yet (see [Config.Leases]): nothing that it protected can happen any more, because
+// the holder is this process. No token returns, and what orders generations is the fence in
+// META, which only durable writes change.
 func (l *lease) put(ctx context.Context) error {
 	s := l.store
 	now, started := s.config.Now(), time.Now()
 	expiresAt := expiry(now, l.duration)
 	var replaced lockRow
-	err := s.db.WithContext(ctx).Model(l.lockRow(expiresAt)).
+	err := s.leases.WithContext(ctx).Model(l.lockRow(expiresAt)).
 		WithConditionExpression(isFree, freeAt(now)).
 		ReturnOld(&replaced).
 		CreateOrUpdate()
@@ -131,7 +134,7 @@ func (l *lease) revoke(ctx context.Context) (gone bool, err error) {
 
 // delete deletes the LOCK row if it carries the lease's token.
 func (l *lease) delete(ctx context.Context) error {
-	return l.store.db.WithContext(ctx).Model(&lockRow{location: l.store.at(l.pk, skLock)}).
+	return l.store.leases.WithContext(ctx).Model(&lockRow{location: l.store.at(l.pk, skLock)}).
 		WithCondition("Token", "=", l.token).
 		Delete()
 }

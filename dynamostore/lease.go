@@ -181,7 +181,7 @@ func (l *lease) writeExpiry(ctx context.Context, now time.Time, expiresAt int64)
 			c.extend(s, l.pk, expiresAt),
 		}).send(ctx)
 	}
-	return s.db.WithContext(ctx).Model(lock).
+	return s.leases.WithContext(ctx).Model(lock).
 		WithConditionExpression(isHeld, l.heldAt(now)).
 		Update("ExpiresAt", "TTL")
 }

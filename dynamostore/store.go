@@ -62,6 +62,12 @@ type Config struct {
 	// Default, and minimum: [store.MinMarkLifetime]; maximum: [store.MaxInterval].
 	MarkLifetime time.Duration
 
+	// Leases, on the same table as the API of [New], gets the writes that take, extend and end
+	// leases without a request record. They may be lost when this process ends in a crash, in
+	// which its leases end, too; but not after a later write of the API to the same row was
+	// acknowledged. That of the embedded engine is its Volatile. Default: the API of New.
+	Leases API
+
 	// Guards are additional checks of writes to META. Default: none.
 	Guards Guards
 
@@ -86,6 +92,7 @@ type Config struct {
 type Store struct {
 	api    API // for reads, whose rows are of several models
 	db     *tabletheory.DB
+	leases *tabletheory.DB // for LOCK rows alone
 	table  string
 	config Config
 	log    *groupCommit
@@ -103,12 +110,16 @@ func New(api API, table string, config Config) (*Store, error) {
 	if table == "" {
 		return nil, errors.New("dynamostore: the table name must not be empty")
 	}
+	leases := api
+	if config.Leases != nil {
+		leases = config.Leases
+	}
 	if config.Meter != nil {
-		api = meteredAPI{API: api, count: config.Meter}
+		api, leases = meteredAPI{API: api, count: config.Meter}, meteredAPI{API: leases, count: config.Meter}
 	}
 	// Retries are those of Store.execute.
-	db := tabletheory.New(tokenAPI{api}, tabletheory.WithRetries(0))
-	s := &Store{api: api, db: db, table: table, config: config.withDefaults()}
+	db, locks := tabletheory.New(tokenAPI{api}, tabletheory.WithRetries(0)), tabletheory.New(leases, tabletheory.WithRetries(0))
+	s := &Store{api: api, db: db, leases: locks, table: table, config: config.withDefaults()}
 	s.log = newGroupCommit(s)
 	return s, nil
 }

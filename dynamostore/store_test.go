@@ -103,6 +103,18 @@ func TestMetaStore(t *testing.T) {
 	})
 }
 
+// The leases of the embedded engine are volatile.
+func TestMetaStoreWithVolatileLeases(t *testing.T) {
+	t.Parallel()
+	db := localDynamo(t)
+	isrtest.MetaStore(t, func(t *testing.T) isrtest.MetaStoreOpener {
+		table := newTable(t, db)
+		return func(owner string, now func() time.Time) store.MetaStore {
+			return newStore(t, db, table, dynamostore.Config{Owner: owner, Now: now, Leases: db.Volatile()})
+		}
+	})
+}
+
 // A rawTable reads and writes rows as another service would.
 type rawTable struct {
 	t    *testing.T

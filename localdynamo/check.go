@@ -25,6 +25,9 @@ func (db *DB) Check(ctx context.Context) error {
 	if err := db.ready(ctx); err != nil {
 		return err
 	}
+	if err := db.flush(ctx); err != nil {
+		return err
+	}
 	if err := db.store.Check(); err != nil {
 		return fmt.Errorf("localdynamo: check %s: %w", db.path, err)
 	}

@@ -46,6 +46,7 @@ type DB struct {
 	now         func() time.Time
 	store       store.Store
 	tables      atomic.Pointer[catalogue] // replaced by the writer goroutine only
+	overlay     overlay
 	expressions expr.Cache
 
 	pending      chan *pendingWrite // unbuffered: a completed send means that the writer has it
@@ -138,6 +139,7 @@ func start(path string, s store.Store, tables catalogue, opts Options) *DB {
 		db.now = time.Now
 	}
 	db.tables.Store(&tables)
+	db.overlay.init()
 	db.tasks.Go(db.runWriter)
 	db.tasks.Go(db.runBackfill)
 	interval := opts.SweepInterval
@@ -157,7 +159,8 @@ func (db *DB) Close() error {
 	db.closeOnce.Do(func() {
 		close(db.closing)
 		db.tasks.Wait()
-		db.closeErr = db.store.Close()
+		db.overlay.drain() // volatile writes that began before closing
+		db.closeErr = errors.Join(db.settle(), db.store.Close())
 	})
 	return db.closeErr
 }
@@ -172,13 +175,13 @@ func (db *DB) ready(ctx context.Context) error {
 	}
 }
 
-// view runs fn on a snapshot. An error of fn that is not a smithy.APIError is
+// view runs fn on a snapshot, with what is volatile. An error of fn that is not a smithy.APIError is
 // treated as a failure of the store.
 func (db *DB) view(ctx context.Context, fn func(store.Reader) error) error {
 	if err := db.ready(ctx); err != nil {
 		return err
 	}
-	err := db.store.View(fn)
+	err := db.snapshot(fn)
 	var answer smithy.APIError
 	if err == nil || errors.As(err, &answer) {
 		return err // belongs to the request

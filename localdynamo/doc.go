@@ -21,7 +21,8 @@
 //
 // Guarantees:
 //
-//   - Durability: an acknowledged write is on disk (unless Options.NoSync).
+//   - Durability: an acknowledged write is on disk (unless Options.NoSync, or it
+//     is one of a Volatile).
 //   - Writes are serializable. Transactions are atomic, for readers and after
 //     a crash.
 //   - Every read is strongly consistent. ConsistentRead only changes the

@@ -39,6 +39,16 @@ type transaction struct {
 	tables     catalogue        // includes the changes of earlier writes in the batch
 	ownsTables bool             // tables is a copy that may be modified
 	tallies    map[string]tally // changes by this batch, by space
+	overlay    *overlay
+	volatile   bool // a volatile write, not a batch
+}
+
+// Get reads what is volatile, too.
+func (tx *transaction) Get(space string, key []byte) []byte {
+	if found, ok := tx.overlay.live().Get(volatileItem{space: space, key: key}); ok {
+		return found.value
+	}
+	return tx.Writer.Get(space, key)
 }
 
 // currentTable returns the current definition of a table that was looked up
@@ -65,6 +75,9 @@ func (tx *transaction) tableForUpdate(name string) (*table, error) {
 // putTable stores a definition. Later writes of the batch see it at once,
 // readers after the commit.
 func (tx *transaction) putTable(t *table) error {
+	if err := tx.closeOverlay(); err != nil {
+		return err
+	}
 	stored, err := json.Marshal(t)
 	if err != nil {
 		return err
@@ -80,6 +93,9 @@ func (tx *transaction) putTable(t *table) error {
 // removeTable removes a definition, with the items of the table and the entries
 // of its indexes. Later writes of the batch do not find the table.
 func (tx *transaction) removeTable(t *table) error {
+	if err := tx.closeOverlay(); err != nil {
+		return err
+	}
 	if err := tx.Delete(tableSpace, []byte(t.Name)); err != nil {
 		return err
 	}
@@ -195,6 +211,19 @@ func (db *DB) gather(batch []*pendingWrite) []*pendingWrite {
 // errNoWrites makes the store roll back a transaction that wrote nothing.
 var errNoWrites = errors.New("nothing to commit")
 
+// closeOverlay has volatile writes wait for the batch, which changes a table definition.
+func (tx *transaction) closeOverlay() error {
+	tx.overlay.closed = true
+	return tx.keepAll()
+}
+
+// evaluate evaluates a write of the batch.
+func (tx *transaction) evaluate(r *pendingWrite) error {
+	tx.overlay.mu.Lock()
+	defer tx.overlay.mu.Unlock()
+	return r.apply(tx)
+}
+
 // commit evaluates the first n writes in order, each seeing the effects of the
 // earlier ones, and commits them in one transaction; n is less than the batch
 // only if maxBatchBytes is reached. The error applies to each of the n: even a
@@ -204,13 +233,14 @@ var errNoWrites = errors.New("nothing to commit")
 // acknowledged, and the file holds all of them or none. After it returns, all
 // are on disk; only then are they acknowledged.
 func (db *DB) commit(batch []*pendingWrite) (n int, err error) {
-	tx := &transaction{tables: *db.tables.Load()}
+	tx := &transaction{tables: *db.tables.Load(), overlay: &db.overlay}
+	defer func() { db.overlay.end(err == nil) }() // before the writes are acknowledged
 	err = db.store.Update(func(w store.Writer) error {
 		tx.Writer = w
 		for n < len(batch) && tx.bytes < maxBatchBytes {
 			r := batch[n]
 			n++
-			r.err = r.apply(tx)
+			r.err = tx.evaluate(r)
 			if tx.failure != nil {
 				return tx.failure
 			}

@@ -22,12 +22,17 @@ type gate struct {
 	enter   chan struct{} // each value permits one commit
 	commits int
 	failure error
+	// evaluated is called before the commit of what was evaluated; nil: it is not.
+	evaluated func()
 }
 
 func (g *gate) Update(fn func(store.Writer) error) error {
 	<-g.enter
 	return g.Store.Update(func(w store.Writer) error {
 		err := fn(w)
+		if g.evaluated != nil {
+			g.evaluated()
+		}
 		if err == nil {
 			g.commits++
 			err = g.failure
@@ -222,5 +227,65 @@ func TestCommitSizeLimit(t *testing.T) {
 	}
 	if !slices.Equal(got, []int{2, 2, 1}) {
 		t.Errorf("commits of %v writes, want 2, 2 and 1", got)
+	}
+}
+
+// TestVolatileWriteDoesNotWait: while a commit is in progress, a volatile write returns at
+// once, unless the commit writes or reads the same item. If the commit fails, what was
+// volatile is as before.
+func TestVolatileWriteDoesNotWait(t *testing.T) {
+	t.Parallel()
+	db, g := gated(t)
+	put := func(pk, value string) error {
+		_, err := db.Volatile().PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("things"), Item: map[string]types.AttributeValue{
+			"pk": &types.AttributeValueMemberS{Value: pk}, "v": &types.AttributeValueMemberS{Value: value},
+		}})
+		return err
+	}
+	get := func(pk string) string {
+		out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{
+			TableName: aws.String("things"), Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: pk}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, _ := out.Item["v"].(*types.AttributeValueMemberS)
+		if v == nil {
+			return ""
+		}
+		return v.Value
+	}
+	if err := put("lease", "first"); err != nil { // no commit is permitted
+		t.Fatal(err)
+	}
+	evaluated, proceed := make(chan struct{}), make(chan struct{})
+	g.evaluated = func() {
+		close(evaluated)
+		<-proceed
+	}
+	g.failure = errors.New("no space left on device")
+	committed := make(chan error, 1)
+	go func() { committed <- putThing(t.Context(), db, "lease", "attribute_exists(v)") }()
+	g.enter <- struct{}{}
+	<-evaluated
+	if err := put("other", "during"); err != nil || get("other") != "during" || get("lease") != "first" {
+		t.Errorf("during a commit: error %v, other %q, lease %q", err, get("other"), get("lease"))
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- put("lease", "second") }()
+	close(proceed)
+	if err := <-committed; !errors.Is(err, g.failure) {
+		t.Errorf("the commit returned %v", err)
+	}
+	if got := get("lease"); got != "first" {
+		t.Errorf("after the commit failed the lease is %q", got)
+	}
+	g.evaluated, g.failure = nil, nil
+	g.enter <- struct{}{}
+	if err := <-waiting; err != nil || get("lease") != "second" {
+		t.Errorf("the write that waited returned %v, and the lease is %q", err, get("lease"))
+	}
+	if err := put("third", "at once"); err != nil {
+		t.Error(err)
 	}
 }

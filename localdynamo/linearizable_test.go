@@ -3,6 +3,7 @@ package localdynamo_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -132,7 +133,7 @@ func overlap(history []porcupine.Operation) string {
 }
 
 // TestLinearizable records histories of the engine in memory, on disk with every
-// write synced, and over HTTP through the SDK.
+// write synced, with half of the writes volatile, and over HTTP through the SDK.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	engines := map[string]func(*testing.T) api{
@@ -150,6 +151,21 @@ func TestLinearizable(t *testing.T) {
 			db := openAt(t, filepath.Join(t.TempDir(), "db"), localdynamo.Options{})
 			createTable(t, db, "things", types.ScalarAttributeTypeS)
 			return db
+		},
+		"volatile in memory": func(t *testing.T) api {
+			db := localdynamo.OpenMemory(localdynamo.Options{})
+			t.Cleanup(func() {
+				if err := errors.Join(db.Check(context.WithoutCancel(t.Context())), db.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+			createTable(t, db, "things", types.ScalarAttributeTypeS)
+			return &half{DB: db}
+		},
+		"volatile": func(t *testing.T) api {
+			db := openAt(t, filepath.Join(t.TempDir(), "db"), localdynamo.Options{})
+			createTable(t, db, "things", types.ScalarAttributeTypeS)
+			return &half{DB: db}
 		},
 		"wire": func(t *testing.T) api {
 			client, db := localdynamotest.Open(t)

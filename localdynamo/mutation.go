@@ -184,7 +184,9 @@ func (m *mutation) evaluate(tx *transaction) (effect, error) {
 	if m.table, err = tx.currentTable(m.table); err != nil {
 		return effect{}, err
 	}
-	found := tx.Get(m.table.space(), m.key)
+	space := m.table.space()
+	tx.touch(space, m.key)
+	found := tx.Get(space, m.key)
 	s := &document{item: value.View(found)}
 	if !m.condition.Match(s) {
 		return effect{}, m.conditionFailed(s.item)
@@ -201,7 +203,7 @@ func (m *mutation) evaluate(tx *transaction) (effect, error) {
 			return effect{}, err
 		}
 	case verbCheck:
-		return e, nil
+		return e, tx.keepItem(space, m.key) // the other writes of the transaction depend on it
 	}
 	e.indexes, err = m.table.indexChanges(m.key, e.before, value.View(e.after))
 	return e, err
@@ -275,11 +277,12 @@ func (t *table) replace(tx *transaction, key []byte, e effect) error {
 		}
 	}
 	space := t.space()
-	tx.updateTally(space, e.before, value.View(e.after))
+	before := tx.adopt(space, key, e.before)
+	tx.updateTally(space, before, value.View(e.after))
 	switch {
 	case e.after != nil:
 		return tx.Put(space, key, e.after)
-	case e.before != "":
+	case before != "":
 		return tx.Delete(space, key)
 	}
 	return nil // the item was and stays absent

@@ -119,6 +119,7 @@ func (db *DB) removeExpired(ctx context.Context, t *table, keys [][]byte, w expi
 			return nil // the table was deleted, or its TTL attribute changed
 		}
 		for _, key := range keys {
+			tx.touch(t.space(), key)
 			item := tx.Get(t.space(), key)
 			if item == nil || !w.contains(item, attribute) {
 				continue

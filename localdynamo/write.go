@@ -13,11 +13,15 @@ import (
 // PutItem creates or replaces an item if its condition holds. When it returns
 // without an error, the item is on disk.
 func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	return db.putItem(ctx, in, db.mutateDurably)
+}
+
+func (db *DB) putItem(ctx context.Context, in *dynamodb.PutItemInput, write write) (*dynamodb.PutItemOutput, error) {
 	in = orEmpty(in)
 	if err := checkReturn(in.TableName, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld); err != nil {
 		return nil, err
 	}
-	m, e, err := db.mutate(ctx, &operation{
+	m, e, err := db.mutate(ctx, write, &operation{
 		verb: verbPut, table: in.TableName, item: in.Item, condition: in.ConditionExpression,
 		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
 		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator},
@@ -36,11 +40,15 @@ func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(
 // DeleteItem deletes an item if its condition holds. Deleting an absent item is
 // not an error.
 func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	return db.deleteItem(ctx, in, db.mutateDurably)
+}
+
+func (db *DB) deleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, write write) (*dynamodb.DeleteItemOutput, error) {
 	in = orEmpty(in)
 	if err := checkReturn(in.TableName, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld); err != nil {
 		return nil, err
 	}
-	m, e, err := db.mutate(ctx, &operation{
+	m, e, err := db.mutate(ctx, write, &operation{
 		verb: verbDelete, table: in.TableName, key: in.Key, condition: in.ConditionExpression,
 		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
 		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator},
@@ -58,12 +66,16 @@ func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ..
 
 // UpdateItem updates or creates an item if its condition holds.
 func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	return db.updateItem(ctx, in, db.mutateDurably)
+}
+
+func (db *DB) updateItem(ctx context.Context, in *dynamodb.UpdateItemInput, write write) (*dynamodb.UpdateItemOutput, error) {
 	in = orEmpty(in)
 	if err := checkReturn(in.TableName, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld,
 		types.ReturnValueAllNew, types.ReturnValueUpdatedOld, types.ReturnValueUpdatedNew); err != nil {
 		return nil, err
 	}
-	m, e, err := db.mutate(ctx, &operation{
+	m, e, err := db.mutate(ctx, write, &operation{
 		verb: verbUpdate, table: in.TableName, key: in.Key, update: in.UpdateExpression, condition: in.ConditionExpression,
 		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
 		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator, updates: in.AttributeUpdates},
@@ -79,8 +91,11 @@ func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ..
 	return out, err
 }
 
-// mutate plans a write, submits it, and returns its effect.
-func (db *DB) mutate(ctx context.Context, o *operation) (*mutation, effect, error) {
+// A write performs a planned write, and returns its effect.
+type write func(context.Context, *mutation) (effect, error)
+
+// mutate plans a write and performs it.
+func (db *DB) mutate(ctx context.Context, write write, o *operation) (*mutation, effect, error) {
 	m, err := db.plan(o)
 	if err != nil {
 		return nil, effect{}, err
@@ -90,14 +105,7 @@ func (db *DB) mutate(ctx context.Context, o *operation) (*mutation, effect, erro
 			return nil, effect{}, err
 		}
 	}
-	var e effect
-	err = db.submit(ctx, func(tx *transaction) error {
-		var err error
-		if e, err = m.evaluate(tx); err != nil {
-			return err
-		}
-		return m.apply(tx, e)
-	})
+	e, err := write(ctx, m)
 	return m, e, err
 }
 

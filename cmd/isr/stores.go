@@ -121,7 +121,10 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 		return nil, err
 	}
 	meter := new(admin.Meter)
-	meta, err := dynamostore.New(db, embeddedTable, dynamostore.Config{Guards: guardsOf(f.Guard), Meter: meter.Count, Logger: log})
+	meta, err := dynamostore.New(db, embeddedTable, dynamostore.Config{
+		// The process that holds a lease ends with the engine.
+		Leases: db.Volatile(), Guards: guardsOf(f.Guard), Meter: meter.Count, Logger: log,
+	})
 	if err != nil {
 		return nil, err
 	}

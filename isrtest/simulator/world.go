@@ -163,7 +163,7 @@ func (w *world) open(engine Engine) {
 	w.engine, w.closeDB, w.table = engine, func() error { return nil }, tableName
 	if w.engine == nil {
 		db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
-		w.engine, w.closeDB = db, db.Close
+		w.engine, w.closeDB = embedded{db}, db.Close
 	} else {
 		w.table = "simulator-" + rand.Text()
 	}

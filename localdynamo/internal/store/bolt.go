@@ -313,6 +313,8 @@ func (b *Bolt) Close() error {
 
 type reader struct{ tx *bolt.Tx }
 
+func (r reader) Version() uint64 { return uint64(r.tx.ID()) }
+
 func (r reader) Get(space string, key []byte) []byte {
 	bucket := r.tx.Bucket([]byte(space))
 	if bucket == nil {

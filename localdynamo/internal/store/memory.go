@@ -29,8 +29,9 @@ var _ Store = (*Memory)(nil)
 
 // state maps each space to its tree. A space without a tree is empty.
 type state struct {
-	spaces map[string]*tree
-	closed bool
+	version uint64
+	spaces  map[string]*tree
+	closed  bool
 }
 
 type tree = btree.BTreeG[entry]
@@ -68,7 +69,7 @@ func (m *Memory) Update(fn func(Writer) error) error {
 	if err != nil {
 		return err
 	}
-	next := &draft{state: state{spaces: maps.Clone(s.spaces)}, copied: map[string]bool{}}
+	next := &draft{state: state{version: s.version + 1, spaces: maps.Clone(s.spaces)}, copied: map[string]bool{}}
 	if err := fn(next); err != nil {
 		return err
 	}
@@ -108,6 +109,9 @@ func (m *Memory) Close() error {
 	m.current.Store(&state{closed: true})
 	return nil
 }
+
+// Version implements Reader.
+func (s *state) Version() uint64 { return s.version }
 
 // Get implements Reader.
 func (s *state) Get(space string, key []byte) []byte {

@@ -44,6 +44,10 @@ type Store interface {
 // and must not be used after the transaction ends. Keys are grouped in spaces, each
 // ordered by itself. A space that was never written to is empty.
 type Reader interface {
+	// Version is the number of the state that a Reader sees. That of a Writer is the number of
+	// the state that its commit makes current. It grows with every commit.
+	Version() uint64
+
 	// Get returns the value of key, or nil if key does not exist. An empty value is
 	// not nil.
 	Get(space string, key []byte) []byte
