@@ -14,7 +14,8 @@
 //	        all parents
 //
 // Small bodies of pages reach the disk in a journal first, many with one sync (see
-// journal.go), and their own files are synced later.
+// journal.go), and their own files are synced later. On Linux these files have no name before
+// the link (O_TMPFILE), where the file system has such files.
 //
 // The guarantees: a body whose Put returned nil survives a crash of the process or the
 // kernel, and a power failure if the disk honours fsync. A crash during Put leaves at
@@ -35,6 +36,7 @@ import (
 	"path"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
@@ -53,7 +55,8 @@ type Store struct {
 	folder  *localfile.Folder
 	writers *os.File // holds the writers' shared lock
 	journal journal
-	puts    keyLocks // of the bodies that are put by way of the journal
+	named   atomic.Bool // files need a name from the beginning, see placeUnnamed
+	puts    keyLocks    // of the bodies that are put by way of the journal
 
 	mu      sync.Mutex
 	durable map[string]bool // guarded by mu: folders whose names are on disk, and stay

@@ -10,6 +10,7 @@ import (
 	"path"
 	"sync"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
 )
 
@@ -68,6 +69,9 @@ func (s *Store) putJournaled(ctx context.Context, key string, body []byte) error
 	}
 	defer segment.placed.Done()
 	// A crash here leaves a body that the next Open places. It is not acknowledged yet.
+	if s.placeUnnamed(name, body) {
+		return nil
+	}
 	temp, err := s.writeTemp(body, false)
 	if err != nil {
 		return err
@@ -132,6 +136,25 @@ func (s *Store) put(ctx context.Context, name string, body []byte, durable bool)
 	return s.syncFolders(path.Dir(name))
 }
 
+// placeUnnamed writes a file of the bodies of pages without a temporary file. It reports whether
+// it did. If not, it has left nothing, and a temporary file works, or tells what does not.
+func (s *Store) placeUnnamed(name string, body []byte) (placed bool) {
+	if s.named.Load() {
+		return false
+	}
+	err := s.folder.Create(name, body, fileMode)
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, localfile.ErrUnsupported) {
+		// The folder is new. No Delete removes it.
+		if err = s.root.MkdirAll(path.Dir(name), folderMode); err == nil || errors.Is(err, fs.ErrExist) {
+			err = s.folder.Create(name, body, fileMode)
+		}
+	}
+	if errors.Is(err, localfile.ErrUnsupported) {
+		s.named.Store(true)
+	}
+	return err == nil
+}
+
 // place links the temporary file to its name, or compares the content if the name
 // exists.
 func (s *Store) place(temp, name string, body []byte) error {
@@ -160,6 +183,9 @@ func (s *Store) place(temp, name string, body []byte) error {
 // anything else, and fs.ErrNotExist if it is gone. An equal file may not be on disk yet: that
 // of a body in a journal.
 func (s *Store) compare(name string, body []byte) error {
+	if s.folder.IsMissing(name) {
+		return fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
 	f, length, err := s.openFile(name)
 	if err != nil {
 		return err

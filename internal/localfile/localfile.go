@@ -1,4 +1,4 @@
-// Package localfile reads whole files below a folder in as few calls of the system as it takes.
+// Package localfile reads and creates whole files below a folder in as few calls of the system as it takes.
 // Like [os.Root] it never leaves the folder, not even through symbolic links.
 package localfile
 
@@ -20,6 +20,9 @@ type Folder struct {
 
 // ErrWait: a file cannot be read without waiting for the disk, as far as the system can tell.
 var ErrWait = errors.New("the file is not in the memory of the system")
+
+// ErrUnsupported: the system, or the file system, cannot create a file without a name.
+var ErrUnsupported = errors.New("files without a name are not supported")
 
 // Open opens the folder of a root. The caller must close it.
 func Open(root *os.Root) (*Folder, error) {

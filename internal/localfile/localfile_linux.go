@@ -14,7 +14,7 @@ import (
 // openat2(2) opens it in one call, and does not leave the folder, as [os.Root] does with one call
 // per folder; kernels before 5.6 and some containers do not have it.
 func (f *Folder) Read(name string, limit int64) (content []byte, modified time.Time, err error) {
-	fd, err := f.open(name, 0)
+	fd, err := f.open(name, forReading, 0)
 	if isUnknown(err) || errors.Is(err, unix.EAGAIN) {
 		return f.readSlow(name, limit)
 	}
@@ -53,7 +53,7 @@ const resolveCached = 0x20
 // deadline. [ErrWait]: the file is not in the kernel's memory, or the system cannot tell; Read may
 // succeed.
 func (f *Folder) ReadCached(name string, buffer []byte) (content []byte, modified time.Time, err error) {
-	fd, err := f.open(name, resolveCached)
+	fd, err := f.open(name, forReading, resolveCached)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINVAL) || isUnknown(err) {
 		return nil, time.Time{}, ErrWait
 	}
@@ -79,10 +79,13 @@ func (f *Folder) ReadCached(name string, buffer []byte) (content []byte, modifie
 	return buffer[:length], modified, nil
 }
 
-// open opens a file. O_NONBLOCK is for named pipes, which would block.
-func (f *Folder) open(name string, resolve uint64) (fd int, err error) {
+// forReading are the flags of files that are read. O_NONBLOCK is for named pipes, which would block.
+const forReading = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
+
+// open opens a file, or a folder.
+func (f *Folder) open(name string, flags, resolve uint64) (fd int, err error) {
 	how := unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY,
+		Flags:   flags | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | resolve,
 	}
 	// Control keeps the descriptor of the folder from being closed, and used again, meanwhile.

@@ -2,7 +2,10 @@
 
 package localfile
 
-import "time"
+import (
+	"os"
+	"time"
+)
 
 // Read returns the content of a file of at most limit bytes, and when it was last modified.
 func (f *Folder) Read(name string, limit int64) (content []byte, modified time.Time, err error) {
@@ -13,3 +16,9 @@ func (f *Folder) Read(name string, limit int64) (content []byte, modified time.T
 func (f *Folder) ReadCached(string, []byte) (content []byte, modified time.Time, err error) {
 	return nil, time.Time{}, ErrWait
 }
+
+// IsMissing reports in one call that there is no file of that name. False says nothing.
+func (f *Folder) IsMissing(string) bool { return false }
+
+// Create returns [ErrUnsupported].
+func (f *Folder) Create(string, []byte, os.FileMode) error { return ErrUnsupported }
