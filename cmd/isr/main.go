@@ -30,6 +30,7 @@ type commands struct {
 	Top         topCommand         `cmd:"" help:"Show what a server does, live: hit ratio, requests, renders, slow and failing pages."`
 	Ls          lsCommand          `cmd:"" help:"List the stored pages."`
 	Regenerate  regenerateCommand  `cmd:"" help:"Regenerate a page now."`
+	Warm        warmCommand        `cmd:"" help:"Regenerate many pages: of a sitemap, a file, or a tag."`
 	Versions    versionsCommand    `cmd:"" help:"List the kept generations of a page."`
 	Diff        diffCommand        `cmd:"" help:"Compare two generations of a page."`
 	Rollback    rollbackCommand    `cmd:"" help:"Make an older generation of a page current again, and pin it."`

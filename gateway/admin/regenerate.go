@@ -22,6 +22,8 @@ type Regenerate struct {
 	Target
 	Unpin bool `json:"unpin,omitempty" doc:"Render the page even if it is pinned, and unpin it."`
 
+	UnlessFresh bool `json:"unless_fresh,omitempty" doc:"Render nothing if the stored page is fresh."`
+
 	// IdempotencyKey makes the request idempotent: repetitions with the same key are not
 	// executed again. 1 to 256 bytes of printable ASCII without spaces. Empty: every
 	// request is executed.
@@ -32,6 +34,7 @@ type Regenerate struct {
 type Regenerated struct {
 	Page
 	Replayed bool `json:"replayed,omitempty" doc:"The request was already executed, and this is its earlier result. Nothing was rendered now."`
+	Fresh    bool `json:"was_fresh,omitempty" doc:"With unless_fresh: the stored page was fresh, and nothing was rendered."`
 }
 
 // idempotencyKey is the name of the header.
@@ -72,10 +75,16 @@ func (in Regenerate) options(k store.Key) []isr.RegenerateOption {
 	if in.Unpin {
 		options = append(options, isr.WithUnpin())
 	}
+	if in.UnlessFresh {
+		options = append(options, isr.WithUnlessFresh(""))
+	}
 	if in.IdempotencyKey != "" {
 		// All inputs that affect the result. A page named by its URL has the same inputs
 		// as one named by its key.
 		inputs := map[string]any{"tenant": k.Tenant, "key": k.Text, "unpin": in.Unpin}
+		if in.UnlessFresh {
+			inputs["unless_fresh"] = true
+		}
 		options = append(options, isr.WithIdempotencyKey(in.IdempotencyKey), isr.WithInputs(inputs))
 	}
 	return options
@@ -110,7 +119,7 @@ func (a *API) regeneratePage() operation {
 		}
 		p := a.describe(a.cfg.Partition(k), store.Record{Entry: &made.Entry})
 		p.Key, p.Header = k.String(), made.Header
-		return Regenerated{Page: p, Replayed: made.Replayed}, nil
+		return Regenerated{Page: p, Replayed: made.Replayed, Fresh: made.Fresh}, nil
 	})
 }
 
