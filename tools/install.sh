@@ -6,7 +6,7 @@
 # to run it.
 
 readonly dynamodb_local=amplify-dynamodb-simulator@2.9.30 # its folder "emulator" is AWS's DynamoDB Local
-readonly debian_packages='nginx wrk h2load:nghttp2-client curl chromium php:php-cli rails:ruby-railties puma promtool:prometheus zsh fish mandoc' # COMMAND[:PACKAGE]
+readonly debian_packages='nginx wrk h2load:nghttp2-client curl chromium php:php-cli rails:ruby-railties puma promtool:prometheus zsh fish mandoc rpm' # COMMAND[:PACKAGE]
 
 # has COMMAND WHAT PARTS reports whether a command is there; without it, parts of the tests
 # cannot run.

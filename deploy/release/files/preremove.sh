@@ -1,0 +1,8 @@
+#!/bin/sh
+# Before the removal, and in an upgrade: Debian says "upgrade" then, RPM says 1.
+set -e
+case "$1" in upgrade | 1) exit 0 ;; esac
+if [ -n "$DPKG_ROOT" ] || [ ! -d /run/systemd/system ]; then
+  exit 0
+fi
+systemctl disable --now isr.service || true
