@@ -60,7 +60,7 @@ func (r *release) compile(ctx context.Context, work string, platforms []platform
 func (r *release) compileFor(ctx context.Context, work string, p platform) (binary, error) {
 	path := filepath.Join(work, p.os+"_"+p.arch, "isr")
 	// timetzdata: images have no database of time zones.
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=timetzdata", "-ldflags=-s -w -buildid=", "-o", path, "./cmd/isr")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=auto", "-tags=timetzdata", "-ldflags=-s -w -buildid=", "-o", path, "./cmd/isr")
 	cmd.Dir = r.source
 	cmd.Env = append(os.Environ(), "GOOS="+p.os, "GOARCH="+p.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
 	if err := output(cmd, nil); err != nil {

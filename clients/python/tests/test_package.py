@@ -86,6 +86,9 @@ def test_wheel_contains_only_the_package(built: Path) -> None:
     assert f"{NAME}.dist-info/licenses/LICENSE" in names
     assert (metadata["Name"], metadata["Version"]) == ("facetheory-tabletheory", theorydb_py.__version__)
     assert metadata["License-Expression"] == "Apache-2.0"
+    urls = dict(url.split(", ") for url in metadata.get_all("Project-URL", []))
+    assert urls["Homepage"] == "https://github.com/facetheory/isr"
+    assert metadata["Description-Content-Type"].startswith("text/markdown")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert metadata.get_all("Requires-Dist") == project["dependencies"]
 

@@ -93,6 +93,7 @@ test('the package installs, and runs the programs of the reference documents and
   const folder = emptyFolder(t);
   const packed = await pack(t, folder);
   await t.test('contents', () => checkContents(folder, packed));
+  await t.test('publishing', () => checkPublishing(folder, packed));
   const text = readFileSync(path.join(packageFolder(), 'README.md'), 'utf8');
   assert.ok(text.includes(`clients/typescript/${packed}`), `the README installs ${packed}`);
   await install(folder, packed);
@@ -125,6 +126,15 @@ async function checkContents(folder: string, packed: string): Promise<void> {
     [],
   );
   rmSync(path.join(folder, 'package'), { recursive: true });
+}
+
+/** Does all of npm publish but the upload, and checks that the exports are what bundlers and Node.js expect. */
+async function checkPublishing(folder: string, packed: string): Promise<void> {
+  const { stdout } = await run('npm', ['publish', '--dry-run', '--json', `./${packed}`], { cwd: folder });
+  assert.match(stdout, /"@facetheory\/tabletheory@\d+\.\d+\.\d+"/);
+  const publint = path.join(packageFolder(), 'node_modules/.bin/publint');
+  const report = await run(publint, [path.join(folder, packed), '--strict']);
+  assert.match(report.stdout, /All good!/);
 }
 
 /** Runs the programs at the same time, but those that use the same rows one after the other. */
