@@ -74,6 +74,7 @@ type Cache struct {
 	coder         *coder
 	local         store.LocalReader  // the bodies on a local disk; nil: there are none
 	cached        store.CachedReader // the same, those that the system has in memory; nil: it cannot tell
+	keeper        store.LocalKeeper  // keeps bodies there that come from elsewhere; nil: none
 	loads         singleflight.Group // reads of them for outlines
 	localReads    chan struct{}      // has an element for each such read in progress (see maxLocalReads)
 
@@ -139,6 +140,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	}
 	c.local = localReader(bodies, cfg.Observer)
 	c.cached, _ = c.local.(store.CachedReader)
+	c.keeper, _ = bodies.(store.LocalKeeper)
 	meta, bodies = observedStores(meta, bodies, cfg.Observer)
 	c.meta, c.bodies = &watchedTable{meta, c}, &watchedBodies{bodies, c}
 	var err error

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -57,6 +56,7 @@ func (s *search) draft(status int, h http.Header, v httpcache.Verdict, at timing
 		PurgeSeq:    seq,
 		Build:       s.c.build.Load(),
 		InitialAge:  httpcache.InitialAge(h, at.generatedAt),
+		Peer:        s.c.peers.own(),
 	}
 	if etag := h.Get("Etag"); httpcache.ValidETag(etag) {
 		e.ETag = etag
@@ -327,7 +327,7 @@ func (s *search) body(ctx context.Context, rec store.Record) ([]byte, error) {
 	if err := s.c.fills.begin(ctx); err != nil {
 		return nil, fmt.Errorf("reading the body of %s: %w", s.key, err)
 	}
-	body, err := s.c.readBody(ctx, e)
+	body, err := s.c.readBody(ctx, e, func() ([]byte, error) { return s.c.readBodyOnce(ctx, s.key, e) })
 	s.c.fills.end()
 	if errors.Is(err, errUnreadable) && !s.pinned(rec) {
 		err = fmt.Errorf("%w: %w", ErrNoBody, err)
@@ -359,14 +359,14 @@ const (
 	firstReread = 50 * time.Millisecond
 )
 
-// readBody reads and verifies the body of an entry. A failed read is retried as long as
+// readBody reads and verifies the body of an entry by once. A failed read is retried as long as
 // the store answers Stat. ErrNoBody: the body is gone, or not what was published.
 // errUnreadable: the body exists, and every read failed. errBeyondLimit: the body exists,
 // and was not read. Other errors say nothing about the body: the store does not answer,
 // or denies access.
-func (c *Cache) readBody(ctx context.Context, e *store.Entry) ([]byte, error) {
+func (c *Cache) readBody(ctx context.Context, e *store.Entry, once func() ([]byte, error)) ([]byte, error) {
 	for attempt := 1; ; attempt++ {
-		body, err := c.readBodyOnce(ctx, e)
+		body, err := once()
 		if err == nil || errors.Is(err, ErrNoBody) || errors.Is(err, errBeyondLimit) || errors.Is(err, store.ErrDenied) || errors.Is(err, context.DeadlineExceeded) {
 			return body, err
 		}
@@ -380,29 +380,4 @@ func (c *Cache) readBody(ctx context.Context, e *store.Entry) ([]byte, error) {
 			return nil, err
 		}
 	}
-}
-
-func (c *Cache) readBodyOnce(ctx context.Context, e *store.Entry) ([]byte, error) {
-	rd, length, err := c.bodies.Open(ctx, e.BodyKey)
-	switch {
-	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey):
-		return nil, fmt.Errorf("%w: %w", ErrNoBody, err)
-	case err != nil:
-		return nil, fmt.Errorf("opening the body %s: %w", e.BodyKey, err)
-	}
-	defer func() { _ = rd.Close() }() // read only
-	if !e.Foreign && length != e.Length {
-		return nil, fmt.Errorf("%w: %s has %d bytes, %d were published", ErrNoBody, e.BodyKey, length, e.Length)
-	}
-	if length > c.cfg.MaxBody {
-		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read (Config.MaxBody)", errBeyondLimit, e.BodyKey, length, c.cfg.MaxBody)
-	}
-	body := make([]byte, length)
-	if _, err := io.ReadFull(rd, body); err != nil {
-		return nil, fmt.Errorf("reading the body %s: %w", e.BodyKey, err)
-	}
-	if sum := sha256.Sum256(body); !e.Foreign && hex.EncodeToString(sum[:]) != e.SHA256 {
-		return nil, fmt.Errorf("%w: %s does not have the published content", ErrNoBody, e.BodyKey)
-	}
-	return body, nil
 }

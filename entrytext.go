@@ -42,6 +42,11 @@ func entryText(e *store.Entry) (text string, ok bool) {
 	for _, t := range []string{e.GenerationID, prefix, e.ETag, e.Key, e.Route} {
 		b = appendText(b, t)
 	}
+	peer, err := e.Peer.MarshalBinary()
+	if err != nil {
+		return "", false
+	}
+	b = appendText(b, string(peer))
 	b = appendTexts(b, e.Tags)
 	b = binary.AppendUvarint(b, uint64(len(e.Header)))
 	for _, name := range slices.Sorted(maps.Keys(e.Header)) {
@@ -82,6 +87,7 @@ func parseEntry(text string) store.Entry {
 		e.BodyKey += e.GenerationID
 	}
 	e.ETag, e.Key, e.Route = r.text(), r.text(), r.text()
+	_ = e.Peer.UnmarshalBinary([]byte(r.text())) // written by MarshalBinary
 	all := make([]string, 0, 16) // more than most entries have
 	e.Tags, all = r.texts(all)
 	if n := r.uvarint(); n > 0 {

@@ -2,6 +2,7 @@ package isr
 
 import (
 	"net/http"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,6 +27,8 @@ func TestEntryText(t *testing.T) {
 			f.Set(reflect.ValueOf([]string{"a", "", "b"}))
 		case http.Header:
 			f.Set(reflect.ValueOf(http.Header{"Link": {"x", "y"}, "Content-Type": {"text/html"}}))
+		case netip.AddrPort:
+			f.Set(reflect.ValueOf(netip.MustParseAddrPort("[fd00::5]:7946")))
 		case bool: // entries with Foreign or Withdrawn have no text
 		default:
 			t.Fatalf("a field of the type %s: add it to entryText", f.Type())

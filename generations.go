@@ -243,7 +243,7 @@ func (c *Cache) plainBody(ctx context.Context, e *store.Entry, limit int64) ([]b
 	if e.Length > limit {
 		return nil, fmt.Errorf("%w that can be shown: %s has %d bytes, at most %d are read", ErrNoBody, e.BodyKey, e.Length, limit)
 	}
-	body, err := c.readBody(ctx, e)
+	body, err := c.readBody(ctx, e, func() ([]byte, error) { return c.openBody(ctx, e) })
 	if errors.Is(err, errBeyondLimit) {
 		return nil, fmt.Errorf("%w that can be shown: %w", ErrNoBody, err)
 	}
@@ -300,7 +300,7 @@ func (c *Cache) diffBodies(ctx context.Context, d *Diff) error {
 	var bodies [2][]byte
 	for i, e := range []*store.Entry{&d.From.Entry, &d.To.Entry} {
 		var err error
-		bodies[i], err = c.readBody(ctx, e)
+		bodies[i], err = c.readBody(ctx, e, func() ([]byte, error) { return c.openBody(ctx, e) })
 		switch {
 		case errors.Is(err, ErrNoBody):
 			d.Note = fmt.Sprintf("the body of %s is missing or damaged", e.GenerationID)

@@ -104,6 +104,12 @@ const (
 	// EventQueue: a stale page was left to Config.Queue: "sent", "pending" (it was sent a short
 	// while ago), or "failed".
 	EventQueue EventKind = "queue"
+	// EventPeerBody: a peer was asked for a stored body: "hit" (it sent it), "absent" (it does not have
+	// it), "busy" (it sends too many), "slow" (the store was asked as well, whichever was first), "failed"
+	// (it did not answer) or "wrong" (it sent something else). Bytes is what it sent.
+	EventPeerBody EventKind = "peer-body"
+	// EventPeerServed: this process was asked for a stored body: "sent" or "absent".
+	EventPeerServed EventKind = "peer-served"
 	// EventNotStored: a response was rendered and is not stored; the detail of Cache-Status.
 	EventNotStored EventKind = "not-stored"
 	// EventEvicted: a page in memory was evicted to make room ("size"), or is no longer

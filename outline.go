@@ -286,7 +286,7 @@ func (s *search) recall(ctx context.Context) *page {
 	if s.c.fills.begin(ctx) != nil {
 		return nil
 	}
-	body, err := s.c.readBodyOnce(ctx, &e)
+	body, err := s.c.readBodyOnce(ctx, s.key, &e)
 	s.c.fills.end()
 	if err != nil {
 		return nil // the search goes on, and finds the reason

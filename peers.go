@@ -12,7 +12,7 @@ import (
 
 // Peers reach the other processes of a fleet directly (see package peer). What they say are
 // hints: the table decides, and a process that hears nothing, or is told lies, looks at the table
-// as one without peers. All methods are safe for concurrent use.
+// as one without peers. Bodies that they send are verified by the table. All methods are safe for concurrent use.
 type Peers interface {
 	// Address is where the others reach this process.
 	Address() netip.AddrPort
@@ -21,6 +21,10 @@ type Peers interface {
 	AwaitLease(ctx context.Context, at netip.AddrPort, k store.Key) bool
 	// Tell tells processes that the log has changed up to a sequence. It does not block.
 	Tell(all []netip.AddrPort, seq int64)
+	// ReadBody asks the process at an address for a body that it has in memory or on its local disk
+	// (see [Cache.LocalBody]), and returns its bytes, at most Length. [store.ErrNotFound]: it has
+	// not. [store.ErrPeerBusy]: it sends too many. Any other error: it did not answer. The caller verifies the bytes.
+	ReadBody(ctx context.Context, at netip.AddrPort, b store.PeerBody) ([]byte, error)
 }
 
 // peering is what a process knows of its peers.
@@ -30,6 +34,15 @@ type peering struct {
 	// known are the addresses of the processes that have announced themselves, without this one.
 	known  atomic.Pointer[[]netip.AddrPort]
 	missed atomic.Bool // an address is not known: the processes are to be counted
+	health peerHealth
+}
+
+// own returns the address of this process; invalid if it has no peers.
+func (p *peering) own() netip.AddrPort {
+	if p.Peers == nil {
+		return netip.AddrPort{}
+	}
+	return p.Address()
 }
 
 // count records the processes that have announced themselves.
@@ -45,6 +58,7 @@ func (p *peering) count(nodes []store.Node) {
 		}
 	}
 	p.known.Store(&all)
+	p.health.retain(all)
 }
 
 // all returns the known peers.

@@ -2,7 +2,9 @@ package isr_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/store"
 )
 
@@ -24,10 +27,12 @@ type channel struct {
 // An end of a channel is one process.
 type end struct {
 	*channel
-	at    netip.AddrPort
-	await func(ctx context.Context) bool // nil: what the holder says
-	asked atomic.Int64
-	dials sync.Map // of netip.AddrPort
+	at     netip.AddrPort
+	await  func(ctx context.Context) bool                                                 // nil: what the holder says
+	read   func(ctx context.Context, at netip.AddrPort, b store.PeerBody) ([]byte, error) // nil: local
+	asked  atomic.Int64
+	bodies atomic.Int64 // that it asked for
+	dials  sync.Map     // of netip.AddrPort
 }
 
 func (e *end) Address() netip.AddrPort { return e.at }
@@ -47,6 +52,27 @@ func (e *end) AwaitLease(ctx context.Context, at netip.AddrPort, k store.Key) bo
 	return e.cache(at).AwaitFlight(ctx, k)
 }
 
+func (e *end) ReadBody(ctx context.Context, at netip.AddrPort, b store.PeerBody) ([]byte, error) {
+	e.bodies.Add(1)
+	if e.read != nil {
+		return e.read(ctx, at, b)
+	}
+	return e.local(ctx, at, b)
+}
+
+// local returns what the process at an address has.
+func (e *end) local(ctx context.Context, at netip.AddrPort, b store.PeerBody) ([]byte, error) {
+	time.Sleep(time.Millisecond)
+	c := e.cache(at)
+	if c == nil {
+		return nil, errors.New("nothing listens")
+	}
+	if body := c.LocalBody(ctx, b); body != nil {
+		return body, nil
+	}
+	return nil, store.ErrNotFound
+}
+
 func (e *end) Tell(all []netip.AddrPort, seq int64) {
 	for _, at := range all {
 		if c := e.cache(at); c != nil {
@@ -63,7 +89,23 @@ func (e *end) Tell(all []netip.AddrPort, seq int64) {
 // A connected process has peers.
 type connected struct {
 	*peer
-	end *end
+	end    *end
+	bucket *bucket
+}
+
+// A bucket is a store of bodies on the network, which counts those that are opened.
+type bucket struct {
+	store.BodyStore
+	delay time.Duration
+	opens atomic.Int64
+}
+
+func (b *bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	b.opens.Add(1)
+	if err := backoff.Wait(ctx, b.delay); err != nil {
+		return nil, 0, err
+	}
+	return b.BodyStore.Open(ctx, key)
 }
 
 // connect starts processes that are each other's peers, and waits until they know each other.
@@ -71,19 +113,27 @@ func connect(tb *table, n int, renderer http.Handler) []connected {
 	ch := &channel{caches: make(map[netip.AddrPort]*isr.Cache)}
 	all := make([]connected, n)
 	for i := range all {
-		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 7946)
-		e := &end{channel: ch, at: at}
-		name := store.OwnerWithPeer(fmt.Sprint("node", i), at)
-		p := tb.peer(name, isr.Route{Name: "site"}, renderer, func(cfg *isr.Config) { cfg.Node, cfg.Peers = name, e })
-		ch.mu.Lock()
-		ch.caches[at] = p.Cache
-		ch.mu.Unlock()
-		all[i] = connected{p, e}
-		synctest.Wait()
+		all[i] = ch.start(tb, i, renderer)
 	}
 	time.Sleep(30 * time.Second)
 	return all
 }
+
+// start starts the ith process, in place of its predecessor.
+func (ch *channel) start(tb *table, i int, renderer http.Handler) connected {
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 7946)
+	e, b := &end{channel: ch, at: at}, &bucket{BodyStore: tb.bodies, delay: bucketDelay}
+	name := store.OwnerWithPeer(fmt.Sprint("node", i), at)
+	p := tb.peerOn(b, name, isr.Route{Name: "site"}, renderer, func(cfg *isr.Config) { cfg.Node, cfg.Peers = name, e })
+	ch.mu.Lock()
+	ch.caches[at] = p.Cache
+	ch.mu.Unlock()
+	synctest.Wait()
+	return connected{p, e, b}
+}
+
+// bucketDelay is what a read of the bucket takes.
+const bucketDelay = 40 * time.Millisecond
 
 // Processes see a page as soon as the holder of its lease has published it, whatever the render takes.
 func TestPeersSayWhenAPageIsStored(t *testing.T) {

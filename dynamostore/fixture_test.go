@@ -2,6 +2,7 @@ package dynamostore_test
 
 import (
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -70,10 +71,11 @@ func (f *fixture) entry(id string) store.Entry {
 		Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/html"}, "Link": {"<a>", "<b>"}},
 		SHA256: "9f86", Length: 12, Tags: []string{"news"}, Stale: time.Hour, PurgeSeq: 3, Build: 2,
 		PinnedUntil: now.Add(-time.Hour), AssertedAt: now, RenderTime: 20 * time.Millisecond, InitialAge: 7 * time.Second,
+		Peer: netip.MustParseAddrPort("10.0.0.5:7946"),
 	}
 }
 
 // diff compares entries and attribute values.
 func diff(want, got any) string {
-	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreTypes(document.NoSerde{}))
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.AddrPort{}), cmpopts.IgnoreTypes(document.NoSerde{}))
 }

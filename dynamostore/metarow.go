@@ -54,6 +54,7 @@ type isrMap struct {
 	RenderTime   count      `theorydb:"attr:render_ms,omitempty"`
 	InitialAge   count      `theorydb:"attr:age_seconds,omitempty"`
 	Withdrawn    flag       `theorydb:"attr:withdrawn,omitempty"`
+	Peer         laxText    `theorydb:"attr:peer,omitempty"`
 }
 
 // newMetaRow returns the META row of a normalized entry.
@@ -71,6 +72,9 @@ func newMetaRow(at location, e store.Entry) *metaRow {
 	}
 	if ms := e.GeneratedAt.UnixMilli(); ms%1000 != 0 {
 		ours.GeneratedMS = laxNumber(ms)
+	}
+	if e.Peer.IsValid() {
+		ours.Peer = laxText(e.Peer.String())
 	}
 	if !e.Expires.IsZero() {
 		content.Expires = new(horizon(e.Expires.Unix()))
@@ -165,4 +169,5 @@ func (m *isrMap) describe(e *store.Entry) {
 	e.Withdrawn = bool(m.Withdrawn)
 	e.RenderTime = time.Duration(min(m.RenderTime, maxInterval*1000)) * time.Millisecond
 	e.InitialAge = time.Duration(min(m.InitialAge, maxInterval)) * time.Second
+	e.Peer = m.Peer.address()
 }

@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/facetheory/isr/store"
@@ -107,12 +106,8 @@ func (s *Store) node(ctx context.Context, found row) (store.Node, error) {
 	if err := s.decode(ctx, found, &r); err != nil {
 		return store.Node{}, err
 	}
-	peer, err := store.ParsePeerAddress(string(r.Peer))
-	if err != nil {
-		peer = netip.AddrPort{} // none, or one that must not be used
-	}
 	return store.Node{
-		Peer: peer, ID: strings.TrimPrefix(found.text(attrSK), nodePrefix), Name: r.Name, Release: r.Release, Config: r.Config, Applied: int64(r.Applied),
+		Peer: r.Peer.address(), ID: strings.TrimPrefix(found.text(attrSK), nodePrefix), Name: r.Name, Release: r.Release, Config: r.Config, Applied: int64(r.Applied),
 		Since: r.Since.time(), SeenAt: r.At.time(), Until: r.Until.time(),
 	}, nil
 }

@@ -80,7 +80,7 @@ func storedMeta(e store.Entry, version int64) attrs {
 			"headers":        obj(attrs{"content-type": list(str("text/html")), "link": list(str("<a>"), str("<b>"))}),
 			"content_sha256": str("9f86"), "content_length": num("12"), "tags": list(str("news")),
 			"stale_seconds": num("3600"), "purge_seq": num("3"), "build": num("2"),
-			"pinned_until": num(seconds(e.PinnedUntil)), "asserted_at": num(seconds(e.AssertedAt)), "render_ms": num("20"), "age_seconds": num("7"),
+			"pinned_until": num(seconds(e.PinnedUntil)), "asserted_at": num(seconds(e.AssertedAt)), "render_ms": num("20"), "age_seconds": num("7"), "peer": str("10.0.0.5:7946"),
 		}),
 	}
 }

@@ -2,9 +2,12 @@ package dynamostore
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/store"
 )
 
 // A number is a number attribute, written as an integer. K decides how it is read.
@@ -119,6 +122,16 @@ func (t *laxText) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error
 		*t = laxText(s.Value)
 	}
 	return nil
+}
+
+// address returns the text as the address of a peer; invalid if it is none, or one that must not
+// be used.
+func (t laxText) address() netip.AddrPort {
+	at, err := store.ParsePeerAddress(string(t))
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return at
 }
 
 // flag is a boolean.

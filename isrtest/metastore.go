@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -165,7 +166,7 @@ func testReadSerializable(t *testing.T, f *fleet) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]any{want.Entry, want.Purges, want.Lock}, []any{got.Entry, got.Purges, got.Lock}, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff([]any{want.Entry, want.Purges, want.Lock}, []any{got.Entry, got.Purges, got.Lock}, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
 			t.Errorf("%s (-Read +ReadSerializable):\n%s", what, diff)
 		}
 	}
@@ -266,7 +267,7 @@ func (f *fleet) holds(pk string, want store.Entry) {
 // same checks that two reads returned the same entry.
 func (f *fleet) same(want, got store.Record) {
 	f.t.Helper()
-	if diff := cmp.Diff(want.Entry, got.Entry, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want.Entry, got.Entry, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
 		f.t.Fatalf("the entry changed (-before +after):\n%s", diff)
 	}
 }
@@ -298,7 +299,7 @@ func entryAt(id string, now time.Time) store.Entry {
 }
 
 func diffEntries(want, got store.Entry) string {
-	return cmp.Diff(want, got, cmpopts.EquateEmpty())
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.AddrPort{}))
 }
 
 // testMetaEmpty: rows that were never written read as zero values.

@@ -3,6 +3,7 @@ package isrtest
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,7 @@ func testPublishRoundTrip(t *testing.T, f *fleet) {
 		"odd key":      func(e *store.Entry) { e.Key = "example.com/ü%20?q=%F0%9F%98%80#accept=a,b" },
 		"pinned":       func(e *store.Entry) { e.PinnedUntil = e.GeneratedAt.Add(time.Hour).Truncate(time.Second) },
 		"pinned ever":  func(e *store.Entry) { e.PinnedUntil = time.Unix(253402300799, 0) },
+		"peer":         func(e *store.Entry) { e.Peer = netip.MustParseAddrPort("[fd00::5]:7946") },
 		"render time":  func(e *store.Entry) { e.RenderTime = 1234 * time.Millisecond },
 		"aged":         func(e *store.Entry) { e.InitialAge = 42 * time.Second },
 		"withdrawn":    func(e *store.Entry) { e.Withdrawn = true },

@@ -71,7 +71,8 @@ func (s secret) sign(h http.Header, from, to netip.AddrPort, now time.Time, path
 	return nonce
 }
 
-// verify returns who has sent a request. The error wraps errUnauthenticated.
+// verify returns who has sent a request. A nil seen admits repetitions, for requests that change nothing. The
+// error wraps errUnauthenticated.
 func (s secret) verify(h http.Header, to netip.AddrPort, now time.Time, seen *nonces, path, body string) (from netip.AddrPort, nonce string, err error) {
 	at, nonce := h.Get(timeField), h.Get(nonceField)
 	want := s.ofRequest(h.Get(fromField), to.String(), at, nonce, path, body)
@@ -85,7 +86,7 @@ func (s secret) verify(h http.Header, to netip.AddrPort, now time.Time, seen *no
 	if off := now.Sub(time.UnixMilli(ms)); off.Abs() > validFor {
 		return from, "", fmt.Errorf("%w: the clocks differ by %s, at most %s is allowed", errUnauthenticated, off, validFor)
 	}
-	if !seen.add(nonce, now) {
+	if seen != nil && !seen.add(nonce, now) {
 		return from, "", fmt.Errorf("%w: the request was received before, or there are too many", errUnauthenticated)
 	}
 	from, err = store.ParsePeerAddress(h.Get(fromField))

@@ -53,6 +53,7 @@ type Node struct {
 	now     func() time.Time
 	log     *slog.Logger
 	client  *http.Client
+	bodies  *http.Client  // for bodies, which must not wait for leases to end
 	waits   chan struct{} // has an element for each lease that is waited for
 
 	mu         sync.Mutex
@@ -92,16 +93,21 @@ func New(cfg Config) (*Node, error) {
 		waits: make(chan struct{}, maxWaits), peers: make(map[netip.AddrPort]*remote),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.client, n.bodies = newClient(4, 64), newClient(maxBodies, maxBodies)
+	return n, nil
+}
+
+// newClient returns a client with a bounded number of connections to each process, idle and in all. It
+// uses no proxy and follows no redirects: a process speaks with its peers alone.
+func newClient(idle, all int) *http.Client {
 	dialer := &net.Dialer{Timeout: connectTime}
-	n.client = &http.Client{
-		// Without a proxy, and without redirects: a process speaks with its peers alone.
+	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: dialer.DialContext, DisableCompression: true, MaxIdleConnsPerHost: 4, MaxConnsPerHost: 64,
+			DialContext: dialer.DialContext, DisableCompression: true, MaxIdleConns: maxConnections, MaxIdleConnsPerHost: idle, MaxConnsPerHost: all,
 			IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 4 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return n, nil
 }
 
 // Address returns the address of this process.
@@ -124,6 +130,7 @@ func (n *Node) Close() {
 	n.cancel()
 	n.telling.Wait()
 	n.client.CloseIdleConnections()
+	n.bodies.CloseIdleConnections()
 }
 
 // AwaitLease asks a process to answer when it has ended its work on a page, and reports whether
@@ -205,13 +212,24 @@ func (n *Node) remoteLocked(at netip.AddrPort) *remote {
 // errAvoided: a process has not answered lately.
 var errAvoided = errors.New("the peer has not answered lately")
 
+// remote returns what is known of a process; nil if there are too many.
+func (n *Node) remote(at netip.AddrPort) *remote {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.remoteLocked(at)
+}
+
+// avoids reports whether a process has not answered lately.
+func (n *Node) avoids(r *remote) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.now().Before(r.avoidUntil)
+}
+
 // call sends a request to a process, and decodes its reply.
 func (n *Node) call(ctx context.Context, at netip.AddrPort, path string, message, reply any) error {
-	n.mu.Lock()
-	r := n.remoteLocked(at)
-	avoided := r == nil || n.now().Before(r.avoidUntil)
-	n.mu.Unlock()
-	if avoided {
+	r := n.remote(at)
+	if r == nil || n.avoids(r) {
 		return errAvoided
 	}
 	err := n.exchange(ctx, at, path, message, reply)
@@ -226,16 +244,7 @@ func (n *Node) call(ctx context.Context, at netip.AddrPort, path string, message
 }
 
 func (n *Node) exchange(ctx context.Context, at netip.AddrPort, path string, message, reply any) error {
-	body, err := json.Marshal(message)
-	if err != nil {
-		return err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+at.String()+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	nonce := n.secret.sign(r.Header, n.address, at, n.now(), path, string(body))
-	res, err := n.client.Do(r)
+	res, nonce, err := n.post(ctx, n.client, at, path, message)
 	if err != nil {
 		return err
 	}
@@ -251,6 +260,21 @@ func (n *Node) exchange(ctx context.Context, at netip.AddrPort, path string, mes
 		return nil
 	}
 	return json.Unmarshal(text, reply)
+}
+
+// post sends a request to a process, and returns its reply, which is not verified yet, and the nonce for that.
+func (n *Node) post(ctx context.Context, by *http.Client, at netip.AddrPort, path string, message any) (res *http.Response, nonce string, err error) {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return nil, "", err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+at.String()+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, "", err
+	}
+	nonce = n.secret.sign(r.Header, n.address, at, n.now(), path, string(body))
+	res, err = by.Do(r)
+	return res, nonce, err
 }
 
 // complain logs a failure, unless one was logged lately.

@@ -30,11 +30,12 @@ type listening struct {
 	ended chan bool // answers of AwaitFlight
 	heard chan int64
 	from  chan netip.AddrPort
-	gone  chan struct{} // closed when a caller of AwaitFlight has gone
+	gone  chan struct{}               // closed when a caller of AwaitFlight has gone
+	local func(store.PeerBody) []byte // nil: it has no bodies
 }
 
 func newListening() *listening {
-	return &listening{make(chan store.Key, 10), make(chan bool, 10), make(chan int64, 10), make(chan netip.AddrPort, 10), make(chan struct{})}
+	return &listening{make(chan store.Key, 10), make(chan bool, 10), make(chan int64, 10), make(chan netip.AddrPort, 10), make(chan struct{}), nil}
 }
 
 func (l *listening) AwaitFlight(ctx context.Context, k store.Key) bool {
@@ -54,6 +55,13 @@ func (l *listening) HearChange(_ context.Context, seq int64) error {
 		return errors.New("the log does not reach it")
 	}
 	return nil
+}
+
+func (l *listening) LocalBody(_ context.Context, b store.PeerBody) []byte {
+	if l.local == nil {
+		return nil
+	}
+	return l.local(b)
 }
 
 func (l *listening) HearPeer(at netip.AddrPort) { l.from <- at }

@@ -39,6 +39,8 @@ type Cache interface {
 	HearChange(ctx context.Context, seq int64) error
 	// HearPeer is told of a process that has sent an authenticated request.
 	HearPeer(address netip.AddrPort)
+	// LocalBody returns a stored body that this process has in memory or on its disk; nil without.
+	LocalBody(ctx context.Context, b store.PeerBody) []byte
 }
 
 // A leaseRequest asks for the end of the work on a page.
@@ -60,7 +62,7 @@ type logRequest struct {
 // Server returns the server of this process for its peers. It is to listen at the address of
 // the node alone, with [Node.Listen].
 func (n *Node) Server(c Cache) *http.Server {
-	s := &server{node: n, cache: c, busy: make(chan struct{}, maxRequests)}
+	s := &server{node: n, cache: c, busy: make(chan struct{}, maxRequests), bodies: make(chan struct{}, maxBodies)}
 	return &http.Server{
 		Handler: s, MaxHeaderBytes: 4 << 10,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: longestPoll + 10*time.Second, IdleTimeout: time.Minute,
@@ -69,10 +71,11 @@ func (n *Node) Server(c Cache) *http.Server {
 }
 
 type server struct {
-	node  *Node
-	cache Cache
-	busy  chan struct{} // has an element for each request
-	seen  nonces
+	node   *Node
+	cache  Cache
+	busy   chan struct{} // has an element for each request
+	bodies chan struct{} // has an element for each body that is sent
+	seen   nonces
 }
 
 // ServeHTTP answers authenticated requests. Others learn nothing but that they are refused.
@@ -90,14 +93,27 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it would end a long poll; the connection is a net.Conn
-	from, nonce, err := s.node.secret.verify(r.Header, s.node.address, s.node.now(), &s.seen, r.URL.Path, string(body))
+	seen := &s.seen
+	if r.URL.Path == bodyPath {
+		seen = nil
+	}
+	from, nonce, err := s.node.secret.verify(r.Header, s.node.address, s.node.now(), seen, r.URL.Path, string(body))
 	if err != nil {
 		s.node.complain("refused a request of a peer", r.RemoteAddr, err)
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
 	s.cache.HearPeer(from)
+	if r.URL.Path == bodyPath {
+		s.serveBody(w, r, nonce, body)
+		return
+	}
 	status, reply := s.answer(r.Context(), r.URL.Path, body)
+	s.reply(w, nonce, status, reply)
+}
+
+// reply sends an authenticated reply.
+func (s *server) reply(w http.ResponseWriter, nonce string, status int, reply []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(reply)))
 	w.Header().Set(macField, s.node.secret.ofReply(nonce, status, string(reply)))

@@ -63,6 +63,14 @@ type CachedReader interface {
 	ReadCached(ctx context.Context, key string, buffer []byte) ([]byte, error)
 }
 
+// A LocalKeeper is a [LocalReader] that keeps copies of bodies. It is safe for concurrent use.
+type LocalKeeper interface {
+	LocalReader
+	// KeepLocal keeps a body that ReadLocal did not find, and that came from elsewhere than the
+	// store. The caller has verified it, and must not change it. It does not block, and may do nothing.
+	KeepLocal(key string, body []byte)
+}
+
 // BodyInfo describes a stored body.
 type BodyInfo struct {
 	Key        string

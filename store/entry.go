@@ -2,6 +2,7 @@ package store
 
 import (
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -69,4 +70,8 @@ type Entry struct {
 	// AssertedAt is when a rollback last made this generation current; zero if it was
 	// published by a regeneration.
 	AssertedAt time.Time
+	// Peer is where its peers reach the process that rendered the page (see [ParsePeerAddress]), and
+	// which is likely to have the body in memory; invalid if it has no peers. Any writer of the
+	// table can have written it.
+	Peer netip.AddrPort
 }

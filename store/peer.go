@@ -1,14 +1,16 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 )
 
-// Processes that reach each other directly (package peer) tell their addresses in two places:
-// in the name of a holder of a lease, so that those who wait know whom to ask, and in the rows of
-// processes, so that each knows all. A process connects only to addresses that both are of this
+// Processes that reach each other directly (package peer) tell their addresses in three places: in
+// the name of a holder of a lease, so that those who wait know whom to ask, in the entries that
+// they publish, so that others know who has the body, and in the rows of processes, so that each
+// knows all. A process connects only to addresses that both are of this
 // form and belong to a process that has announced itself.
 
 // peerMark separates the name of a holder from its address.
@@ -45,3 +47,18 @@ func (l Lock) Peer() netip.AddrPort {
 	}
 	return at
 }
+
+// MaxPeerBody bounds the bodies that peers are asked for, in bytes. For a larger one, the first byte
+// of a bucket is a small part of the read.
+const MaxPeerBody = 1 << 20
+
+// A PeerBody names a stored body of a page, for which a peer is asked.
+type PeerBody struct {
+	Key     Key
+	BodyKey string // as in the entry
+	SHA256  string // hex, of the body
+	Length  int64  // bytes, at most MaxPeerBody
+}
+
+// ErrPeerBusy: a peer sends too many bodies.
+var ErrPeerBusy = errors.New("the peer is busy")

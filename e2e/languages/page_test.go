@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -75,7 +76,9 @@ func (c *crew) agree(t *testing.T, key string) page {
 }
 
 // diffOf compares answers. An omitted list equals an empty one.
-func diffOf(want, got any) string { return cmp.Diff(want, got, cmpopts.EquateEmpty()) }
+func diffOf(want, got any) string {
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.AddrPort{}))
+}
 
 // expectCurrent expects all workers to read this entry in this state, whichever language wrote
 // it.

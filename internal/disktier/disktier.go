@@ -102,6 +102,7 @@ type Tier struct {
 var (
 	_ store.BodyStore    = (*Tier)(nil)
 	_ store.CachedReader = (*Tier)(nil)
+	_ store.LocalKeeper  = (*Tier)(nil)
 )
 
 // ErrLocked: another process uses the folder.
@@ -296,6 +297,17 @@ func (t *Tier) Put(ctx context.Context, key string, body []byte) error {
 		t.keep(key, body)
 	}
 	return err
+}
+
+// KeepLocal implements [store.LocalKeeper].
+func (t *Tier) KeepLocal(key string, body []byte) {
+	if !keeps(key) {
+		return
+	}
+	t.seen.DiskCacheRead(false)
+	if int64(len(body)) <= t.limit/maxShare {
+		t.keep(key, body)
+	}
 }
 
 // Delete implements [store.BodyStore].

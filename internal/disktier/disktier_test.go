@@ -143,6 +143,40 @@ func TestReadsOnce(t *testing.T) {
 }
 
 // What other services may write again under the same key is not kept.
+// A body that came from elsewhere is kept, and is not read from the bucket.
+func TestKeepLocal(t *testing.T) {
+	t.Parallel()
+	b, s, dir := newBucket(t), new(seen), t.TempDir()
+	tier := open(t, dir, 1<<20, b, s)
+	if _, err := tier.ReadLocal(t.Context(), key(1), 100); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("before: %v", err)
+	}
+	tier.KeepLocal(key(1), body(1, 100))
+	tier.KeepLocal("theirs", body(2, 100))      // of another service, which may write it again
+	tier.KeepLocal(key(2), make([]byte, 1<<20)) // as large as the tier
+	if err := tier.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tier = open(t, dir, 1<<20, b, s)
+	defer func() {
+		if err := tier.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	got, err := tier.ReadLocal(t.Context(), key(1), 100)
+	if err != nil || !bytes.Equal(got, body(1, 100)) {
+		t.Errorf("%q: %v", got, err)
+	}
+	for _, k := range []string{"theirs", key(2)} {
+		if _, err := tier.ReadLocal(t.Context(), k, 1<<21); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: %v", k, err)
+		}
+	}
+	if b.opened.Load() != 0 || s.misses.Load() != 2 {
+		t.Errorf("%d bodies were opened, %d misses", b.opened.Load(), s.misses.Load())
+	}
+}
+
 func TestForeignKeys(t *testing.T) {
 	t.Parallel()
 	dir, b := t.TempDir(), newBucket(t)

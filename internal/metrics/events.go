@@ -38,12 +38,14 @@ func newEventMetrics(r prometheus.Registerer) eventMetrics {
 		name, help, label string
 		known             []string // reasons that are 0 from the start
 	}{
-		isr.EventLease:     {"isr_leases_total", "Leases, by what happened to them.", "result", []string{"acquired", "busy", "taken-over", "lost", "released"}},
-		isr.EventPeer:      {"isr_peer_waits_total", "Leases whose holders were asked directly to say when they end their work: ended (they said so), or silent.", "result", []string{"ended", "silent"}},
-		isr.EventQueue:     {"isr_queue_requests_total", "Stale pages that were left to the queue of regenerations: sent, pending (sent a short while ago), or failed.", "result", []string{"sent", "pending", "failed"}},
-		isr.EventNotStored: {"isr_not_stored_total", "Rendered pages that were not stored, by the detail of Cache-Status.", "reason", nil},
-		isr.EventEvicted:   {"isr_memory_evictions_total", "Pages that left memory, by cause: size (the limit), or reloaded (changed, purged by their keys, rolled back or pinned).", "cause", []string{"size", "reloaded"}},
-		isr.EventPoll:      {"isr_polls_total", "Reads of the log of changes by other processes.", "result", []string{"ok", "error"}},
+		isr.EventLease:      {"isr_leases_total", "Leases, by what happened to them.", "result", []string{"acquired", "busy", "taken-over", "lost", "released"}},
+		isr.EventPeer:       {"isr_peer_waits_total", "Leases whose holders were asked directly to say when they end their work: ended (they said so), or silent.", "result", []string{"ended", "silent"}},
+		isr.EventPeerBody:   {"isr_peer_bodies_total", "Stored bodies that peers were asked for: hit (sent), absent (the peer does not have it), busy (it sends too many), slow (the bucket was asked as well), failed (no answer), or wrong (it sent something else).", "result", []string{"hit", "absent", "busy", "slow", "failed", "wrong"}},
+		isr.EventPeerServed: {"isr_peer_bodies_served_total", "Stored bodies that this process was asked for by peers: sent, or absent (not in its memory or on its disk).", "result", []string{"sent", "absent"}},
+		isr.EventQueue:      {"isr_queue_requests_total", "Stale pages that were left to the queue of regenerations: sent, pending (sent a short while ago), or failed.", "result", []string{"sent", "pending", "failed"}},
+		isr.EventNotStored:  {"isr_not_stored_total", "Rendered pages that were not stored, by the detail of Cache-Status.", "reason", nil},
+		isr.EventEvicted:    {"isr_memory_evictions_total", "Pages that left memory, by cause: size (the limit), or reloaded (changed, purged by their keys, rolled back or pinned).", "cause", []string{"size", "reloaded"}},
+		isr.EventPoll:       {"isr_polls_total", "Reads of the log of changes by other processes.", "result", []string{"ok", "error"}},
 	} {
 		vec := counterVec(r, family.name, family.help, family.label)
 		counters := newTable(maxEventSeries, func(reason string) prometheus.Counter { return vec.WithLabelValues(reason) }, func(string) string { return Other }, Other)

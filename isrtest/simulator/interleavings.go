@@ -42,6 +42,8 @@ func Interleavings() []string {
 		// Peers.
 		"peer said that a lease has ended",
 		"peer lied of a lease",
+		"peer sent a body",
+		"peer lied of a body",
 		"peer heard of a change",
 		// Rollbacks, pins and purges.
 		"rollback during a render",

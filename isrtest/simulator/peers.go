@@ -2,9 +2,11 @@ package simulator
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
 	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -43,11 +45,13 @@ func (ws *wires) report(counts map[string]int) {
 
 // A wire is the end of one process.
 type wire struct {
-	all  *wires
-	life *life
-	at   netip.AddrPort
-	mu   sync.Mutex
-	said map[string]int // guarded by mu: how often it has asked another one about a page, or told it of the log
+	all     *wires
+	life    *life
+	at      netip.AddrPort
+	mu      sync.Mutex
+	said    map[string]int // guarded by mu: how often it has asked another one about a page, or told it of the log
+	lies    int            // guarded by mu: of bodies
+	another []byte         // guarded by mu: the last body of which it lied; nil without
 }
 
 var _ isr.Peers = (*wire)(nil)
@@ -153,6 +157,52 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// ReadBody implements [isr.Peers].
+func (e *wire) ReadBody(ctx context.Context, at netip.AddrPort, b store.PeerBody) ([]byte, error) {
+	to, m := e.all.reach(at), e.choose(at, "the body of "+b.Key.Text)
+	if to == nil || m == dead || !e.hop(ctx, at) {
+		return nil, errors.New("nothing listens")
+	}
+	if m == silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	body := to.cache.LocalBody(ctx, b)
+	if m == lying {
+		return e.lie(body, b), nil
+	}
+	if !e.hop(ctx, at) || m == tardy && !e.dawdle(ctx) {
+		return nil, ctx.Err()
+	}
+	if body == nil {
+		return nil, store.ErrNotFound
+	}
+	e.all.count("peer sent a body")
+	return body, nil
+}
+
+// lie returns something else than a body that it was asked for, if it has another: bytes that are
+// wrong, fewer, more, or another body, in turns.
+func (e *wire) lie(body []byte, b store.PeerBody) []byte {
+	e.all.count("peer lied of a body")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	another := e.another
+	if body != nil {
+		e.another = body
+	}
+	e.lies++
+	switch e.lies % 4 {
+	case 0:
+		return make([]byte, b.Length)
+	case 1:
+		return make([]byte, b.Length/2)
+	case 2:
+		return append(slices.Clone(body), make([]byte, b.Length+1)...)
+	}
+	return another
 }
 
 // Tell implements [isr.Peers].
