@@ -111,6 +111,7 @@ func TestPeersDoNotAnswerForBodies(t *testing.T) {
 			reading.end.read = c.read
 			for i := range 8 {
 				a := get(reading, fmt.Sprint("/", i))
+				synctest.Wait() // until a request that has lost is noted
 				if a.Body.String() != fmt.Sprintf("/%d rendered 1", i) || a.took > c.most+2*time.Millisecond {
 					t.Errorf("a peer that %s: %q after %v, want at most %v", name, a.Body, a.took, c.most)
 				}
