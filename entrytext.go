@@ -88,7 +88,7 @@ func parseEntry(text string) store.Entry {
 	}
 	e.ETag, e.Key, e.Route = r.text(), r.text(), r.text()
 	_ = e.Peer.UnmarshalBinary([]byte(r.text())) // written by MarshalBinary
-	all := make([]string, 0, 16) // more than most entries have
+	all := make([]string, 0, 16)                 // more than most entries have
 	e.Tags, all = r.texts(all)
 	if n := r.uvarint(); n > 0 {
 		e.Header = make(http.Header, n)
