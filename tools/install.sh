@@ -108,6 +108,19 @@ install_sites() {
   fi
 }
 
+# install_aws prepares the tests of deploy/cloudformation and deploy/terraform.
+install_aws() {
+  local plugins=/opt/tf-plugins
+  has python3 "Python 3.11" "the templates for AWS" || return 0
+  virtual_environment aws deploy/checks/requirements.txt
+  setting ISR_TEST_AWS "$tools/aws/bin"
+  if command -v terraform >/dev/null && [ -d "$plugins/registry.terraform.io/hashicorp/aws" ]; then
+    setting ISR_TEST_TERRAFORM_PLUGINS "$plugins"
+  else
+    echo "Terraform with the provider for AWS in $plugins is missing: validate and apply of deploy/terraform do not run"
+  fi
+}
+
 # virtual_environment NAME REQUIREMENTS makes .tools/NAME.
 virtual_environment() {
   ! cmp -s "$2" "$tools/$1/requirements.txt" || return 0
