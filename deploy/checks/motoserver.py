@@ -8,11 +8,13 @@ import sys
 from moto.cloudformation import parsing
 from moto.cloudformation.models import CloudFormationBackend
 from moto.core.common_models import CloudFormationModel
+from moto.dynamodb.models.table import Table
 from moto.elbv2.models import FakeLoadBalancer, FakeTargetGroup
 from moto.server import ThreadedMotoServer
 
 execute_change_set = CloudFormationBackend.execute_change_set
 clean_json = parsing.clean_json
+create_table = Table.create_from_cloudformation_json.__func__
 load_balancer_attribute = FakeLoadBalancer.get_cfn_attribute
 
 
@@ -31,6 +33,15 @@ def clean(value, resources):
     """AWS::NoValue in lists."""
     cleaned = clean_json(value, resources)
     return [member for member in cleaned if member is not None] if isinstance(value, list) else cleaned
+
+
+@classmethod
+def table(cls, name, resource, *arguments, **options):
+    """The time to live of tables."""
+    made = create_table(cls, name, resource, *arguments, **options)
+    if spec := resource["Properties"].get("TimeToLiveSpecification"):
+        made.ttl.update(TimeToLiveStatus="ENABLED", AttributeName=spec["AttributeName"])
+    return made
 
 
 def attribute_of_target_group(group, name):
@@ -72,6 +83,7 @@ class Distribution(CloudFormationModel):
 
 CloudFormationBackend.execute_change_set = execute
 parsing.clean_json = clean
+Table.create_from_cloudformation_json = table
 FakeTargetGroup.get_cfn_attribute = attribute_of_target_group
 FakeLoadBalancer.get_cfn_attribute = attribute_of_load_balancer
 

@@ -47,7 +47,7 @@ resource "aws_iam_policy" "collection_policy" {
         Sid    = "Table"
         Effect = "Allow"
         Action = [
-          "dynamodb:ConditionCheckItem",
+          "dynamodb:BatchGetItem",
           "dynamodb:DeleteItem",
           "dynamodb:DescribeTable",
           "dynamodb:DescribeTimeToLive",
@@ -80,6 +80,7 @@ resource "aws_iam_policy" "operator_policy" {
         Sid    = "Table"
         Effect = "Allow"
         Action = [
+          "dynamodb:BatchGetItem",
           "dynamodb:DescribeTable",
           "dynamodb:DescribeTimeToLive",
           "dynamodb:GetItem",
@@ -106,6 +107,8 @@ locals {
       Sid    = "Table"
       Effect = "Allow"
       Action = [
+        "dynamodb:BatchGetItem",
+        "dynamodb:BatchWriteItem",
         "dynamodb:ConditionCheckItem",
         "dynamodb:DeleteItem",
         "dynamodb:DescribeTable",
@@ -120,7 +123,7 @@ locals {
     {
       Sid      = "Bodies"
       Effect   = "Allow"
-      Action   = ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
+      Action   = ["s3:GetObject", "s3:PutObject"]
       Resource = "${aws_s3_bucket.bucket.arn}/bodies/*"
     },
     {

@@ -1,0 +1,351 @@
+package aws
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/e2e/internal/process"
+	"github.com/facetheory/isr/gc"
+	"github.com/facetheory/isr/isrtest"
+	"github.com/facetheory/isr/s3body"
+	"github.com/facetheory/isr/store"
+)
+
+func TestMain(m *testing.M) { os.Exit(process.Main(m)) }
+
+const region = "us-east-1"
+
+// An installation is a table, a bucket and a queue of purges, on stand-ins for AWS, made by an
+// administrator; roles use them through guards.
+type installation struct {
+	dynamodb, s3, sqs  string // the servers
+	name               string // of the table and the bucket
+	queue              string // the URL at the server
+	table              *dynamodb.Client
+	access, secret     string
+	origin             string
+	allTables          bool // every table counts as that of the installation
+	credentialProvider aws.CredentialsProvider
+}
+
+func install(t *testing.T) *installation {
+	t.Helper()
+	in := &installation{
+		dynamodb: isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local"),
+		s3:       isrtest.Engine(t, "ISR_TEST_S3", "S3 server"),
+		sqs:      isrtest.Engine(t, "ISR_TEST_SQS", "SQS server"),
+		name:     "isr-aws-" + strings.ToLower(rand.Text()),
+		access:   os.Getenv("ISR_TEST_S3_ACCESS_KEY"), secret: os.Getenv("ISR_TEST_S3_SECRET_KEY"),
+	}
+	in.credentialProvider = credentials.NewStaticCredentialsProvider(in.access, in.secret, "")
+	in.table = in.dynamodbAt(in.dynamodb)
+	if err := dynamostore.CreateTable(t.Context(), in.table, in.name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.s3At(in.s3).CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &in.name}); err != nil {
+		t.Fatal(err)
+	}
+	created, err := in.sqsAt(in.sqs).CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String(in.name + "-purges")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.queue = *created.QueueUrl
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=1, stale-while-revalidate=1000")
+		w.Header().Set("Cache-Tag", "all")
+		if r.URL.Path == "/gone" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		fmt.Fprintf(w, "page %s %s %s", r.URL.Path, rand.Text(), strings.Repeat("x", 4<<10))
+	}))
+	t.Cleanup(site.Close)
+	in.origin = site.URL
+	return in
+}
+
+func (in *installation) dynamodbAt(endpoint string) *dynamodb.Client {
+	return dynamodb.New(dynamodb.Options{Region: region, BaseEndpoint: &endpoint, Credentials: in.credentialProvider})
+}
+
+func (in *installation) s3At(endpoint string) *s3.Client {
+	return s3.New(s3.Options{Region: region, BaseEndpoint: &endpoint, UsePathStyle: true, Credentials: in.credentialProvider})
+}
+
+func (in *installation) sqsAt(endpoint string) *sqs.Client {
+	return sqs.New(sqs.Options{Region: region, BaseEndpoint: &endpoint, Credentials: in.credentialProvider})
+}
+
+// A role reaches an installation with the permissions of a policy.
+type role struct {
+	*installation
+	policy               *policy
+	dynamodb, s3, queues string // the guards, or the servers
+}
+
+// role returns a role with the permissions of policies.
+func (in *installation) role(t *testing.T, ids ...string) *role {
+	t.Helper()
+	r := &role{installation: in, policy: readPolicy(t, ids[0])}
+	for _, id := range ids[1:] {
+		r.policy.allowed = append(r.policy.allowed, readPolicy(t, id).allowed...)
+	}
+	named := func(prefix, resource string) func(string) string {
+		return func(name string) string {
+			if in.allTables || strings.HasSuffix(name, prefix) {
+				return resource
+			}
+			return "another: " + name
+		}
+	}
+	r.dynamodb = newGuard(t, r.policy, in.dynamodb, dynamodbCalls(named(in.name, "Table")))
+	r.s3 = newGuard(t, r.policy, in.s3, s3Calls(func(bucket, key string) string {
+		if bucket == in.name {
+			return "Bucket/" + key
+		}
+		return named(in.name, "Bucket/bodies/")(bucket) + key
+	}))
+	r.queues = newGuard(t, r.policy, in.sqs, sqsCalls(named("-purges", "PurgeQueue")))
+	return r
+}
+
+// command returns a command of isr with the permissions of the role.
+func (r *role) command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(process.Binary(t, "../.."), args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = []string{
+		"HOME=" + cmd.Dir, "PATH=" + os.Getenv("PATH"), "AWS_EC2_METADATA_DISABLED=true",
+		"AWS_ACCESS_KEY_ID=" + r.access, "AWS_SECRET_ACCESS_KEY=" + r.secret,
+		"ISR_TABLE=" + r.name, "ISR_BUCKET=" + r.name, "ISR_REGION=" + region,
+		"ISR_DYNAMODB_ENDPOINT=" + r.dynamodb, "ISR_S3_ENDPOINT=" + r.s3, "ISR_STORE_TIMEOUT=10s",
+	}
+	return cmd
+}
+
+// run runs a command, which must succeed, and returns its output.
+func (r *role) run(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := r.command(t, args...)
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("isr %q: %v\n%s%s", args, err, out, &failure)
+	}
+	return string(out)
+}
+
+var announced = regexp.MustCompile(`msg="serving (http://[^ ",]+)`)
+
+// serve starts a server with the permissions of the role.
+func (r *role) serve(t *testing.T) (url string, stop func()) {
+	t.Helper()
+	_, path, _ := strings.Cut(strings.TrimPrefix(r.queue, "http://"), "/")
+	queue := r.queues + "/" + path
+	cmd := r.command(t, "serve", "--origin", r.origin, "--listen", "127.0.0.1:0", "--history", "2", "--purge-queue", queue, "--vary", "Accept-Language")
+	p, url := process.Serve(t, cmd, announced)
+	return url, func() {
+		p.Terminate(t)
+		p.AwaitEnd(t, time.Minute)
+	}
+}
+
+func get(t *testing.T, url string, header ...string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.Header.Get("Cache-Status")
+}
+
+// await polls until ready, for a minute.
+func await(t *testing.T, what string, ready func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ready(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
+
+// administrator returns a role without a policy.
+func (in *installation) administrator() *role {
+	return &role{installation: in, dynamodb: in.dynamodb, s3: in.s3, queues: in.sqs}
+}
+
+// publish renders a page until three generations of it were published.
+func (in *installation) publish(t *testing.T, page string) {
+	t.Helper()
+	r, generations := in.administrator(), make(map[string]bool)
+	await(t, "three generations of "+page, func() bool {
+		get(t, page)
+		for _, id := range generation.FindAllString(r.run(t, "get", page, "--json"), -1) {
+			generations[id] = true
+		}
+		return len(generations) >= 3
+	})
+}
+
+var generation = regexp.MustCompile(`"generation_id": ?"[^"]+"`)
+
+// TestServingPolicy: isr serve, and the suites of its stores, need the policy, and all of it.
+func TestServingPolicy(t *testing.T) {
+	t.Parallel()
+	in := install(t)
+	r := in.role(t, "ServingPolicy")
+	url, stop := r.serve(t)
+	for _, path := range []string{"/", "/a", "/b", "/gone"} {
+		get(t, url+path)
+		get(t, url+path, "Accept-Language", "fr")
+	}
+	in.publish(t, url+"/a")
+	if _, err := in.sqsAt(in.sqs).SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &in.queue, MessageBody: aws.String(`{"targets":[{"tag":"all"}]}`)}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the purge", func() bool { return strings.Contains(in.administrator().run(t, "get", url+"/b"), "purged") })
+	// A POST purges the page that it changes.
+	response, err := http.Post(url+"/b", "text/plain", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	stop()
+	url, stop = r.serve(t) // it reads what is stored
+	get(t, url+"/a")
+	stop()
+	t.Run("suites", func(t *testing.T) { in.suites(t, r.policy) })
+	r.policy.check(t, map[call]string{
+		{"sqs:SendMessage", "RegenerationQueue"}:      "only servers with workers send regenerations",
+		{"sqs:ChangeMessageVisibility", "PurgeQueue"}: "messages are kept invisible only while the table does not answer",
+	})
+}
+
+// suites runs the suites of the stores, which call what servers and garbage collection call together,
+// and counts in served what a policy for servers allows of it.
+func (in *installation) suites(t *testing.T, served *policy) {
+	in.allTables = true // each test has a table or a bucket of its own
+	r := in.role(t, "ServingPolicy", "CollectionPolicy")
+	t.Run("MetaStore", func(t *testing.T) { isrtest.MetaStore(t, r.metaStore) })
+	t.Run("BodyStore", func(t *testing.T) { isrtest.BodyStore(t, r.bodyStore) })
+	for text := range r.policy.refused {
+		t.Errorf("the policies refused %s", text)
+	}
+	for c, n := range r.policy.used {
+		served.used[c] += n
+	}
+}
+
+// metaStore opens the storage of a test of the suite.
+func (r *role) metaStore(t *testing.T) isrtest.MetaStoreOpener {
+	name := r.name + "-" + strings.ToLower(rand.Text())
+	if err := dynamostore.CreateTable(t.Context(), r.table, name); err != nil {
+		t.Fatal(err)
+	}
+	return func(owner string, now func() time.Time) store.MetaStore {
+		s, err := dynamostore.New(r.dynamodbAt(r.dynamodb), name, dynamostore.Config{Owner: owner, Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+}
+
+// bodyStore opens the storage of a test of the suite.
+func (r *role) bodyStore(t *testing.T) store.BodyStore {
+	name := r.name + "-" + strings.ToLower(rand.Text())[:12]
+	if _, err := r.s3At(r.installation.s3).CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := s3body.New(r.s3At(r.s3), name, s3body.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestCollectionPolicy: so does isr gc, which finds garbage two hours, and pins to renew eighty days,
+// after the pages were made.
+func TestCollectionPolicy(t *testing.T) {
+	t.Parallel()
+	in := install(t)
+	admin := in.administrator()
+	url, stop := admin.serve(t)
+	for range 2 {
+		in.publish(t, url+"/a")
+	}
+	admin.run(t, "purge", "--tag", "other")
+	admin.run(t, "purge", "--all") // which includes the tag
+	get(t, url+"/b")
+	await(t, "a page to pin", func() bool {
+		return strings.Contains(admin.run(t, "ls"), "/b")
+	})
+	admin.run(t, "pin", url+"/b")
+	stop()
+	r := in.role(t, "CollectionPolicy")
+	r.run(t, "gc")
+	bodies, err := s3body.New(in.s3At(r.s3), in.name, s3body.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, later := range []time.Duration{2 * time.Hour, 80 * 24 * time.Hour} {
+		now := func() time.Time { return time.Now().Add(later) }
+		meta, err := dynamostore.New(in.dynamodbAt(r.dynamodb), in.name, dynamostore.Config{Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, err := gc.Collect(t.Context(), meta, bodies, gc.CollectOptions{Grace: time.Hour, Now: now})
+		if err != nil {
+			t.Errorf("%s later: %v", later, err)
+		}
+		pins, err := gc.RenewPins(t.Context(), meta, gc.RenewOptions{Now: now})
+		if err != nil {
+			t.Errorf("%s later: %v", later, err)
+		}
+		t.Logf("%s later: %+v, %d pins", later, done, pins)
+	}
+	r.policy.check(t, nil)
+}
+
+// TestOperatorPolicy: so do commands that only read.
+func TestOperatorPolicy(t *testing.T) {
+	t.Parallel()
+	in := install(t)
+	url, stop := in.administrator().serve(t)
+	in.publish(t, url+"/a")
+	stop()
+	r, page := in.role(t, "OperatorPolicy"), url+"/a"
+	if out := r.run(t, "ls"); !strings.Contains(out, "/a") {
+		t.Errorf("isr ls: %s", out)
+	}
+	for _, args := range [][]string{
+		{"get", page}, {"versions", page}, {"diff", page}, {"lease", page}, {"outbox"}, {"quarantine"}, {"purge", "--tag", "all", "--dry-run"}, {"gc", "--dry-run"},
+	} {
+		r.run(t, args...)
+	}
+	r.policy.check(t, nil)
+}
