@@ -50,11 +50,12 @@ func read(t *testing.T, files map[string]string) (urls []string, r *sitemap.Read
 const urlset = `<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:image="i">`
 
 func set(locs ...string) string {
-	text := urlset
+	var text strings.Builder
+	text.WriteString(urlset)
 	for _, loc := range locs {
-		text += "<url><image:image><image:loc>http://HOST/no.png</image:loc></image:image><loc> " + loc + "\n</loc><lastmod>2026-01-01</lastmod></url>"
+		text.WriteString("<url><image:image><image:loc>http://HOST/no.png</image:loc></image:image><loc> " + loc + "\n</loc><lastmod>2026-01-01</lastmod></url>")
 	}
-	return text + "</urlset>"
+	return text.String() + "</urlset>"
 }
 
 func TestURLs(t *testing.T) {
