@@ -7,8 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"os"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/facetheory/isr/store"
 )
@@ -51,6 +53,9 @@ type lister struct {
 
 // walk lists the folder name, whose keys begin with key. It reports whether the
 // consumer wants more.
+//
+// It reads names only: ReadDir of a file that [os.Root] has opened also calls lstat for each
+// name, of which only those of bodies that match are needed.
 func (l *lister) walk(name, key string) (more bool, err error) {
 	f, err := l.store.root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,9 +69,9 @@ func (l *lister) walk(name, key string) (more bool, err error) {
 		if err := l.ctx.Err(); err != nil {
 			return false, err
 		}
-		entries, readErr := f.ReadDir(listBatch)
-		for _, entry := range entries {
-			if more, err := l.visit(path.Join(name, entry.Name()), key); !more || err != nil {
+		names, readErr := f.Readdirnames(listBatch)
+		for _, entry := range names {
+			if more, err := l.visit(f, path.Join(name, entry), key); !more || err != nil {
 				return more, err
 			}
 		}
@@ -79,10 +84,11 @@ func (l *lister) walk(name, key string) (more bool, err error) {
 	}
 }
 
-func (l *lister) visit(name, key string) (more bool, err error) {
+// visit lists one name in a folder: a body, or a folder with more of them.
+func (l *lister) visit(in *os.File, name, key string) (more bool, err error) {
 	if page, ok := pageKey(name); ok {
 		if strings.HasPrefix(page, l.prefix) && store.ValidBodyKey(page) == nil {
-			return l.yieldBody(name, page)
+			return l.yieldBody(in, name, page)
 		}
 		return true, nil
 	}
@@ -98,7 +104,7 @@ func (l *lister) visit(name, key string) (more bool, err error) {
 		}
 	case body:
 		if strings.HasPrefix(key, l.prefix) && store.ValidBodyKey(key) == nil {
-			return l.yieldBody(name, key)
+			return l.yieldBody(in, name, key)
 		}
 	case foreign:
 	}
@@ -110,16 +116,23 @@ func (l *lister) mayHold(start string) bool {
 	return strings.HasPrefix(start, l.prefix) || strings.HasPrefix(l.prefix, start)
 }
 
-func (l *lister) yieldBody(name, key string) (more bool, err error) {
-	info, err := l.store.root.Lstat(name)
+func (l *lister) yieldBody(in *os.File, name, key string) (more bool, err error) {
+	info, err := l.store.lstatIn(in, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil // deleted after the folder was read
 	}
 	if err != nil {
 		return false, err
 	}
-	if !info.Mode().IsRegular() {
+	if !info.regular {
 		return true, nil
 	}
-	return l.yield(store.BodyInfo{Key: key, Length: info.Size(), ModifiedAt: info.ModTime()}, nil), nil
+	return l.yield(store.BodyInfo{Key: key, Length: info.length, ModifiedAt: info.modified}, nil), nil
+}
+
+// A fileInfo is what lstat tells of a file.
+type fileInfo struct {
+	regular  bool
+	length   int64
+	modified time.Time
 }
