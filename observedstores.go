@@ -367,6 +367,14 @@ func (b *observedBodies) Delete(ctx context.Context, key string) error {
 	return err
 }
 
+// DeleteBatch implements [store.BatchDeleter].
+func (b *observedBodies) DeleteBatch(ctx context.Context, keys []string) (deleted int, err error) {
+	ctx, end := b.begin(ctx, "delete-batch")
+	deleted, err = store.DeleteBodies(ctx, b.BodyStore, keys)
+	end(0, err)
+	return deleted, err
+}
+
 func (b *observedBodies) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
 	return eachCall(ctx, b.begin, "list", func(ctx context.Context) iter.Seq2[store.BodyInfo, error] {
 		return b.BodyStore.List(ctx, prefix)

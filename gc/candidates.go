@@ -2,6 +2,7 @@ package gc
 
 import (
 	"cmp"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strconv"
@@ -16,8 +17,8 @@ import (
 // have none; nothing is deleted for that reason.
 type candidates struct {
 	seed maphash.Seed
-	// buckets hold the candidates by the first byte of their folder. Each grows on its
-	// own, so that growing never copies all candidates.
+	// buckets hold the candidates by the first byte of their folder (see bucketOf). Each grows
+	// on its own, so that growing never copies all candidates.
 	buckets [256][]candidate
 	count   int
 }
@@ -25,10 +26,15 @@ type candidates struct {
 // A candidate is one body.
 type candidate struct {
 	folder uint64 // the first 16 hex digits of its folder's name
-	body   uint64 // the digest of its key; the lowest bit is set once a row of its page was seen
+	body   uint64 // the digest of its key, and in the lowest bits what the scan has found
 }
 
-const seenBit = 1
+// The lowest bits of a digest.
+const (
+	seenBit       = 1 // a row of its page was seen
+	referencedBit = 2 // and one of them seems to refer to the body
+	foundBits     = seenBit | referencedBit
+)
 
 func newCandidates() *candidates { return &candidates{seed: maphash.MakeSeed()} }
 
@@ -49,15 +55,22 @@ func folderDigest(key string) uint64 {
 	return digest
 }
 
+// bucketOf returns the first byte of a folder, whose two hex digits begin the names of all
+// folders of a bucket.
+func bucketOf(folder uint64) int { return int(folder >> 56) }
+
+// bucketPrefix returns the beginning of the keys of all bodies in a bucket.
+func bucketPrefix(bucket int) string { return fmt.Sprintf("%s%02x", store.BodyRoot, bucket) }
+
 // digest returns the digest of a body's key. The codings of a body have that of the body: they
 // are garbage together.
 func (cs *candidates) digest(key string) uint64 {
 	body, _ := store.CodedBody(key)
-	return maphash.String(cs.seed, body) &^ seenBit
+	return maphash.String(cs.seed, body) &^ foundBits
 }
 
 func (cs *candidates) add(folder uint64, key string) {
-	bucket := &cs.buckets[folder>>56]
+	bucket := &cs.buckets[bucketOf(folder)]
 	*bucket = append(*bucket, candidate{folder, cs.digest(key)})
 	cs.count++
 }
@@ -71,7 +84,7 @@ func (cs *candidates) sort() {
 
 // of returns the candidates in a folder.
 func (cs *candidates) of(folder uint64) []candidate {
-	bucket := cs.buckets[folder>>56]
+	bucket := cs.buckets[bucketOf(folder)]
 	first, _ := slices.BinarySearchFunc(bucket, folder, func(c candidate, f uint64) int { return cmp.Compare(c.folder, f) })
 	last := first
 	for last < len(bucket) && bucket[last].folder == folder {
@@ -97,7 +110,9 @@ func (cs *candidates) see(page store.ReferencedBodies) (all, unreferenced int) {
 	}
 	slices.Sort(referenced)
 	for i := range found {
-		if _, ok := slices.BinarySearch(referenced, found[i].body); !ok {
+		if _, ok := slices.BinarySearch(referenced, found[i].body); ok {
+			found[i].body |= referencedBit
+		} else {
 			unreferenced++
 		}
 		found[i].body |= seenBit
@@ -105,17 +120,30 @@ func (cs *candidates) see(page store.ReferencedBodies) (all, unreferenced int) {
 	return len(found), unreferenced
 }
 
-// orphaned reports whether a body is a candidate of a page without rows.
-func (cs *candidates) orphaned(folder uint64, key string) bool {
-	return slices.Contains(cs.of(folder), candidate{folder, cs.digest(key)})
-}
+// What the scan has found of a listed body.
+type finding int
 
-// orphans reports whether there are candidates of pages without rows.
-func (cs *candidates) orphans() bool {
-	for _, bucket := range cs.buckets {
-		if slices.ContainsFunc(bucket, func(c candidate) bool { return c.body&seenBit == 0 }) {
-			return true
+const (
+	needless finding = iota // no candidate, or a row seems to refer to it
+	garbage                 // its page has rows, none of which seems to refer to it
+	orphaned                // its page has no row
+)
+
+// look returns what the scan has found of a body in a folder.
+func (cs *candidates) look(folder uint64, key string) finding {
+	digest := cs.digest(key)
+	for _, c := range cs.of(folder) {
+		switch c.body {
+		case digest:
+			return orphaned
+		case digest | seenBit:
+			return garbage
 		}
 	}
-	return false
+	return needless
+}
+
+// orphans reports whether a bucket has candidates of pages without rows.
+func (cs *candidates) orphans(bucket int) bool {
+	return slices.ContainsFunc(cs.buckets[bucket], func(c candidate) bool { return c.body&seenBit == 0 })
 }

@@ -1,6 +1,7 @@
 package gc
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/facetheory/isr/store"
@@ -17,16 +18,27 @@ func TestCandidates(t *testing.T) {
 		cs.add(folder, key)
 		return key
 	}
-	ours, theirs, garbage := add("CACHE#1", "a"), add("CACHE#1", "b"), add("CACHE#1", "c")
+	ours, theirs, unnamed := add("CACHE#1", "a"), add("CACHE#1", "b"), add("CACHE#1", "c")
 	other, gone := add("CACHE#2", "a"), add("CACHE#3", "a")
 	cs.sort()
-	orphaned := func(key string) bool { return cs.orphaned(folderDigest(key), key) }
-	for _, key := range []string{ours, theirs, garbage, other, gone} {
-		if !orphaned(key) {
+	look := func(key string) finding { return cs.look(folderDigest(key), key) }
+	orphans := func() bool {
+		for bucket := range cs.buckets {
+			if cs.orphans(bucket) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, key := range []string{ours, theirs, unnamed, other, gone} {
+		if look(key) != orphaned {
 			t.Errorf("%s has a page before any was seen", key)
 		}
+		if prefix := bucketPrefix(bucketOf(folderDigest(key))); !strings.HasPrefix(key, prefix) {
+			t.Errorf("%s is not in the bucket %s", key, prefix)
+		}
 	}
-	if all, unnamed := cs.see(store.ReferencedBodies{PK: "CACHE#1", Keys: []string{ours, "s3://bucket/" + theirs, "x" + garbage, other}}); all != 3 || unnamed != 1 {
+	if all, unnamed := cs.see(store.ReferencedBodies{PK: "CACHE#1", Keys: []string{ours, "s3://bucket/" + theirs, "x" + unnamed, other}}); all != 3 || unnamed != 1 {
 		t.Errorf("%d candidates, of which %d are not named; want 3 and 1", all, unnamed)
 	}
 	if all, unnamed := cs.see(store.ReferencedBodies{PK: "CACHE#1"}); all != 0 || unnamed != 0 {
@@ -38,16 +50,22 @@ func TestCandidates(t *testing.T) {
 	if all, unnamed := cs.see(store.ReferencedBodies{PK: "CACHE#2", Keys: []string{other}}); all != 1 || unnamed != 0 {
 		t.Errorf("%d candidates, of which %d are not named; want 1 and 0", all, unnamed)
 	}
-	for key, want := range map[string]bool{ours: false, garbage: false, other: false, gone: true, store.BodyPrefix("CACHE#3") + "new": false} {
-		if orphaned(key) != want {
-			t.Errorf("%s: orphaned: %v, want %v", key, !want, want)
+	for key, want := range map[string]finding{
+		ours: needless, theirs: needless, unnamed: garbage, other: needless, gone: orphaned,
+		store.BodyPrefix("CACHE#3") + "new": needless, store.BodyPrefix("CACHE#1") + "new": needless,
+	} {
+		if got := look(key); got != want {
+			t.Errorf("%s: found %v, want %v", key, got, want)
 		}
 	}
-	if !cs.orphans() {
+	if !orphans() {
 		t.Error("there are no orphans")
 	}
 	cs.see(store.ReferencedBodies{PK: "CACHE#3"}) // leased, and nothing more
-	if cs.orphans() {
+	if orphans() {
 		t.Error("there are orphans, though all pages were seen")
+	}
+	if look(gone) != garbage {
+		t.Error("the body of a page that is only leased is not garbage")
 	}
 }

@@ -4,23 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/facetheory/isr/store"
 )
 
 // A body is garbage if no row refers to it: its page was published again, its rows have
-// expired, or the process that wrote it never published. Collection has three steps, in
+// expired, or the process that wrote it never published. Collection has four steps, in
 // this order:
 //
-//	list the bodies ──► scan the rows once ──► check each page that seems
-//	(16 bytes each)     (keys as digests)      to have garbage, and delete it
+//	list the bodies ──► scan the rows once ──► list those again ──► check their pages,
+//	(16 bytes each)     (keys as digests)      that seem garbage    many at once, and delete
 //
 // The check of a page takes its lease, reads the references of its rows, and deletes the
-// bodies that were listed before the lease was taken and that no row refers to. A publish
+// bodies that were listed before the lease was taken and that no row refers to. Pages are
+// checked in batches: their leases are acquired at the same time, each page is read under its
+// own, the garbage of all of them is deleted together, and then the leases are released. What
+// follows is true of each page by itself. A publish
 // or a rollback must not be about to refer to a deleted body. A body gets a reference in
 // one of five ways, and none of them can happen to a body that is deleted:
 //
@@ -122,10 +129,15 @@ type Store interface {
 // Tables must not share bodies: each needs its own folder, or bucket and prefix.
 //
 // It lists all bodies and then scans the table once, in parallel, with strongly consistent
-// reads. A page with garbage also costs two reads of its rows, a lease, and a listing of
-// its bodies; bodies of pages without rows cost a second listing of all bodies. It keeps 16
-// bytes in memory for each body of sufficient age, and scans the table again for every 32
-// million of them. The first error ends the collection; the result says what was done.
+// reads. Garbage costs a second listing of the bodies, by the first two hex digits of their
+// folder: of those that begin as a page with garbage does. A page with garbage also costs a
+// read of its rows and a lease; up to 128 pages are checked at the same time. A store that can
+// delete several bodies with one call (see [store.DeleteBodies]) gets one for 32 pages.
+//
+// It keeps 16 bytes in memory for each body of sufficient age, and scans the table again for
+// every 32 million of them; some 150 bytes for each of at most a million pages with garbage; and
+// the keys of the garbage of a 256th of them. The first error ends the collection; the result
+// says what was done.
 // [ErrForeignBodies]: none of the bodies belongs to a page of the table, which is probably
 // the wrong table. Nothing was deleted.
 func Collect(ctx context.Context, meta Store, bodies store.BodyStore, opts CollectOptions) (Collected, error) {
@@ -138,16 +150,15 @@ func Collect(ctx context.Context, meta Store, bodies store.BodyStore, opts Colle
 	if opts.Grace < time.Hour {
 		return Collected{}, fmt.Errorf("collecting garbage: the grace period must be at least 1h (got %s)", opts.Grace)
 	}
-	c := &collector{meta: meta, bodies: bodies, opts: opts, before: opts.Now().Add(-opts.Grace)}
-	err := c.run(ctx)
-	c.done.Kept += c.kept
-	if err != nil {
+	c := &collector{meta: meta, bodies: bodies, opts: opts, before: opts.Now().Add(-opts.Grace), suspects: make(map[uint64]string)}
+	if err := c.run(ctx); err != nil {
 		return c.done, fmt.Errorf("collecting garbage: %w", err)
 	}
 	return c.done, nil
 }
 
-// A collector is one collection.
+// A collector is one collection. Only the goroutine that called Collect uses it, except for
+// meta, bodies, opts and before, which do not change.
 type collector struct {
 	meta   Store
 	bodies store.BodyStore
@@ -155,20 +166,27 @@ type collector struct {
 	before time.Time // bodies that were written later are too young
 	done   Collected
 
-	// The scan alone uses these; it runs concurrently with the checks.
-	known bool // a body belongs to a page of the table
-	kept  int  // bodies of pages without garbage
+	known    bool              // a body belongs to a page of the table
+	suspects map[uint64]string // partition keys of pages that seem to have garbage, by the digest of their folder
 }
 
 const (
 	// maxCandidates is how many bodies are kept in memory at once, as digests: half a
 	// gigabyte. If there are more, the table is scanned several times.
 	maxCandidates = 32 << 20
+	// maxSuspects is how many pages with garbage are kept in memory at once. If there are
+	// more, the scan waits while they are checked.
+	maxSuspects = 1 << 20
 	// maxPerPage is how many bodies of a page one collection deletes. The next one finds
 	// the rest.
 	maxPerPage = 10_000
-	// concurrency is how many pages are checked at once.
-	concurrency = 16
+	// batches is how many batches are checked at once, of batchPages pages each. An embedded
+	// table commits their leases together, and on DynamoDB that stays below the 4,000 writes a
+	// second that a table serves that was never busier.
+	batches    = 4
+	batchPages = 32
+	// batchBodies ends a batch of fewer pages.
+	batchBodies = 1000
 )
 
 func (c *collector) run(ctx context.Context) error {
@@ -202,82 +220,161 @@ func (c *collector) sweep(ctx context.Context, found *candidates) error {
 		return nil
 	}
 	found.sort()
-	if err := c.each(ctx, func(ctx context.Context, check func(suspect) error) error { return c.scan(ctx, found, check) }); err != nil {
+	if err := c.scan(ctx, found); err != nil {
 		return err
 	}
 	if !c.known {
 		return fmt.Errorf("%w: none of %d bodies belongs to a page; if it is the right table "+
 			"and all of its pages have expired, delete the bodies by hand", ErrForeignBodies, found.count)
 	}
-	if !found.orphans() {
-		return nil
-	}
-	return c.each(ctx, func(ctx context.Context, check func(suspect) error) error { return c.listOrphans(ctx, found, check) })
-}
-
-// A suspect is a page that seems to have garbage, or a body of a page without rows.
-type suspect struct {
-	pk     string
-	orphan store.BodyInfo // if pk is empty
+	return c.clean(ctx, found, found.orphans)
 }
 
 // scan finds the pages that seem to have garbage.
-func (c *collector) scan(ctx context.Context, found *candidates, check func(suspect) error) error {
+func (c *collector) scan(ctx context.Context, found *candidates) error {
 	for page, err := range c.meta.ReferencedBodies(ctx) {
 		if err != nil {
 			return err
 		}
-		switch all, unreferenced := found.see(page); {
-		case all == 0:
+		all, unreferenced := found.see(page)
+		c.known = c.known || all > 0
+		c.done.Kept += all - unreferenced
+		if unreferenced == 0 {
 			continue
-		case unreferenced == 0:
-			c.kept += all
-		default:
-			if err := check(suspect{pk: page.PK}); err != nil {
+		}
+		c.suspects[folderDigest(store.BodyPrefix(page.PK))] = page.PK
+		if len(c.suspects) == maxSuspects {
+			if err := c.clean(ctx, found, func(int) bool { return false }); err != nil {
 				return err
 			}
 		}
-		c.known = true
 	}
 	return nil
 }
 
-// listOrphans finds the candidates of pages that have no row.
-func (c *collector) listOrphans(ctx context.Context, found *candidates, check func(suspect) error) error {
-	for info, err := range c.bodies.List(ctx, store.BodyRoot) {
+// clean checks the suspects and forgets them, and deletes the orphans in the buckets for which
+// orphans is true.
+func (c *collector) clean(ctx context.Context, found *candidates, orphans func(bucket int) bool) error {
+	var suspected [256]bool
+	for folder := range c.suspects {
+		suspected[bucketOf(folder)] = true
+	}
+	err := c.each(ctx, func(ctx context.Context, check func(batch) error) error {
+		for bucket, listed := range suspected {
+			if too := orphans(bucket); listed || too {
+				if err := c.collectBucket(ctx, found, bucket, too, check); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	clear(c.suspects)
+	return err
+}
+
+// collectBucket lists a bucket again and passes its garbage to check, with orphans also that of
+// pages without rows.
+func (c *collector) collectBucket(ctx context.Context, found *candidates, bucket int, orphans bool, check func(batch) error) error {
+	pages := make(map[uint64]*suspect)
+	var gone batch
+	for info, err := range c.bodies.List(ctx, bucketPrefix(bucket)) {
 		if err != nil {
 			return err
 		}
-		if _, folder, ok := folderOfBody(info.Key); ok && found.orphaned(folder, info.Key) {
-			if err := check(suspect{orphan: info}); err != nil {
-				return err
+		_, folder, ok := folderOfBody(info.Key)
+		if !ok || !info.ModifiedAt.Before(c.before) {
+			continue
+		}
+		switch found.look(folder, info.Key) {
+		case garbage:
+			if pk, ok := c.suspects[folder]; ok {
+				page := pages[folder]
+				if page == nil {
+					page = &suspect{pk: pk}
+					pages[folder] = page
+				}
+				page.add(info)
 			}
+		case orphaned:
+			if !orphans {
+				continue
+			}
+			gone.orphans = append(gone.orphans, info)
+			if len(gone.orphans) == batchBodies {
+				if err := check(gone); err != nil {
+					return err
+				}
+				gone = batch{}
+			}
+		case needless:
 		}
 	}
-	return nil
+	if err := checkBatches(maps.Values(pages), check); err != nil || len(gone.orphans) == 0 {
+		return err
+	}
+	return check(gone)
 }
 
-// A checked is the result of checking a suspect.
-type checked struct {
+// checkBatches passes pages to check, in batches.
+func checkBatches(pages iter.Seq[*suspect], check func(batch) error) error {
+	var next batch
+	bodies := 0
+	for page := range pages {
+		next.pages = append(next.pages, page)
+		bodies += len(page.garbage)
+		if len(next.pages) < batchPages && bodies < batchBodies {
+			continue
+		}
+		if err := check(next); err != nil {
+			return err
+		}
+		next, bodies = batch{}, 0
+	}
+	if len(next.pages) == 0 {
+		return nil
+	}
+	return check(next)
+}
+
+// A suspect is a page that seems to have garbage.
+type suspect struct {
 	pk      string
-	deleted []store.BodyInfo
+	garbage []store.BodyInfo
+}
+
+func (s *suspect) add(info store.BodyInfo) {
+	if len(s.garbage) < maxPerPage {
+		s.garbage = append(s.garbage, info)
+	}
+}
+
+// A batch is pages that seem to have garbage, or bodies of pages without rows.
+type batch struct {
+	pages   []*suspect
+	orphans []store.BodyInfo
+}
+
+// A checked is the result of checking a batch.
+type checked struct {
+	deleted []Garbage
 	kept    int
-	busy    bool
+	busy    int
 	err     error
 }
 
-// each checks all suspects that find passes to check, several at once, and accounts for
+// each checks all batches that find passes to check, several at once, and accounts for
 // the results. The first error ends it.
-func (c *collector) each(ctx context.Context, find func(ctx context.Context, check func(suspect) error) error) error {
+func (c *collector) each(ctx context.Context, find func(ctx context.Context, check func(batch) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	suspects, results := make(chan suspect), make(chan checked)
+	queue, results := make(chan batch), make(chan checked)
 	var working sync.WaitGroup
 	working.Go(func() {
-		defer close(suspects)
-		err := find(ctx, func(s suspect) error {
+		defer close(queue)
+		err := find(ctx, func(b batch) error {
 			select {
-			case suspects <- s:
+			case queue <- b:
 				return nil
 			case <-ctx.Done():
 				return context.Cause(ctx)
@@ -287,10 +384,10 @@ func (c *collector) each(ctx context.Context, find func(ctx context.Context, che
 			results <- checked{err: err}
 		}
 	})
-	for range concurrency {
+	for range batches {
 		working.Go(func() {
-			for s := range suspects {
-				results <- c.check(ctx, s)
+			for b := range queue {
+				results <- c.check(ctx, b)
 			}
 		})
 	}
@@ -312,97 +409,117 @@ func (c *collector) each(ctx context.Context, find func(ctx context.Context, che
 // account adds the result of one check and reports deletions.
 func (c *collector) account(r checked) {
 	c.done.Kept += r.kept
-	if r.busy {
-		c.done.Busy++
-	}
-	for _, info := range r.deleted {
+	c.done.Busy += r.busy
+	for _, g := range r.deleted {
 		c.done.Bodies++
-		c.done.Bytes += info.Length
+		c.done.Bytes += g.Length
 		if c.opts.Report != nil {
-			c.opts.Report(Garbage{BodyInfo: info, PK: r.pk})
+			c.opts.Report(g)
 		}
 	}
 }
 
-// check deletes the garbage of a suspect.
-func (c *collector) check(ctx context.Context, s suspect) checked {
-	r := checked{pk: s.pk}
-	if s.pk == "" {
-		r.err = c.discard(ctx, []store.BodyInfo{s.orphan}, &r)
+// check deletes the garbage of a batch.
+func (c *collector) check(ctx context.Context, b batch) (r checked) {
+	var found []Garbage
+	for _, info := range b.orphans {
+		found = append(found, Garbage{BodyInfo: info})
+	}
+	if c.opts.DryRun {
+		for _, page := range b.pages {
+			for _, info := range page.garbage {
+				found = append(found, Garbage{BodyInfo: info, PK: page.pk})
+			}
+		}
+		r.deleted = found
 		return r
 	}
-	if r.err = c.partition(ctx, s.pk, &r); r.err != nil {
-		r.err = fmt.Errorf("partition %s: %w", s.pk, r.err)
+	if len(found) > 0 {
+		r.err = c.discard(ctx, found, &r)
+	}
+	if r.err == nil && len(b.pages) > 0 {
+		r.err = c.leased(ctx, b.pages, &r)
 	}
 	return r
 }
 
-// partition deletes the garbage of a page. It first checks without the lease that there
-// is any.
-func (c *collector) partition(ctx context.Context, pk string, r *checked) error {
-	keys, err := c.meta.BodyKeys(ctx, pk)
-	if err != nil {
-		return err
-	}
-	garbage, err := c.list(ctx, pk, keys, r)
-	if err != nil {
-		return err
-	}
-	if len(garbage) == 0 {
-		return nil
-	}
-	if c.opts.DryRun {
-		return c.discard(ctx, garbage, r)
-	}
-	// The deletions end with the lease, so that no visitor waits longer. The next
+// A holding is a page whose lease we hold; lease is nil if another process holds it.
+type holding struct {
+	lease   store.Lease
+	garbage []Garbage // no row refers to these
+	kept    int       // a row refers to these after all
+}
+
+// leased deletes the garbage of pages under their leases.
+func (c *collector) leased(ctx context.Context, pages []*suspect, r *checked) error {
+	// The deletions end with the first of the leases, so that no visitor waits longer. The next
 	// collection continues.
 	held, cancel := context.WithTimeout(ctx, store.DefaultLease)
 	defer cancel()
-	lease, err := c.meta.Acquire(ctx, pk, store.DefaultLease, nil)
+	holdings := make([]holding, len(pages))
+	acquiring, each := errgroup.WithContext(ctx)
+	for i, page := range pages {
+		acquiring.Go(func() error {
+			if err := c.hold(each, page, &holdings[i]); err != nil {
+				return fmt.Errorf("partition %s: %w", page.pk, err)
+			}
+			return nil
+		})
+	}
+	err := acquiring.Wait()
+	if err == nil {
+		var found []Garbage
+		for _, h := range holdings {
+			found = append(found, h.garbage...)
+			r.kept += h.kept
+			if h.lease == nil {
+				r.busy++
+			}
+		}
+		err = c.discard(held, found, r)
+		if held.Err() != nil && ctx.Err() == nil {
+			err = nil // the leases ended before the deletions
+		}
+	}
+	return errors.Join(err, c.release(ctx, holdings))
+}
+
+// hold acquires the lease of a page and then reads which bodies its rows refer to: only what is
+// read under the lease counts.
+func (c *collector) hold(ctx context.Context, page *suspect, h *holding) error {
+	lease, err := c.meta.Acquire(ctx, page.pk, store.DefaultLease, nil)
 	if errors.As(err, new(*store.HeldError)) {
-		r.busy = true
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	err = c.leased(held, pk, garbage, r)
-	if held.Err() != nil && ctx.Err() == nil {
-		err = nil // the lease ended before the deletions
-	}
-	settle, cancelSettle := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancelSettle()
-	return errors.Join(err, c.meta.Release(settle, lease))
-}
-
-// list returns the bodies of a page that have sufficient age and are not in keys.
-func (c *collector) list(ctx context.Context, pk string, keys []string, r *checked) (garbage []store.BodyInfo, err error) {
-	for info, err := range c.bodies.List(ctx, store.BodyPrefix(pk)) {
-		if err != nil {
-			return nil, err
-		}
-		switch {
-		case !info.ModifiedAt.Before(c.before):
-		case isReferenced(info, keys):
-			r.kept++
-		default:
-			garbage = append(garbage, info)
-		}
-		if len(garbage) == maxPerPage {
-			return garbage, nil
-		}
-	}
-	return garbage, nil
-}
-
-// leased deletes garbage under the lease of its page. It reads the references again: only
-// what is read under the lease counts.
-func (c *collector) leased(ctx context.Context, pk string, garbage []store.BodyInfo, r *checked) error {
-	keys, err := c.meta.BodyKeys(ctx, pk)
+	h.lease = lease
+	keys, err := c.meta.BodyKeys(ctx, page.pk)
 	if err != nil {
 		return err
 	}
-	return c.discard(ctx, slices.DeleteFunc(garbage, func(info store.BodyInfo) bool { return isReferenced(info, keys) }), r)
+	for _, info := range page.garbage {
+		if isReferenced(info, keys) {
+			h.kept++
+			continue
+		}
+		h.garbage = append(h.garbage, Garbage{BodyInfo: info, PK: page.pk})
+	}
+	return nil
+}
+
+// release gives up leases, at the same time.
+func (c *collector) release(ctx context.Context, holdings []holding) error {
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	var releasing errgroup.Group
+	for _, h := range holdings {
+		if h.lease != nil {
+			releasing.Go(func() error { return c.meta.Release(settle, h.lease) })
+		}
+	}
+	return releasing.Wait()
 }
 
 // isReferenced reports whether keys contain a body, or that of codings. Other services may
@@ -419,15 +536,13 @@ func isReferenced(info store.BodyInfo, keys []string) bool {
 	})
 }
 
-// discard deletes bodies, except in a dry run.
-func (c *collector) discard(ctx context.Context, infos []store.BodyInfo, r *checked) error {
-	for _, info := range infos {
-		if !c.opts.DryRun {
-			if err := c.bodies.Delete(ctx, info.Key); err != nil {
-				return err
-			}
-		}
-		r.deleted = append(r.deleted, info)
+// discard deletes bodies. After an error, those that were certainly deleted are accounted for.
+func (c *collector) discard(ctx context.Context, found []Garbage, r *checked) error {
+	keys := make([]string, len(found))
+	for i, g := range found {
+		keys[i] = g.Key
 	}
-	return nil
+	deleted, err := store.DeleteBodies(ctx, c.bodies, keys)
+	r.deleted = append(r.deleted, found[:deleted]...)
+	return err
 }

@@ -61,6 +61,9 @@ func BodyFootprint(n int64) int64 { return n + bodyOverhead }
 // more, it evicts the oldest of a sample of this size: the scan order is as good as random.
 const maxConsidered = 256 << 10
 
+// concurrency is how many pages are forgotten at once, and how many marks are deleted.
+const concurrency = 16
+
 // Evict forgets pages, least recently used first, until opts.Free bytes are free or no
 // page is left, and returns how many bytes were freed. Pages with older generations are
 // evicted after all others, and pinned pages last. It lists all bodies and scans the table

@@ -40,6 +40,7 @@ func BodyStore(t *testing.T, open func(t *testing.T) store.BodyStore) {
 		{"PutAgain", testPutAgain},
 		{"PutCopies", testPutCopies},
 		{"Delete", testDelete},
+		{"DeleteMany", testDeleteMany},
 		{"ListPrefixes", testListPrefixes},
 		{"ListMany", testListMany},
 		{"ListStops", testListStops},
@@ -201,6 +202,29 @@ func testDelete(t *testing.T, store store.BodyStore) {
 	mustList(t, store, "", nil)
 	mustPut(t, store, "bodies/page/3", []byte("three"))
 	mustHold(t, store, "bodies/page/3", []byte("three"))
+}
+
+// testDeleteMany deletes more bodies than a batch has, some of which are missing.
+func testDeleteMany(t *testing.T, bodies store.BodyStore) {
+	keys := make([]string, store.MaxBatch+5)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("bodies/page/%d", i)
+		if i%100 == 0 || i > store.MaxBatch {
+			mustPut(t, bodies, keys[i], []byte("body"))
+		}
+	}
+	mustPut(t, bodies, "bodies/page/kept", []byte("kept"))
+	if n, err := store.DeleteBodies(t.Context(), bodies, keys); n != len(keys) || err != nil {
+		t.Fatalf("DeleteBodies: %d of %d, %v", n, len(keys), err)
+	}
+	mustList(t, bodies, "", []string{"bodies/page/kept"})
+	keys = []string{"bodies/page/kept", "../outside", "bodies/page/1"}
+	if n, err := store.DeleteBodies(t.Context(), bodies, keys); n > 1 || !errors.Is(err, store.ErrInvalidKey) {
+		t.Errorf("with an invalid key: %d deleted, %v", n, err)
+	}
+	if n, err := store.DeleteBodies(t.Context(), bodies, nil); n != 0 || err != nil {
+		t.Errorf("no keys: %d deleted, %v", n, err)
+	}
 }
 
 func testListPrefixes(t *testing.T, store store.BodyStore) {

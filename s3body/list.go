@@ -3,7 +3,6 @@ package s3body
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -11,26 +10,6 @@ import (
 
 	"github.com/facetheory/isr/store"
 )
-
-// Delete removes a body. See [store.BodyStore]. In a bucket with versioning, S3
-// keeps the old version until a lifecycle rule removes it.
-func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := store.ValidBodyKey(key); err != nil {
-		return fmt.Errorf("s3body: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	_, err := s.api.DeleteObject(ctx, &s3.DeleteObjectInput{
-		Bucket:              &s.bucket,
-		Key:                 &key,
-		ExpectedBucketOwner: s.owner,
-	})
-	// S3 reports no error for a missing key; some servers do.
-	if err != nil && !isGone(err) {
-		return s.failed("delete", key, err)
-	}
-	return nil
-}
 
 // List yields the bodies whose keys begin with prefix, at most 1,000 per request. See
 // [store.BodyStore]. It skips objects whose keys are not valid for bodies, such as

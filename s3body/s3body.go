@@ -46,6 +46,7 @@ type API interface {
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
 	HeadObject(context.Context, *s3.HeadObjectInput, ...func(*s3.Options)) (*s3.HeadObjectOutput, error)
 	DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)
+	DeleteObjects(context.Context, *s3.DeleteObjectsInput, ...func(*s3.Options)) (*s3.DeleteObjectsOutput, error)
 	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error)
 }
 
@@ -73,7 +74,10 @@ type Store struct {
 	access  access
 }
 
-var _ store.BodyStore = (*Store)(nil)
+var (
+	_ store.BodyStore    = (*Store)(nil)
+	_ store.BatchDeleter = (*Store)(nil)
+)
 
 // New returns a store in the bucket. It makes no request; see [Store.CheckBucket].
 func New(api API, bucket string, config Config) (*Store, error) {

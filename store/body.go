@@ -71,6 +71,43 @@ type LocalKeeper interface {
 	KeepLocal(key string, body []byte)
 }
 
+// A BatchDeleter is a [BodyStore] that deletes several bodies with fewer calls than one for
+// each. It is safe for concurrent use.
+type BatchDeleter interface {
+	// DeleteBatch removes at most [MaxBatch] bodies, as Delete does, in their order as far as
+	// deleted tells: the first deleted of them are certainly removed. After an error others may
+	// be.
+	DeleteBatch(ctx context.Context, keys []string) (deleted int, err error)
+}
+
+// MaxBatch is how many bodies a [BatchDeleter] deletes with one call, as DeleteObjects of S3
+// does.
+const MaxBatch = 1000
+
+// DeleteBodies removes bodies: in batches if the store is a [BatchDeleter], else one after the
+// other. The first deleted of them are certainly removed; that is all of them unless there is
+// an error, after which others may be removed, too.
+func DeleteBodies(ctx context.Context, bodies BodyStore, keys []string) (deleted int, err error) {
+	batches, ok := bodies.(BatchDeleter)
+	if !ok {
+		for i, key := range keys {
+			if err := bodies.Delete(ctx, key); err != nil {
+				return i, err
+			}
+		}
+		return len(keys), nil
+	}
+	for deleted < len(keys) {
+		batch := keys[deleted:min(deleted+MaxBatch, len(keys))]
+		n, err := batches.DeleteBatch(ctx, batch)
+		if err != nil {
+			return deleted + n, err
+		}
+		deleted += len(batch)
+	}
+	return deleted, nil
+}
+
 // BodyInfo describes a stored body.
 type BodyInfo struct {
 	Key        string

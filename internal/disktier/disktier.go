@@ -103,6 +103,7 @@ var (
 	_ store.BodyStore    = (*Tier)(nil)
 	_ store.CachedReader = (*Tier)(nil)
 	_ store.LocalKeeper  = (*Tier)(nil)
+	_ store.BatchDeleter = (*Tier)(nil)
 )
 
 // ErrLocked: another process uses the folder.
@@ -312,11 +313,24 @@ func (t *Tier) KeepLocal(key string, body []byte) {
 
 // Delete implements [store.BodyStore].
 func (t *Tier) Delete(ctx context.Context, key string) error {
+	t.forget(key)
+	return t.BodyStore.Delete(ctx, key)
+}
+
+// DeleteBatch implements [store.BatchDeleter].
+func (t *Tier) DeleteBatch(ctx context.Context, keys []string) (deleted int, err error) {
+	for _, key := range keys {
+		t.forget(key)
+	}
+	return store.DeleteBodies(ctx, t.BodyStore, keys)
+}
+
+// forget removes the copy of a body.
+func (t *Tier) forget(key string) {
 	name := fileName(key)
 	if info, err := t.root.Lstat(name); err == nil {
 		t.remove(name, info.Size())
 	}
-	return t.BodyStore.Delete(ctx, key)
 }
 
 // waiting is a body that waits to be written.
