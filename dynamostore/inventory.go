@@ -30,8 +30,12 @@ func (s *Store) ReferencedBodies(ctx context.Context) iter.Seq2[store.Referenced
 		ctx, cancel := context.WithCancel(ctx)
 		found := make(chan pageOrError)
 		var scanning sync.WaitGroup
-		for segment := range int32(scanSegments) {
-			scanning.Go(func() { s.scanReferences(ctx, segment, found) })
+		segments := int32(scanSegments)
+		if s.config.Local {
+			segments = 1
+		}
+		for segment := range segments {
+			scanning.Go(func() { s.scanReferences(ctx, segment, segments, found) })
 		}
 		go func() {
 			scanning.Wait()
@@ -61,7 +65,7 @@ type pageOrError struct {
 
 // scanReferences sends the pages of a segment, or an error, until ctx ends. The rows of
 // a partition are consecutive in one segment.
-func (s *Store) scanReferences(ctx context.Context, segment int32, found chan<- pageOrError) {
+func (s *Store) scanReferences(ctx context.Context, segment, segments int32, found chan<- pageOrError) {
 	send := func(next pageOrError) (more bool) {
 		select {
 		case found <- next:
@@ -71,7 +75,7 @@ func (s *Store) scanReferences(ctx context.Context, segment int32, found chan<- 
 		}
 	}
 	var page store.ReferencedBodies
-	for row, err := range s.scan(ctx, referenceScan(segment)) {
+	for row, err := range s.scan(ctx, referenceScan(segment, segments)) {
 		if err != nil {
 			send(pageOrError{err: err})
 			return
@@ -93,10 +97,10 @@ func (s *Store) scanReferences(ctx context.Context, segment int32, found chan<- 
 
 // referenceScan returns the scan of the rows of pages, with the bodies that they refer
 // to.
-func referenceScan(segment int32) *dynamodb.ScanInput {
+func referenceScan(segment, segments int32) *dynamodb.ScanInput {
 	return &dynamodb.ScanInput{
 		ConsistentRead: aws.Bool(true),
-		Segment:        &segment, TotalSegments: aws.Int32(scanSegments),
+		Segment:        &segment, TotalSegments: &segments,
 		FilterExpression:     aws.String("(sk IN (:lock, :meta, :quarantine) OR begins_with(sk, :version) OR begins_with(sk, :request)) AND NOT begins_with(pk, :job)"),
 		ProjectionExpression: aws.String("pk, sk, s3_key, result_s3_key"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{

@@ -77,9 +77,28 @@ func listScan() *dynamodb.ScanInput {
 	}
 }
 
+// localScan is how many rows a request of a scan reads of a [Config.Local] engine: a fraction of a
+// millisecond.
+const localScan = 64
+
 // scan yields the rows that match the input. It takes ownership of the input.
 func (s *Store) scan(ctx context.Context, input *dynamodb.ScanInput) iter.Seq2[row, error] {
 	input.TableName = &s.table
+	if s.config.Local {
+		input.Limit = aws.Int32(localScan)
+	}
+	rows := s.scanPages(ctx, input)
+	return func(yield func(row, error) bool) {
+		for found, err := range rows {
+			if !yield(found, err) {
+				return
+			}
+			s.config.Pace()
+		}
+	}
+}
+
+func (s *Store) scanPages(ctx context.Context, input *dynamodb.ScanInput) iter.Seq2[row, error] {
 	return paged(func() ([]map[string]types.AttributeValue, bool, error) {
 		var page *dynamodb.ScanOutput
 		err := s.try(ctx, func(ctx context.Context) (err error) {
@@ -90,6 +109,7 @@ func (s *Store) scan(ctx context.Context, input *dynamodb.ScanInput) iter.Seq2[r
 			return nil, false, err
 		}
 		input.ExclusiveStartKey = page.LastEvaluatedKey
+		s.config.Pace() // also where all rows are filtered out
 		return page.Items, len(page.LastEvaluatedKey) > 0, nil
 	})
 }

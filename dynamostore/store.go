@@ -82,6 +82,16 @@ type Config struct {
 	// concurrent use. Default: not metered.
 	Meter func(operation string, read, write float64)
 
+	// Local: the API is an engine in this process. Scans are then made of requests for some
+	// rows at a time, so that none holds a snapshot, or a processor, for long; and of one
+	// segment, because each segment of an engine reads the whole table. Default: a service,
+	// of which several large requests are made at once.
+	Local bool
+
+	// Pace is called after each request and each row of a scan, and may pause it. It must be safe for
+	// concurrent use. Default: no pauses.
+	Pace func()
+
 	// Logger gets a warning for each lost reply that was settled. Default: discarded.
 	Logger *slog.Logger
 }
@@ -151,6 +161,9 @@ func (c Config) withDefaults() Config {
 		c.LogLife = store.LogLife
 	}
 	c.MarkLifetime = min(max(c.MarkLifetime, store.MinMarkLifetime), store.MaxInterval)
+	if c.Pace == nil {
+		c.Pace = func() {}
+	}
 	if c.Random == nil {
 		c.Random = mathrand.Uint64
 	}

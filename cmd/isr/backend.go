@@ -32,7 +32,7 @@ func (c *serveCommand) openBackend(ctx context.Context, k *kong.Context, f *conf
 			b.close(log)
 		}
 	}()
-	c.throttled = inst.metrics.Throttled
+	c.throttled, c.requests = inst.metrics.Throttled, inst.metrics.Requests
 	if b.st, err = c.openStores(ctx, log); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/internal/pace"
 	"github.com/facetheory/isr/store"
 )
 
@@ -24,6 +26,7 @@ type disk struct {
 	*dirbody.Store
 	bytes atomic.Int64 // footprints: of the bodies that this process put and deleted, and after count, of all
 	limit atomic.Int64 // 0 until keep has set it
+	pacer *pace.Pacer  // of listings and deletions
 	log   *slog.Logger
 	// metrics are set before keep is called.
 	metrics *metrics.Metrics
@@ -59,7 +62,19 @@ func (d *disk) Put(ctx context.Context, key string, body []byte) error {
 	return err
 }
 
+func (d *disk) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
+	return func(yield func(store.BodyInfo, error) bool) {
+		for info, err := range d.Store.List(ctx, prefix) {
+			if !yield(info, err) {
+				return
+			}
+			d.pacer.Step()
+		}
+	}
+}
+
 func (d *disk) Delete(ctx context.Context, key string) error {
+	d.pacer.Step()
 	info, err := d.Stat(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/pace"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/s3body"
 	"github.com/facetheory/isr/store"
@@ -34,6 +35,7 @@ type storeFlags struct {
 	S3Endpoint       string `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"URL of an S3 endpoint other than that of AWS."`
 	downstreamFlags  `embed:""`
 	owner            string                  // in leases; empty: host and process id
+	requests         func() int64            // how many requests the server has begun to serve; nil: it serves none
 	throttled        func(isr.OperationKind) // is called for each attempt that AWS throttles; nil: none is counted
 	Guard            []guard                 `sep:"," placeholder:"NAME" help:"Additional condition of writes, for tables that other services write to: monotonic (generated_at grows) or version (the attribute version counts writes); repeatable."`
 }
@@ -101,6 +103,14 @@ func (f *storeFlags) openEmbedded(ctx context.Context, create bool, log *slog.Lo
 	return st, nil
 }
 
+// pacer returns what paces scans of the stores; nil for commands, which serve no requests.
+func (f *storeFlags) pacer() *pace.Pacer {
+	if f.requests == nil {
+		return nil
+	}
+	return pace.New(f.requests)
+}
+
 // engineFile returns the path of the engine's file in a data folder.
 func engineFile(dir string) string { return filepath.Join(dir, "table.db") }
 
@@ -120,10 +130,10 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 	if err := dynamostore.CreateTable(ctx, db, embeddedTable); err != nil {
 		return nil, err
 	}
-	meter := new(admin.Meter)
+	meter, pacer := new(admin.Meter), f.pacer()
 	meta, err := dynamostore.New(db, embeddedTable, dynamostore.Config{
 		// The process that holds a lease ends with the engine.
-		Leases: db.Volatile(), Guards: guardsOf(f.Guard), Meter: meter.Count, Logger: log,
+		Leases: db.Volatile(), Guards: guardsOf(f.Guard), Meter: meter.Count, Local: true, Pace: pacer.Step, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -133,7 +143,7 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 		return nil, err
 	}
 	closeAll := func() error { return errors.Join(bodies.Close(), db.Close()) }
-	counted := &disk{Store: bodies, log: log}
+	counted := &disk{Store: bodies, pacer: pacer, log: log}
 	return &stores{meta: meta, bodies: counted, disk: counted, meter: meter, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
 }
 
@@ -156,7 +166,7 @@ func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger)
 		return nil, err
 	}
 	meter := new(admin.Meter)
-	meta, err := dynamostore.New(f.dynamoDB(gated), f.Table, dynamostore.Config{Owner: f.owner, Guards: guardsOf(f.Guard), Meter: meter.Count, Logger: log})
+	meta, err := dynamostore.New(f.dynamoDB(gated), f.Table, dynamostore.Config{Owner: f.owner, Guards: guardsOf(f.Guard), Meter: meter.Count, Pace: f.pacer().Step, Logger: log})
 	if err != nil {
 		return nil, err
 	}

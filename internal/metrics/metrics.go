@@ -68,11 +68,14 @@ func New(version string, log *slog.Logger) *Metrics {
 func (m *Metrics) Active(serve func(http.ResponseWriter, *http.Request, http.Handler)) func(http.ResponseWriter, *http.Request, http.Handler) {
 	active := m.requests.active
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		active.Inc()
-		defer active.Dec()
+		active.begin()
+		defer active.end()
 		serve(w, r, next)
 	}
 }
+
+// Requests returns how many requests have begun so far. It is fast, and safe for concurrent use.
+func (m *Metrics) Requests() int64 { return m.requests.active.began.Load() }
 
 // FastPath counts the hits that are answered without Active.
 func (m *Metrics) FastPath() FastPath { return FastPath{m} }
@@ -82,12 +85,12 @@ type FastPath struct{ m *Metrics }
 
 // Begin counts a hit, and that it is in flight.
 func (f FastPath) Begin() {
-	f.m.requests.active.Inc()
+	f.m.requests.active.begin()
 	f.m.requests.fast.Inc()
 }
 
 // End ends what Begin has begun.
-func (f FastPath) End() { f.m.requests.active.Dec() }
+func (f FastPath) End() { f.m.requests.active.end() }
 
 // Buckets of the classic histograms, in seconds. The first are those of OpenTelemetry's
 // http.server.request.duration.

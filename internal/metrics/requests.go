@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,7 +22,7 @@ const (
 
 // requestMetrics count requests and responses.
 type requestMetrics struct {
-	active    prometheus.Gauge
+	active    *activeRequests
 	fast      prometheus.Counter
 	requests  *table[requestKey, prometheus.Counter]
 	pages     *table[durationKey, prometheus.Observer] // durations of GET requests with a status below 400
@@ -32,6 +33,21 @@ type requestMetrics struct {
 	collapsed prometheus.Counter
 	bytes     map[string]prometheus.Counter // by cache; never written after it was made
 }
+
+// activeRequests counts the requests that have begun, and that have ended.
+type activeRequests struct{ began, ended atomic.Int64 }
+
+func newActiveRequests(r prometheus.Registerer) *activeRequests {
+	a := new(activeRequests)
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "http_server_active_requests", Help: "Requests in flight."}, func() float64 {
+		ended := a.ended.Load() // first: no request ends before it begins
+		return float64(a.began.Load() - ended)
+	}))
+	return a
+}
+
+func (a *activeRequests) begin() { a.began.Add(1) }
+func (a *activeRequests) end()   { a.ended.Add(1) }
 
 // A requestKey has the labels of isr_requests_total.
 type requestKey struct{ route, cache, reason string }
@@ -67,7 +83,7 @@ func newRequestMetrics(r prometheus.Registerer) requestMetrics {
 		return durations.WithLabelValues(k.route, k.method, statusLabel(k.status))
 	}
 	m := requestMetrics{
-		active:    gauge(r, "http_server_active_requests", "Requests in flight."),
+		active:    newActiveRequests(r),
 		fast:      counter(r, "isr_fast_path_hits_total", "Hits in memory that were answered without net/http (--fast-path)."),
 		hits:      histogram(r, "isr_hit_duration_seconds", "Time from the request to the first byte of the response, for hits.", hitBuckets),
 		staleAge:  histogram(r, "isr_stale_age_seconds", "Age of the pages that were served stale.", ageBuckets),
