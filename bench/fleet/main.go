@@ -9,6 +9,11 @@
 //
 //	go run -C bench ./fleet -before ../../isr-of-yesterday
 //
+// With -restart it measures the first pages of a process that was restarted with an empty memory, and what
+// it reads of a bucket that is 30 ms away, while the other processes have all pages in memory:
+//
+//	go run -C bench ./fleet -restart 600 -rounds 3 -plain
+//
 // The table is served by isr dynamodb, and the bucket by versitygw, both on this machine: what a
 // round trip to AWS takes is to be added to each side.
 package main
@@ -35,6 +40,9 @@ type plan struct {
 	render, spread         time.Duration
 	before, gateway        string
 	json                   bool
+	plain                  bool // visitors accept no content coding
+	pages                  int  // of a restarted process; 0 measures renders
+	latency                time.Duration
 }
 
 func main() {
@@ -46,6 +54,9 @@ func main() {
 	flag.DurationVar(&p.spread, "spread", 0, "how much longer or shorter it takes at most, by chance")
 	flag.StringVar(&p.before, "before", "", "`DIR` of another checkout, whose isr is measured too")
 	flag.StringVar(&p.gateway, "versitygw", "../.tools/bin/versitygw", "`FILE` of versitygw")
+	flag.IntVar(&p.pages, "restart", 0, "measure the first `PAGES` of a process that was restarted, instead of renders")
+	flag.DurationVar(&p.latency, "latency", 30*time.Millisecond, "with -restart: what each request to the bucket takes longer")
+	flag.BoolVar(&p.plain, "plain", false, "visitors accept no content coding")
 	flag.BoolVar(&p.json, "json", false, "print JSON")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -63,7 +74,12 @@ const acquaintance = 25 * time.Second
 const lessons = 3
 
 func (p plan) run(ctx context.Context) error {
-	if p.nodes < 2 || p.clients < p.nodes || p.rounds < 1 {
+	if p.pages == 0 {
+		p.latency = 0
+	} else {
+		p.render, p.spread = time.Millisecond, 0
+	}
+	if p.pages < 0 || p.latency < 0 || p.nodes < 2 || p.clients < p.nodes || p.rounds < 1 {
 		return errors.New("give at least two nodes, a client for each, and a round")
 	}
 	dir, err := os.MkdirTemp("", "isr-bench-")
@@ -75,7 +91,7 @@ func (p plan) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := startStores(ctx, dir, binary, p.gateway)
+	s, err := startStores(ctx, dir, binary, p.gateway, p.latency)
 	defer s.stop()
 	if err != nil {
 		return err
@@ -98,6 +114,9 @@ func (p plan) run(ctx context.Context) error {
 		}
 	}
 	time.Sleep(acquaintance)
+	if p.pages > 0 {
+		return p.restart(ctx, sides, s)
+	}
 	for round := range lessons + p.rounds {
 		for i := range sides {
 			side := sides[(i+round)%len(sides)] // each is first in turn

@@ -50,16 +50,17 @@ type side struct {
 	name, binary string
 	peers        bool
 
-	site  *site
-	nodes []string // addresses
-	run   []*process.Process
-	late  []time.Duration // of all visitors, after the end of their render
-	http  *http.Client
+	site     *site
+	nodes    []string // addresses
+	run      []*process.Process
+	commands []func() *exec.Cmd
+	late     []time.Duration // of all visitors, after the end of their render
+	http     *http.Client
 }
 
 func (s *side) start(ctx context.Context, p plan, dir string, st *stores) error {
 	s.site = newSite(p)
-	s.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: p.clients}}
+	s.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: p.clients, DisableCompression: p.plain}}
 	bucket := "isr-" + s.name
 	if err := os.MkdirAll(filepath.Join(st.bodies, bucket), 0o700); err != nil {
 		return err
@@ -81,15 +82,30 @@ func (s *side) start(ctx context.Context, p plan, dir string, st *stores) error 
 			}
 			args = append(args, "--peer", at)
 		}
-		cmd := exec.CommandContext(ctx, s.binary, args...)
-		cmd.Env = append(st.environment(), "ISR_PEER_SECRET=bench-fleet-0123456789abcdef0123456789abcdef")
-		run, err := process.Start(ctx, cmd, process.Accepts(address))
+		command := func() *exec.Cmd {
+			cmd := exec.CommandContext(ctx, s.binary, args...)
+			cmd.Env = append(st.environment(), "ISR_PEER_SECRET=bench-fleet-0123456789abcdef0123456789abcdef")
+			return cmd
+		}
+		run, err := process.Start(ctx, command(), process.Accepts(address))
 		if err != nil {
 			return err
 		}
+		s.commands = append(s.commands, command)
 		s.nodes, s.run = append(s.nodes, address), append(s.run, run)
 	}
 	return nil
+}
+
+// again restarts the nth process.
+func (s *side) again(ctx context.Context, n int) error {
+	_ = s.run[n].Stop() // it may have ended
+	s.http.CloseIdleConnections()
+	run, err := process.Start(ctx, s.commands[n](), process.Accepts(s.nodes[n]))
+	if err == nil {
+		s.run[n] = run
+	}
+	return err
 }
 
 func (s *side) stop() {

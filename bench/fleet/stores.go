@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/facetheory/isr/bench/internal/process"
 )
@@ -21,9 +22,10 @@ type stores struct {
 	dynamodb, s3 string // URLs
 	bodies       string // the folder with a folder for each bucket
 	run          []*process.Process
+	bucket       *distantBucket // in front of all buckets; nil before it was started
 }
 
-func startStores(ctx context.Context, dir, binary, gateway string) (*stores, error) {
+func startStores(ctx context.Context, dir, binary, gateway string, latency time.Duration) (*stores, error) {
 	s := &stores{bodies: filepath.Join(dir, "buckets")}
 	if err := os.MkdirAll(s.bodies, 0o700); err != nil {
 		return s, err
@@ -39,7 +41,10 @@ func startStores(ctx context.Context, dir, binary, gateway string) (*stores, err
 	if err != nil {
 		return s, err
 	}
-	s.dynamodb, s.s3 = "http://"+tables, "http://"+buckets
+	if s.bucket, err = newDistantBucket("http://"+buckets, latency); err != nil {
+		return s, err
+	}
+	s.dynamodb, s.s3 = "http://"+tables, s.bucket.URL
 	return s, s.start(ctx, buckets, exec.CommandContext(ctx, gateway, "--access", accessKey, "--secret", secretKey, "--port", buckets, "--quiet", "posix", s.bodies))
 }
 
@@ -54,6 +59,9 @@ func (s *stores) start(ctx context.Context, address string, cmd *exec.Cmd) error
 func (s *stores) stop() {
 	for _, run := range s.run {
 		_ = run.Stop() // it may have ended
+	}
+	if s.bucket != nil {
+		s.bucket.Close()
 	}
 }
 
