@@ -11,6 +11,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/facetheory/isr/bench/internal/compare"
 	"github.com/facetheory/isr/bench/internal/peer"
@@ -54,6 +55,10 @@ func fill(run *compare.Run, peers []peer.Peer) compare.Scenario {
 			if err != nil {
 				return nil, err
 			}
+			// Requests that had not been answered when the load ended are still in progress, or queued.
+			if err := awaitIdle(ctx, run.Site); err != nil {
+				return nil, err
+			}
 			n := min(again, result.Requests)
 			before := run.Site.Served()
 			if err := site.GetAll(ctx, server.URL+"/new/0/", n); err != nil {
@@ -64,4 +69,12 @@ func fill(run *compare.Run, peers []peer.Peer) compare.Scenario {
 			return sample, nil
 		},
 	}
+}
+
+// awaitIdle waits, for a minute at most, until the origin has had nothing to do for a second, in which caches
+// store what they got last.
+func awaitIdle(ctx context.Context, s *site.Site) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return s.AwaitIdle(ctx, time.Second)
 }

@@ -4,6 +4,7 @@ package site
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -36,6 +37,7 @@ const (
 // A Site is an origin. It is safe for concurrent use.
 type Site struct {
 	served atomic.Int64
+	active atomic.Int64
 	text   []byte // what pages are made of
 	zipped []byte
 }
@@ -72,6 +74,25 @@ func text(size int) []byte {
 // Served returns how many requests the site got.
 func (s *Site) Served() int64 { return s.served.Load() }
 
+// AwaitIdle returns once the site has got no request for the duration quiet and has answered all. It fails
+// when the context is done.
+func (s *Site) AwaitIdle(ctx context.Context, quiet time.Duration) error {
+	ticker := time.NewTicker(quiet)
+	defer ticker.Stop()
+	for before := int64(-1); ; {
+		now := s.Served()
+		if now == before && s.active.Load() == 0 {
+			return nil
+		}
+		before = now
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for an idle origin, which has got %d requests: %w", now, context.Cause(ctx))
+		}
+	}
+}
+
 // Body returns the body of the page at a path: [Size] bytes that differ from page to page.
 func (s *Site) Body(path string) []byte {
 	head := "<!doctype html><title>" + path + "</title>\n"
@@ -82,6 +103,8 @@ func (s *Site) Body(path string) []byte {
 }
 
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.active.Add(1)
+	defer s.active.Add(-1)
 	s.served.Add(1)
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")

@@ -2,10 +2,14 @@ package site_test
 
 import (
 	"compress/gzip"
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/facetheory/isr/bench/internal/site"
 )
@@ -40,6 +44,30 @@ func TestZippedPageForClientsThatAcceptIt(t *testing.T) {
 	if err != nil || string(body) != string(s.Body(site.Zipped)) {
 		t.Errorf("%d bytes, error %v, want the page", len(body), err)
 	}
+}
+
+func TestIdleSiteHasAnsweredAllRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := site.New()
+		began := time.Now()
+		for i := range 3 { // the second before the first is answered, the third a moment after it
+			time.AfterFunc(time.Duration(i)*50*time.Millisecond, func() {
+				s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, site.Slow+"1", http.NoBody))
+			})
+		}
+		synctest.Wait()
+		if err := s.AwaitIdle(t.Context(), 60*time.Millisecond); err != nil || s.Served() != 3 {
+			t.Errorf("served %d, error %v, want 3", s.Served(), err)
+		}
+		if last := 100*time.Millisecond + site.FirstHalf + site.SecondHalf; time.Since(began) < last {
+			t.Errorf("idle after %v, but the last response ended after %v", time.Since(began), last)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := s.AwaitIdle(ctx, time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want that of the context", err)
+		}
+	})
 }
 
 func TestGetAllRequestsEachPageOnce(t *testing.T) {
