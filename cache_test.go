@@ -53,7 +53,7 @@ func newTable(t testing.TB) *table {
 	if err := dynamostore.CreateTable(t.Context(), db, tableName); err != nil {
 		t.Fatal(err)
 	}
-	bodies, err := dirbody.Open(filepath.Join(dir, "bodies"))
+	bodies, err := dirbody.Open(filepath.Join(dir, "bodies"), dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func openExample(ctx context.Context) (cache *isr.Cache, stop func()) {
 	if err := dynamostore.CreateTable(ctx, db, "pages"); err != nil {
 		log.Fatal(err)
 	}
-	bodies := must(dirbody.Open(dir))
+	bodies := must(dirbody.Open(dir, dirbody.Options{}))
 	cache = must(isr.New(must(dynamostore.New(db, "pages", dynamostore.Config{})), bodies,
 		isr.Config{Logger: slog.New(slog.DiscardHandler), Poll: -1}))
 	return cache, func() {

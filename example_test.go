@@ -32,7 +32,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	meta := must(dynamostore.New(db, "pages", dynamostore.Config{}))
-	bodies := must(dirbody.Open(filepath.Join(dir, "bodies")))
+	bodies := must(dirbody.Open(filepath.Join(dir, "bodies"), dirbody.Options{}))
 	defer bodies.Close()
 	cache := must(isr.New(meta, bodies, isr.Config{Logger: slog.New(slog.DiscardHandler)}))
 	defer cache.Close(ctx)

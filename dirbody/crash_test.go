@@ -39,7 +39,7 @@ func TestKilledWriter(t *testing.T) {
 		if round%2 == 1 {
 			tear(t, dir, acknowledged)
 		}
-		store, err := dirbody.Open(dir)
+		store, err := dirbody.Open(dir, dirbody.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func runUntil(t *testing.T, dir string, count int) []string {
 // putUntilKilled puts new bodies from several goroutines and writes each key to
 // standard output once its Put has returned.
 func putUntilKilled(dir string) {
-	store, err := dirbody.Open(dir)
+	store, err := dirbody.Open(dir, dirbody.Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -29,9 +29,12 @@
 package dirbody
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -51,6 +54,8 @@ const (
 // A Store is a [store.BodyStore] in a directory. It is safe for concurrent use.
 type Store struct {
 	dir     string // as given, for messages
+	log     *slog.Logger
+	boot    string // see bootID
 	root    *os.Root
 	folder  *localfile.Folder
 	writers *os.File // holds the writers' shared lock
@@ -58,25 +63,36 @@ type Store struct {
 	named   atomic.Bool // files need a name from the beginning, see placeUnnamed
 	puts    keyLocks    // of the bodies that are put by way of the journal
 
+	closing  context.Context // done once Close begins
+	close    context.CancelFunc
+	adopting sync.WaitGroup // adoptUntilClosed
+
 	mu      sync.Mutex
 	durable map[string]bool // guarded by mu: folders whose names are on disk, and stay
 }
 
 var _ store.BodyStore = (*Store)(nil)
 
+// Options are the options of [Open].
+type Options struct {
+	// Logger is told when bodies in the journal fail to reach the disk, and when they have after all,
+	// and of journals of processes that were killed. Nil means [slog.Default].
+	Logger *slog.Logger
+}
+
 // Open opens the directory, and creates it if it does not exist. It removes what
-// crashed writers left, unless another process has the directory open, and links one
-// test file, so that an unsuitable file system is an error at startup. The caller must
-// close the store.
-func Open(dir string) (*Store, error) {
-	s, err := open(dir)
+// crashed writers left, unless another process has the directory open, when it makes the bodies in
+// their journals durable, now and every ten minutes. It links one test file, so that an unsuitable
+// file system is an error at startup. The caller must close the store.
+func Open(dir string, o Options) (*Store, error) {
+	s, err := open(dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("dirbody: cannot store bodies in %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-func open(dir string) (*Store, error) {
+func open(dir string, o Options) (*Store, error) {
 	if err := makeFolder(filepath.Clean(dir)); err != nil {
 		return nil, err
 	}
@@ -84,7 +100,8 @@ func open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, root: root, durable: make(map[string]bool)}
+	s := &Store{dir: dir, log: cmp.Or(o.Logger, slog.Default()), boot: bootID(), root: root, durable: make(map[string]bool)}
+	s.closing, s.close = context.WithCancel(context.Background())
 	s.journal.store = s
 	if s.folder, err = localfile.Open(root); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -95,12 +112,16 @@ func open(dir string) (*Store, error) {
 	if err := s.tryLink(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.adopting.Go(s.adoptUntilClosed)
 	return s, nil
 }
 
-// Close waits until the files of all bodies are on disk, and releases the directory. Bodies
+// Close waits until the files of all bodies are on disk, and releases the directory. If they do
+// not reach the disk, it returns an error, and the journal stays for the next Open. Bodies
 // that are open stay readable. No Put may be in progress.
 func (s *Store) Close() error {
+	s.close()
+	s.adopting.Wait()
 	err := s.journal.close()
 	if s.writers != nil {
 		err = errors.Join(err, s.writers.Close()) // releases the lock

@@ -26,7 +26,7 @@ func TestBodyStore(t *testing.T) {
 
 func open(t *testing.T, dir string) *dirbody.Store {
 	t.Helper()
-	store, err := dirbody.Open(dir)
+	store, err := dirbody.Open(dir, dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestOpenKeepsTemporaryFilesOfLiveWriters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	leftover := filepath.Join(dir, ".tmp", "LEFTOVER")
-	first, err := dirbody.Open(dir)
+	first, err := dirbody.Open(dir, dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestOpenKeepsTemporaryFilesOfLiveWriters(t *testing.T) {
 	if got := list(t, first, ""); len(got) != 0 {
 		t.Errorf("a temporary file is listed: %q", got)
 	}
-	second, err := dirbody.Open(dir)
+	second, err := dirbody.Open(dir, dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestOpenKeepsTemporaryFilesOfLiveWriters(t *testing.T) {
 	if err := errors.Join(first.Close(), second.Close()); err != nil {
 		t.Fatal(err)
 	}
-	third, err := dirbody.Open(dir)
+	third, err := dirbody.Open(dir, dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestOpenNamesTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{file, filepath.Join(file, "below")} {
-		_, err := dirbody.Open(dir)
+		_, err := dirbody.Open(dir, dirbody.Options{})
 		if err == nil || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("opening %s: %v", dir, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/facetheory/isr/store"
@@ -26,9 +27,9 @@ import (
 // replaced by another, and removed as soon as all of its files are on disk (a checkpoint).
 //
 // Each store that is open has a journal of its own, which exists from its first Put to its
-// Close. That of a process that was killed is replayed by the next Open of the directory
-// while no other store is open: before that, its files are missing nothing, because no
-// machine with an open store has lost its power.
+// Close, and is locked meanwhile (flock). The journal of a process that was killed is replayed by
+// the next Open of the directory if no other store is open, and adopted by the others if one
+// is (see adopt.go).
 const (
 	// maxJournaled is the length of the largest body that is written to the journal. Larger
 	// bodies are synced one by one: to write them twice costs more than the sync.
@@ -56,10 +57,9 @@ type journal struct {
 	mu    sync.Mutex
 	batch *batch // guarded by mu: takes further records; nil without
 
-	writing      sync.Mutex // held by the leader of the batch that is written
-	segment      *segment   // guarded by writing: nil before the first batch, and after a failure
-	checkpointed chan error // guarded by writing: has the result of the checkpoint in progress; nil without
-	failure      error      // guarded by writing: a checkpoint failed
+	writing    sync.Mutex  // held by the leader of the batch that is written
+	segment    *segment    // guarded by writing: nil before the first batch, and after a failure
+	checkpoint *checkpoint // guarded by writing: in progress; nil without
 }
 
 // A batch is the records that are written and synced together.
@@ -74,9 +74,10 @@ type batch struct {
 
 // A segment is one file of the journal.
 type segment struct {
-	file   *os.File
+	file   *os.File // open for reading too, and locked until its owner ends
 	name   string
-	size   int
+	size   int            // of the batches that are on disk
+	broken bool           // what follows them is unknown
 	files  []string       // the paths of the bodies in it
 	placed sync.WaitGroup // the Puts of those that are still being placed
 	aging  *time.Timer    // retires it after maxAge
@@ -122,21 +123,15 @@ func (j *journal) commit(b *batch) {
 	}
 	j.mu.Unlock()
 	defer close(b.done)
-	if b.err = j.write(b); b.err != nil && j.segment != nil {
-		// What is at the end of the file is unknown. Its earlier records are on disk.
-		b.err = errors.Join(b.err, j.retire())
-	}
+	b.err = j.write(b)
 }
 
 // write returns once a batch is on disk.
 func (j *journal) write(b *batch) error {
-	if j.segment != nil && (j.segment.size >= maxSegment || len(j.segment.files) >= maxRecords) {
+	if s := j.segment; s != nil && (s.broken || s.size >= maxSegment || len(s.files) >= maxRecords) {
 		if err := j.retire(); err != nil {
 			return err
 		}
-	}
-	if j.failure != nil {
-		return j.failure
 	}
 	if j.segment == nil {
 		s, err := j.store.newSegment()
@@ -147,11 +142,13 @@ func (j *journal) write(b *batch) error {
 		s.aging = time.AfterFunc(maxAge, func() { j.expire(s) })
 	}
 	s := j.segment
-	if _, err := s.file.Write(b.data); err != nil {
-		return err
+	_, err := s.file.Write(b.data)
+	if err == nil {
+		err = dataSync(s.file)
 	}
-	if err := dataSync(s.file); err != nil {
-		return err
+	if err != nil {
+		s.broken = true
+		return errors.Join(err, j.retire())
 	}
 	// If we crash here, the next Open restores bodies that were not acknowledged.
 	s.size += len(b.data)
@@ -162,18 +159,17 @@ func (j *journal) write(b *batch) error {
 }
 
 // retire begins the checkpoint of the current segment, after which its file is removed. One
-// checkpoint runs at a time, so that the space of all segments is bounded. If a checkpoint
-// fails, its segment stays for the next Open, and all further Puts fail: the disk does.
+// checkpoint runs at a time, so that the space of all segments is bounded: while one fails, the
+// current segment stays, and once it is full, it takes no further records.
 //
 // Callers must hold writing.
 func (j *journal) retire() error {
 	if err := j.awaitCheckpoint(); err != nil {
 		return err
 	}
-	s, done := j.segment, make(chan error, 1)
-	s.aging.Stop()
-	j.segment, j.checkpointed = nil, done
-	go func() { done <- j.store.checkpoint(s) }()
+	j.segment.aging.Stop()
+	j.checkpoint = j.store.startCheckpoint(j.segment)
+	j.segment = nil
 	return nil
 }
 
@@ -181,54 +177,64 @@ func (j *journal) retire() error {
 func (j *journal) expire(s *segment) {
 	j.writing.Lock()
 	defer j.writing.Unlock()
-	if j.segment == s {
-		_ = j.retire() // a failure is that of the next Put, and of Close
+	if j.segment == s && j.retire() != nil {
+		s.aging.Reset(maxAge) // an earlier checkpoint is being retried, which is in the log
 	}
 }
 
+// awaitCheckpoint waits until the checkpoint in progress has succeeded, and fails if an attempt
+// of it has failed and no other has succeeded since.
 func (j *journal) awaitCheckpoint() error {
-	if j.checkpointed != nil {
-		if err := <-j.checkpointed; err != nil && j.failure == nil {
-			j.failure = fmt.Errorf("earlier bodies did not reach the disk: %w", err)
-		}
-		j.checkpointed = nil
+	if j.checkpoint == nil {
+		return nil
 	}
-	return j.failure
+	if err := j.checkpoint.wait(); err != nil {
+		return fmt.Errorf("earlier bodies did not reach the disk: %w", err)
+	}
+	j.checkpoint = nil
+	return nil
 }
 
-// close waits until all bodies are on disk, and removes the journal.
+// close waits until all bodies are on disk, and removes the journal. The store is closing, so
+// that a checkpoint that fails is attempted once more, and its journal then stays.
 func (j *journal) close() error {
 	j.writing.Lock()
 	defer j.writing.Unlock()
-	if j.segment != nil {
-		if err := j.retire(); err != nil {
-			return err
-		}
+	var err error
+	if j.checkpoint != nil {
+		<-j.checkpoint.done
+		err = j.awaitCheckpoint()
+		j.checkpoint = nil
 	}
-	return j.awaitCheckpoint()
+	if j.segment == nil {
+		return err
+	}
+	_ = j.retire() // there is no other checkpoint
+	<-j.checkpoint.done
+	return errors.Join(err, j.awaitCheckpoint())
 }
 
-// newSegment creates a file for the journal whose name is on disk.
+// newSegment creates a file for the journal whose name is on disk. It is locked before it has the
+// name of a journal, so that no other process takes it for one whose owner has ended.
 func (s *Store) newSegment() (*segment, error) {
-	name := journalPrefix + rand.Text()
-	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, fileMode)
+	random := rand.Text()
+	temp, name := tempFolder+"/"+random, journalPrefix+random+"."+s.boot
+	f, err := s.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, fileMode)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.syncFolders(tempFolder); err != nil {
-		return nil, errors.Join(err, f.Close(), s.root.Remove(name))
+	if err = flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		err = s.root.Rename(temp, name)
+	}
+	if err == nil {
+		err = s.syncFolders(tempFolder)
+	}
+	if err != nil {
+		s.removeTemp(temp)
+		s.removeTemp(name)
+		return nil, errors.Join(err, f.Close())
 	}
 	return &segment{file: f, name: name}, nil
-}
-
-// checkpoint makes the files of a segment durable and removes it. If we crash before the
-// removal, the next Open finds that nothing is to be restored.
-func (s *Store) checkpoint(old *segment) error {
-	old.placed.Wait()
-	if err := errors.Join(s.syncFiles(old.files), old.file.Close()); err != nil {
-		return err
-	}
-	return s.root.Remove(old.name)
 }
 
 // journaled reports whether a body is made durable by the journal: a small body of a page.

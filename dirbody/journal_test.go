@@ -25,7 +25,7 @@ func pageKey(page int, generation string) string {
 func TestCloseRemovesTheJournal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := dirbody.Open(dir)
+	first, err := dirbody.Open(dir, dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ func TestPlaceWithAndWithoutUnnamedFiles(t *testing.T) {
 	t.Parallel()
 	const key = store.BodyRoot + "0123456789012345678901234567890123456789012345678901234567890123/g"
 	for _, named := range []bool{false, true} {
-		s, err := Open(t.TempDir())
+		s, err := Open(t.TempDir(), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

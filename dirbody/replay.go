@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"time"
 )
@@ -21,29 +22,41 @@ func (s *Store) replay(name string) error {
 		return err
 	}
 	defer f.Close()
-	written, err := f.Stat()
+	if err := s.restoreAll(f); err != nil {
+		return err
+	}
+	return s.removeJournal(name)
+}
+
+// restoreAll restores the bodies in a journal and makes them durable.
+func (s *Store) restoreAll(journal *os.File) error {
+	written, err := journal.Stat()
 	if err != nil {
 		return err
 	}
-	var files []string
-	in := bufio.NewReaderSize(f, 1<<20)
+	files, err := readRecords(journal, func(name string, body []byte) error { return s.restore(name, body, written.ModTime()) })
+	if err != nil {
+		return fmt.Errorf("restoring bodies from %s: %w", journal.Name(), err)
+	}
+	return s.syncFiles(files)
+}
+
+// readRecords calls do with each record of a journal, and returns the files of their bodies.
+func readRecords(from io.Reader, do func(file string, body []byte) error) (files []string, err error) {
+	in := bufio.NewReaderSize(from, 1<<20)
 	for {
 		key, body, err := readRecord(in)
 		if errors.Is(err, errNoRecord) {
-			break // the end, or what was being written by a Put that was not acknowledged
+			return files, nil // the end, or what was being written by a Put that was not acknowledged
 		}
 		if err == nil {
-			err = s.restore(fileName(key), body, written.ModTime())
+			err = do(fileName(key), body)
 		}
 		if err != nil {
-			return fmt.Errorf("restoring bodies from %s: %w", name, err)
+			return nil, err
 		}
 		files = append(files, fileName(key))
 	}
-	if err := s.syncFiles(files); err != nil {
-		return err
-	}
-	return s.root.Remove(name)
 }
 
 // restore gives a file the content that it had before the crash, and the time.

@@ -3,9 +3,20 @@ package dirbody
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
+
+// bootID identifies the time since the machine was started (random(4)); empty if it is unknown.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	trimmed := strings.TrimSpace(string(id))
+	if err != nil || len(trimmed) > 64 || strings.Trim(trimmed, "0123456789abcdef-") != "" {
+		return ""
+	}
+	return trimmed
+}
 
 // dataSync syncs the content of a file, and its length.
 func dataSync(f *os.File) error {

@@ -4,6 +4,9 @@ package dirbody
 
 import "os"
 
+// bootID identifies the time since the machine was started; empty if it is unknown, as here.
+func bootID() string { return "" }
+
 // dataSync syncs the content of a file, and its length.
 func dataSync(f *os.File) error { return f.Sync() }
 

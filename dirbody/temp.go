@@ -19,7 +19,7 @@ const (
 
 // joinWriters takes the shared lock that every open store holds. If no other store holds
 // it, all temporary files belong to crashed writers: their journals are replayed, and the
-// rest is removed.
+// rest is removed. Otherwise their journals are adopted.
 //
 // The kernel releases the lock (flock(2), per open file) when the process ends for any
 // reason.
@@ -33,17 +33,22 @@ func (s *Store) joinWriters() error {
 	}
 	s.writers = lock
 	err = flock(lock, syscall.LOCK_EX|syscall.LOCK_NB)
+	shared := errors.Is(err, syscall.EWOULDBLOCK) // another store is open: the files may belong to it
 	if err == nil {
 		err = s.removeLeftovers()
-	} else if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = nil // another store is open: the files may belong to it
 	}
-	if err != nil {
+	if err != nil && !shared {
 		return err
 	}
 	// flock releases the exclusive lock before it takes the shared one. Another Open may
 	// clean up in between; this store has no temporary files yet.
-	return flock(lock, syscall.LOCK_SH)
+	if err := flock(lock, syscall.LOCK_SH); err != nil {
+		return err
+	}
+	if shared {
+		s.adoptJournals()
+	}
+	return nil
 }
 
 func flock(f *os.File, how int) error {
@@ -53,7 +58,7 @@ func flock(f *os.File, how int) error {
 			return nil
 		}
 		if !errors.Is(err, syscall.EINTR) {
-			return fmt.Errorf("locking %s: %w", lockFile, err)
+			return fmt.Errorf("locking %s: %w", f.Name(), err)
 		}
 	}
 }

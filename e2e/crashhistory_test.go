@@ -106,7 +106,7 @@ func (s settings) age(t *testing.T, by time.Duration) {
 // bodies returns the keys of all bodies of an embedded store.
 func (s settings) bodies(t *testing.T) map[string]bool {
 	t.Helper()
-	store, err := dirbody.Open(filepath.Join(s.dir, "data", "bodies"))
+	store, err := dirbody.Open(filepath.Join(s.dir, "data", "bodies"), dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func newLimitedTable(t *testing.T) *limitedTable {
 	if err := dynamostore.CreateTable(t.Context(), client, tableName); err != nil {
 		t.Fatal(err)
 	}
-	bodies, err := dirbody.Open(t.TempDir())
+	bodies, err := dirbody.Open(t.TempDir(), dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

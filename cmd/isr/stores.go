@@ -138,7 +138,7 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 	if err != nil {
 		return nil, err
 	}
-	bodies, err := dirbody.Open(filepath.Join(f.Data, "bodies"))
+	bodies, err := dirbody.Open(filepath.Join(f.Data, "bodies"), dirbody.Options{Logger: log})
 	if err != nil {
 		return nil, err
 	}

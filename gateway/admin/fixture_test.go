@@ -286,7 +286,7 @@ func newStores(t testing.TB) (*faultyStore, *dirbody.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bodies, err := dirbody.Open(filepath.Join(dir, "bodies"))
+	bodies, err := dirbody.Open(filepath.Join(dir, "bodies"), dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func key(i int) string                     { return fmt.Sprintf("bodies/%064x/ge
 func body(i, n int) []byte                 { return bytes.Repeat([]byte{byte('a' + i%26)}, n) }
 func newBucket(t *testing.T) *bucket {
 	t.Helper()
-	bodies, err := dirbody.Open(t.TempDir())
+	bodies, err := dirbody.Open(t.TempDir(), dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func Table(t testing.TB) *dynamostore.Store {
 // Bodies returns a store of bodies in an empty folder, until the end of the test.
 func Bodies(t testing.TB) *dirbody.Store {
 	t.Helper()
-	bodies, err := dirbody.Open(t.TempDir())
+	bodies, err := dirbody.Open(t.TempDir(), dirbody.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,103 @@
+package dirbody
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"time"
+
+	"github.com/facetheory/isr/internal/backoff"
+)
+
+// Delays between the attempts of a checkpoint.
+const (
+	minRetry = time.Second
+	maxRetry = time.Minute
+)
+
+// A checkpoint makes the files of a segment durable, and removes the segment. It is attempted
+// until it succeeds or the store closes. If we crash before the removal, the next Open finds
+// that nothing is to be restored.
+type checkpoint struct {
+	store   *Store
+	segment *segment
+	failed  chan struct{} // closed after the first attempt if it fails
+	failure error         // of the first attempt; set before failed is closed
+	done    chan struct{} // closed when there will be no further attempt
+	err     error         // of the last attempt; set before done is closed
+}
+
+func (s *Store) startCheckpoint(old *segment) *checkpoint {
+	c := &checkpoint{store: s, segment: old, failed: make(chan struct{}), done: make(chan struct{})}
+	go c.run()
+	return c
+}
+
+// wait returns once the first attempt has ended: nil if an attempt has succeeded.
+func (c *checkpoint) wait() error {
+	select {
+	case <-c.done:
+		return c.err
+	case <-c.failed:
+	}
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return c.failure
+	}
+}
+
+func (c *checkpoint) run() {
+	defer close(c.done)
+	defer c.segment.file.Close() // releases its lock, when it is removed or the store closes
+	if c.err = c.sync(); c.err == nil {
+		return
+	}
+	began := time.Now()
+	log := c.store.log.With("folder", c.store.dir, "journal", c.segment.name)
+	log.Error("dirbody: stored bodies did not reach the disk; retrying, and syncing further bodies one by one once the journal is full", "err", c.err)
+	c.failure = c.err
+	close(c.failed)
+	for retries := 0; c.err != nil; retries++ {
+		delay := backoff.Jitter(backoff.Exponential(minRetry, maxRetry, retries), rand.Uint64())
+		last := backoff.Wait(c.store.closing, delay) != nil
+		if c.err = c.rewrite(); last {
+			break
+		}
+	}
+	if c.err == nil {
+		log.Info("dirbody: stored bodies have reached the disk after retries", "after", time.Since(began))
+	}
+}
+
+// sync is the first attempt.
+func (c *checkpoint) sync() error {
+	c.segment.placed.Wait()
+	if err := c.store.syncFiles(c.segment.files); err != nil {
+		return err
+	}
+	return c.store.removeJournal(c.segment.name)
+}
+
+// rewrite is every further attempt.
+func (c *checkpoint) rewrite() error {
+	files, err := c.store.rewrite(io.NewSectionReader(c.segment.file, 0, int64(c.segment.size)))
+	if err != nil {
+		return err
+	}
+	if want := len(c.segment.files); len(files) != want {
+		return fmt.Errorf("the journal is damaged: %d of its %d bodies can be read", len(files), want)
+	}
+	return c.store.removeJournal(c.segment.name)
+}
+
+// removeJournal removes a journal whose bodies are on disk. Another process may have done so.
+func (s *Store) removeJournal(name string) error {
+	if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
