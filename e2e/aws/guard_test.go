@@ -35,6 +35,10 @@ func newGuard(t *testing.T, p *policy, server string, calls func(*http.Request, 
 			return // the client has gone
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		if p.outage.Load() && strings.HasPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB") {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
 		named, err := calls(r, body)
 		if err != nil {
 			t.Errorf("%s %s: %v", r.Method, r.URL, err)

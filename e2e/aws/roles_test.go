@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,12 +32,13 @@ func TestMain(m *testing.M) { os.Exit(process.Main(m)) }
 
 const region = "us-east-1"
 
-// An installation is a table, a bucket and a queue of purges, on stand-ins for AWS, made by an
+// An installation is a table, a bucket and queues of purges and regenerations, on stand-ins for AWS, made by an
 // administrator; roles use them through guards.
 type installation struct {
 	dynamodb, s3, sqs  string // the servers
 	name               string // of the table and the bucket
-	queue              string // the URL at the server
+	purges             string // the URL of a queue at the server
+	regenerations      string // the same
 	table              *dynamodb.Client
 	access, secret     string
 	origin             string
@@ -61,22 +63,32 @@ func install(t *testing.T) *installation {
 	if _, err := in.s3At(in.s3).CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &in.name}); err != nil {
 		t.Fatal(err)
 	}
-	created, err := in.sqsAt(in.sqs).CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String(in.name + "-purges")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in.queue = *created.QueueUrl
+	in.purges = in.createQueue(t, "-purges", nil)
+	in.regenerations = in.createQueue(t, "-regenerations.fifo", map[string]string{"FifoQueue": "true"})
+	var rendered sync.Map
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=1, stale-while-revalidate=1000")
 		w.Header().Set("Cache-Tag", "all")
-		if r.URL.Path == "/gone" {
+		switch _, again := rendered.LoadOrStore(r.URL.Path, true); {
+		case r.URL.Path == "/gone":
 			w.WriteHeader(http.StatusNotFound)
+		case r.URL.Path == "/breaks" && again:
+			w.WriteHeader(http.StatusInternalServerError)
 		}
 		fmt.Fprintf(w, "page %s %s %s", r.URL.Path, rand.Text(), strings.Repeat("x", 4<<10))
 	}))
 	t.Cleanup(site.Close)
 	in.origin = site.URL
 	return in
+}
+
+func (in *installation) createQueue(t *testing.T, suffix string, attributes map[string]string) (url string) {
+	t.Helper()
+	created, err := in.sqsAt(in.sqs).CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String(in.name + suffix), Attributes: attributes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *created.QueueUrl
 }
 
 func (in *installation) dynamodbAt(endpoint string) *dynamodb.Client {
@@ -120,7 +132,12 @@ func (in *installation) role(t *testing.T, ids ...string) *role {
 		}
 		return named(in.name, "Bucket/bodies/")(bucket) + key
 	}))
-	r.queues = newGuard(t, r.policy, in.sqs, sqsCalls(named("-purges", "PurgeQueue")))
+	r.queues = newGuard(t, r.policy, in.sqs, sqsCalls(func(url string) string {
+		if strings.HasSuffix(url, in.name+"-regenerations.fifo") {
+			return "RegenerationQueue"
+		}
+		return named(in.name+"-purges", "PurgeQueue")(url)
+	}))
 	return r
 }
 
@@ -133,7 +150,10 @@ func (r *role) command(t *testing.T, args ...string) *exec.Cmd {
 		"HOME=" + cmd.Dir, "PATH=" + os.Getenv("PATH"), "AWS_EC2_METADATA_DISABLED=true",
 		"AWS_ACCESS_KEY_ID=" + r.access, "AWS_SECRET_ACCESS_KEY=" + r.secret,
 		"ISR_TABLE=" + r.name, "ISR_BUCKET=" + r.name, "ISR_REGION=" + region,
-		"ISR_DYNAMODB_ENDPOINT=" + r.dynamodb, "ISR_S3_ENDPOINT=" + r.s3, "ISR_STORE_TIMEOUT=10s",
+		"ISR_DYNAMODB_ENDPOINT=" + r.dynamodb, "ISR_S3_ENDPOINT=" + r.s3,
+	}
+	if len(args) == 0 || args[0] != "worker" { // which has no visitors to wait
+		cmd.Env = append(cmd.Env, "ISR_STORE_TIMEOUT=10s")
 	}
 	return cmd
 }
@@ -151,19 +171,26 @@ func (r *role) run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-var announced = regexp.MustCompile(`msg="serving (http://[^ ",]+)`)
+var (
+	announced    = regexp.MustCompile(`msg="serving (http://[^ ",]+)`)
+	regenerating = regexp.MustCompile(`msg="regenerating pages" queue=(\S+)`)
+)
 
 // serve starts a server with the permissions of the role.
-func (r *role) serve(t *testing.T) (url string, stop func()) {
+func (r *role) serve(t *testing.T, args ...string) (url string, stop func()) {
 	t.Helper()
-	_, path, _ := strings.Cut(strings.TrimPrefix(r.queue, "http://"), "/")
-	queue := r.queues + "/" + path
-	cmd := r.command(t, "serve", "--origin", r.origin, "--listen", "127.0.0.1:0", "--history", "2", "--purge-queue", queue, "--vary", "Accept-Language")
-	p, url := process.Serve(t, cmd, announced)
+	args = append([]string{"serve", "--origin", r.origin, "--listen", "127.0.0.1:0", "--history", "2", "--purge-queue", r.at(r.purges), "--vary", "Accept-Language"}, args...)
+	p, url := process.Serve(t, r.command(t, args...), announced)
 	return url, func() {
 		p.Terminate(t)
 		p.AwaitEnd(t, time.Minute)
 	}
+}
+
+// at returns the URL of a queue at the guard of the role.
+func (r *role) at(queue string) string {
+	_, path, _ := strings.Cut(strings.TrimPrefix(queue, "http://"), "/")
+	return r.queues + "/" + path
 }
 
 func get(t *testing.T, url string, header ...string) string {
@@ -224,9 +251,13 @@ func TestServingPolicy(t *testing.T) {
 		get(t, url+path, "Accept-Language", "fr")
 	}
 	in.publish(t, url+"/a")
-	if _, err := in.sqsAt(in.sqs).SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &in.queue, MessageBody: aws.String(`{"targets":[{"tag":"all"}]}`)}); err != nil {
+	r.policy.outage.Store(true)
+	if _, err := in.sqsAt(in.sqs).SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &in.purges, MessageBody: aws.String(`{"targets":[{"tag":"all"}]}`)}); err != nil {
 		t.Fatal(err)
 	}
+	// While the table does not answer, the message is kept invisible.
+	r.policy.await(t, call{"sqs:ChangeMessageVisibility", "PurgeQueue"})
+	r.policy.outage.Store(false)
 	await(t, "the purge", func() bool { return strings.Contains(in.administrator().run(t, "get", url+"/b"), "purged") })
 	// A POST purges the page that it changes.
 	response, err := http.Post(url+"/b", "text/plain", strings.NewReader("x"))
@@ -235,14 +266,39 @@ func TestServingPolicy(t *testing.T) {
 	}
 	_ = response.Body.Close()
 	stop()
-	url, stop = r.serve(t) // it reads what is stored
-	get(t, url+"/a")
+	url, stop = r.serve(t, "--regenerate-queue", r.at(in.regenerations)) // it reads what is stored
+	await(t, "a stale page to be sent to the queue", func() bool {
+		get(t, url+"/a")
+		return r.policy.uses(call{"sqs:SendMessage", "RegenerationQueue"}) > 0
+	})
 	stop()
 	t.Run("suites", func(t *testing.T) { in.suites(t, r.policy) })
-	r.policy.check(t, map[call]string{
-		{"sqs:SendMessage", "RegenerationQueue"}:      "only servers with workers send regenerations",
-		{"sqs:ChangeMessageVisibility", "PurgeQueue"}: "messages are kept invisible only while the table does not answer",
+	r.policy.check(t)
+}
+
+// TestWorkerPolicy: so does isr worker, with the variables of the templates, for pages that a server
+// sends to the queue: they are regenerated, or left for a while if the site fails. What its stores call
+// for pages other than these, they call in servers, too.
+func TestWorkerPolicy(t *testing.T) {
+	t.Parallel()
+	in := install(t)
+	admin := in.administrator()
+	url, stop := admin.serve(t, "--regenerate-queue", in.regenerations)
+	defer stop()
+	r := in.role(t, "WorkerPolicy")
+	cmd := r.command(t, "worker", "--history", "2", "--vary", "Accept-Language")
+	cmd.Env = append(cmd.Env, "ISR_ORIGIN="+in.origin, "ISR_QUEUE="+r.at(in.regenerations), "ISR_CONCURRENCY=4")
+	worker, _ := process.Serve(t, cmd, regenerating)
+	in.publish(t, url+"/a")
+	await(t, "a page that cannot be regenerated to be left for later", func() bool {
+		get(t, url+"/breaks")
+		return r.policy.uses(call{"sqs:ChangeMessageVisibility", "RegenerationQueue"}) > 0
 	})
+	admin.run(t, "purge", "--tag", "all")
+	in.publish(t, url+"/a")
+	worker.Terminate(t)
+	worker.AwaitEnd(t, time.Minute)
+	r.policy.check(t, readPolicy(t, "ServingPolicy").allowed...)
 }
 
 // suites runs the suites of the stores, which call what servers and garbage collection call together,
@@ -328,7 +384,7 @@ func TestCollectionPolicy(t *testing.T) {
 		}
 		t.Logf("%s later: %+v, %d pins", later, done, pins)
 	}
-	r.policy.check(t, nil)
+	r.policy.check(t)
 }
 
 // TestOperatorPolicy: so do commands that only read.
@@ -347,5 +403,5 @@ func TestOperatorPolicy(t *testing.T) {
 	} {
 		r.run(t, args...)
 	}
-	r.policy.check(t, nil)
+	r.policy.check(t)
 }
