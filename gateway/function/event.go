@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -16,6 +17,8 @@ import (
 	"strings"
 
 	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/facetheory/isr"
 )
 
 // A kind is what a request came through.
@@ -48,13 +51,41 @@ type event struct {
 	// multi: headers of the response are lists.
 	multi  bool
 	scheme string
+	// instead answers in place of the site; nil: the site does.
+	instead http.Handler
 }
 
 // ErrEvent: an event is no HTTP request.
 var ErrEvent = errors.New("not an HTTP request of a function URL, of API Gateway or of a load balancer")
 
-// parse returns the request of an event.
+// errTarget: what a client asked for is no path, such as /%zz, which AWS passes on.
+var errTarget = errors.New("the path is not valid")
+
+// healthy answers the health checks of a load balancer, which have neither a host nor a client: the
+// function runs.
+func healthy(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = io.WriteString(w, "ok\n")
+}
+
+// refuse answers a request whose path is not valid, as net/http's server does.
+func refuse(w http.ResponseWriter, _ *http.Request) {
+	isr.WriteErrorPage(w, http.StatusBadRequest, "Bad request: "+errTarget.Error()+".")
+}
+
+// parse returns the request of an event. One that is refused is not an error.
 func parse(ctx context.Context, payload []byte) (event, *http.Request, error) {
+	e, r, err := parseEvent(ctx, payload)
+	if !errors.Is(err, errTarget) {
+		return e, r, err
+	}
+	e.instead = http.HandlerFunc(refuse)
+	r, err = http.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
+	return e, r, err
+}
+
+func parseEvent(ctx context.Context, payload []byte) (event, *http.Request, error) {
 	var shape struct {
 		Version        string `json:"version"`
 		HTTPMethod     string `json:"httpMethod"`
@@ -120,7 +151,7 @@ func parseV1(ctx context.Context, payload []byte) (event, *http.Request, error) 
 	path := (&url.URL{Path: e.Path}).EscapedPath()
 	r, err := build(ctx, e.HTTPMethod, path, query.Encode(), headerOf(e.MultiValueHeaders, e.Headers), e.Body, e.IsBase64Encoded)
 	if err != nil {
-		return event{kind: restAPI}, nil, err
+		return event{kind: restAPI, multi: true}, nil, err
 	}
 	r.Host = cmp.Or(r.Host, e.RequestContext.DomainName)
 	return event{kind: restAPI, multi: true, scheme: "https"}, r, from(r, e.RequestContext.Identity.SourceIP)
@@ -142,6 +173,10 @@ func parseBalancer(ctx context.Context, payload []byte) (event, *http.Request, e
 	r, err := build(ctx, e.HTTPMethod, e.Path, rawQuery(parameters), header, e.Body, e.IsBase64Encoded)
 	if err != nil {
 		return ev, nil, err
+	}
+	if len(header["X-Forwarded-For"]) == 0 && strings.HasPrefix(header.Get("User-Agent"), "ELB-HealthChecker/") {
+		ev.instead = http.HandlerFunc(healthy)
+		return ev, r, nil
 	}
 	return ev, r, from(r, last(header, "X-Forwarded-For"))
 }
@@ -199,7 +234,7 @@ func build(ctx context.Context, method, path, query string, header http.Header, 
 	}
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrEvent, err)
+		return nil, fmt.Errorf("%w: %w: %w", ErrEvent, errTarget, err)
 	}
 	content := []byte(body)
 	if encoded {
@@ -225,16 +260,14 @@ func build(ctx context.Context, method, path, query string, header http.Header, 
 // from sets the address of the peer, as AWS states it, and removes it from the end of
 // X-Forwarded-For, where AWS has appended it.
 func from(r *http.Request, address string) error {
-	if at, err := netip.ParseAddrPort(address); err == nil { // a load balancer can add the port
-		address = at.Addr().String()
-	}
-	peer, err := netip.ParseAddr(strings.Trim(address, "[]"))
+	peer, err := parsePeer(address)
 	if err != nil {
 		return fmt.Errorf("%w: the address of the client is %.100q", ErrEvent, address)
 	}
-	r.RemoteAddr = net.JoinHostPort(peer.Unmap().String(), "0")
+	r.RemoteAddr = net.JoinHostPort(peer.String(), "0")
 	const name = "X-Forwarded-For"
-	if lines := r.Header[name]; len(lines) > 0 && strings.HasPrefix(strings.Trim(last(r.Header, name), "[]"), strings.Trim(address, "[]")) {
+	if appended, err := parsePeer(last(r.Header, name)); err == nil && appended == peer {
+		lines := r.Header[name]
 		line := lines[len(lines)-1]
 		if at := strings.LastIndexByte(line, ','); at >= 0 {
 			lines[len(lines)-1] = line[:at]
@@ -243,4 +276,13 @@ func from(r *http.Request, address string) error {
 		}
 	}
 	return nil
+}
+
+// parsePeer parses an address, to which a load balancer can add the port.
+func parsePeer(text string) (netip.Addr, error) {
+	if at, err := netip.ParseAddrPort(text); err == nil {
+		return at.Addr().Unmap(), nil
+	}
+	at, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	return at.Unmap(), err
 }

@@ -77,12 +77,12 @@ func (h *Handler) Invoke(ctx context.Context, payload []byte) (any, error) {
 	}
 	r = r.WithContext(gateway.Listener{PublicScheme: e.scheme}.Context(r.Context()))
 	if h.cfg.Stream && e.kind == functionURL {
-		return h.stream(r, cancel), nil
+		return h.stream(e, r, cancel), nil
 	}
 	defer cancel()
 	var body bytes.Buffer
 	w := &writer{header: make(http.Header), limit: int64(e.kind.limit()), body: &body}
-	if !h.serve(w, r) {
+	if !h.serve(e, w, r) {
 		return nil, errors.New("the response was aborted")
 	}
 	out, err := w.buffered(e, &body)
@@ -92,7 +92,7 @@ func (h *Handler) Invoke(ctx context.Context, payload []byte) (any, error) {
 
 // stream returns the response once its header is written. The rest follows, and its end after
 // what the request has begun.
-func (h *Handler) stream(r *http.Request, cancel context.CancelFunc) *events.LambdaFunctionURLStreamingResponse {
+func (h *Handler) stream(e event, r *http.Request, cancel context.CancelFunc) *events.LambdaFunctionURLStreamingResponse {
 	in, out := io.Pipe()
 	begun := make(chan struct{})
 	response := new(events.LambdaFunctionURLStreamingResponse)
@@ -104,7 +104,7 @@ func (h *Handler) stream(r *http.Request, cancel context.CancelFunc) *events.Lam
 	}
 	go func() {
 		var err error
-		if !h.serve(w, r) {
+		if !h.serve(e, w, r) {
 			err = errors.New("the response was aborted")
 		} else if w.written > w.limit {
 			err = errTooLarge
@@ -121,7 +121,7 @@ func (h *Handler) stream(r *http.Request, cancel context.CancelFunc) *events.Lam
 }
 
 // serve serves a request, and what it has begun. It reports whether the response is complete.
-func (h *Handler) serve(w *writer, r *http.Request) (complete bool) {
+func (h *Handler) serve(e event, w *writer, r *http.Request) (complete bool) {
 	defer h.settle(r)
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -131,7 +131,11 @@ func (h *Handler) serve(w *writer, r *http.Request) (complete bool) {
 			}
 		}
 	}()
-	h.next.ServeHTTP(w, r)
+	if e.instead != nil {
+		e.instead.ServeHTTP(w, r)
+	} else {
+		h.next.ServeHTTP(w, r)
+	}
 	w.finish()
 	return true
 }

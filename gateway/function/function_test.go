@@ -237,6 +237,46 @@ func TestOtherEvents(t *testing.T) {
 	}
 }
 
+// What clients and load balancers can cause is answered, and is not an error of the function, which
+// would raise alarms.
+func TestAnsweredWithoutTheSite(t *testing.T) {
+	const check = `{"requestContext":{"elb":{"targetGroupArn":"arn"}},"httpMethod":"GET","path":"/","queryStringParameters":{},
+		"headers":{"user-agent":"ELB-HealthChecker/2.0"},"body":"","isBase64Encoded":false}`
+	h := function.New(seen(), function.Config{Logger: discard})
+	for event, want := range map[string]float64{
+		check: 200,
+		strings.Replace(check, `"headers":{`, `"headers":{"host":"example.com","x-forwarded-for":"nowhere",`, 1): 0,
+		strings.Replace(urlEvent, "/a%20b", "/%zz", 1): 400,
+		strings.Replace(albEvent, "/a%20b", "/%zz", 1): 400,
+		strings.Replace(albMulti, `"path":"/"`, `"path":"/%"`, 1): 400,
+	} {
+		if want == 0 {
+			if _, err := h.Invoke(t.Context(), []byte(event)); !errors.Is(err, function.ErrEvent) {
+				t.Errorf("%s: %v", event, err)
+			}
+		} else if got := invoke(t, h, event); got["statusCode"] != want {
+			t.Errorf("%s: %v, want %v", event, got, want)
+		}
+	}
+	streaming := function.New(seen(), function.Config{Stream: true, Logger: discard})
+	out, err := streaming.Invoke(t.Context(), []byte(strings.Replace(urlEvent, "/a%20b", "/%zz", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(out.(io.Reader)); err != nil || !strings.Contains(string(text), "400") {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// An address that only begins like that of the peer stays in X-Forwarded-For.
+func TestOtherAddressesAreKept(t *testing.T) {
+	event := strings.Replace(urlEvent, "203.0.113.9, 198.51.100.7", "198.51.100.70", 1)
+	got := invoke(t, function.New(seen("198.51.100.7"), function.Config{Logger: discard}), event)
+	if body := fmt.Sprint(got["body"]); !strings.Contains(body, "from 198.51.100.70:0") {
+		t.Errorf("the client: %s", body)
+	}
+}
+
 // No event makes the handler panic.
 func FuzzInvoke(f *testing.F) {
 	for _, event := range []string{urlEvent, apiEvent, restEvent, albEvent, albMulti} {
