@@ -38,12 +38,14 @@ type StalePage struct {
 	Key store.Key
 	// Generation is that of the page that was found stale; empty if its writer gave none.
 	Generation string
+	// Fence is the version of its entry: a page that was renewed keeps its generation.
+	Fence int64
 	// PurgeSeq is the sequence of the newest purge that covers it, 0 for none.
 	PurgeSeq int64
 	// Reason is "stale", "purge" or "early": it is fresh, and expires soon.
 	Reason string
 	// Failures is how many renders of it have failed in a row, in the whole fleet, and Attempt
-	// counts the requests that this process has sent for the same generation and purge, from 1
+	// counts the requests that this process has sent for the same version and purge, from 1
 	// on. Requests that are equal in all but Reason ask for the same.
 	Failures, Attempt int
 }
@@ -82,7 +84,7 @@ type sender struct {
 // A sentPage is the last request for a page.
 type sentPage struct {
 	generation string
-	seq        int64
+	fence, seq int64
 	attempt    int
 	until      time.Time // by the monotonic clock: when it may be sent again
 }
@@ -128,7 +130,7 @@ func (s *search) delegate(ctx context.Context, rec store.Record) outcome {
 
 // stalePage returns the request for the page of the search.
 func (s *search) stalePage(rec store.Record) StalePage {
-	p := StalePage{Key: s.key, Generation: rec.Entry.GenerationID, Reason: s.trigger(rec)}
+	p := StalePage{Key: s.key, Generation: rec.Entry.GenerationID, Fence: rec.Entry.Version, Reason: s.trigger(rec)}
 	if purges := s.purges(rec); rec.Entry.CoveredBy(purges) {
 		p.PurgeSeq = max(purges.Seq, purges.HardSeq)
 	}
@@ -184,14 +186,14 @@ func (d *sender) begin(p StalePage) (attempt int, err error) {
 	defer d.mu.Unlock()
 	now := time.Now()
 	last, found := d.sent[p.Key]
-	same := found && last.generation == p.Generation && last.seq == p.PurgeSeq
+	same := found && last.generation == p.Generation && last.fence == p.Fence && last.seq == p.PurgeSeq
 	switch {
 	case same && now.Before(last.until):
 		return 0, nil
 	case !found && !d.hasRoomLocked(now):
 		return 0, errManySent
 	case !same:
-		last = sentPage{generation: p.Generation, seq: p.PurgeSeq}
+		last = sentPage{generation: p.Generation, fence: p.Fence, seq: p.PurgeSeq}
 	}
 	last.until = now.Add(d.c.jitter(backoff.Exponential(firstResend, maxResend, last.attempt)))
 	last.attempt++

@@ -88,6 +88,44 @@ func TestStalePagesGoToTheQueue(t *testing.T) {
 	})
 }
 
+// A page that its origin renews keeps its generation. Each time it is stale it is another request.
+func TestRenewedPagesGoToTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site, q := newTable(t), newSite(), new(pageQueue)
+		site.delay = 0
+		site.answers(func(w http.ResponseWriter, r *http.Request, _ int64) {
+			w.Header().Set("Cache-Control", "public, max-age=30, stale-while-revalidate=86400")
+			w.Header().Set("Etag", `"one"`)
+			if r.Header.Get("If-None-Match") == `"one"` {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte("one"))
+		})
+		a, worker := tb.peer("a", named, site, to(q)), tb.peer("worker", named, site, nil)
+		get(a, "/")
+		for n := 1; n <= 4; n++ {
+			time.Sleep(31 * time.Second)
+			get(a, "/")
+			time.Sleep(time.Second)
+			sent := q.all()
+			if len(sent) != n {
+				t.Fatalf("stale for the %d. time, sent %+v", n, sent)
+			}
+			if n > 1 && (sent[n-1].Generation != sent[0].Generation || sent[n-1] == sent[n-2] || sent[n-1].Attempt != 1) {
+				t.Fatalf("sent %+v", sent)
+			}
+			if r, err := worker.Regenerate(t.Context(), page, isr.WithUnlessFresh("")); err != nil || r.Fresh {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			get(a, "/")
+			time.Sleep(2 * time.Second)
+			expect(t, get(a, "/"), "one", "isr; hit")
+		}
+	})
+}
+
 // A page that stays stale is sent again, as another attempt; a purge and a failure make it another
 // request.
 func TestQueueIsAskedAgain(t *testing.T) {

@@ -246,9 +246,9 @@ func TestAnsweredWithoutTheSite(t *testing.T) {
 	for event, want := range map[string]float64{
 		check: 200,
 		strings.Replace(check, `"headers":{`, `"headers":{"host":"example.com","x-forwarded-for":"nowhere",`, 1): 0,
-		strings.Replace(urlEvent, "/a%20b", "/%zz", 1): 400,
-		strings.Replace(albEvent, "/a%20b", "/%zz", 1): 400,
-		strings.Replace(albMulti, `"path":"/"`, `"path":"/%"`, 1): 400,
+		strings.Replace(urlEvent, "/a%20b", "/%zz", 1):                                                           400,
+		strings.Replace(albEvent, "/a%20b", "/%zz", 1):                                                           400,
+		strings.Replace(albMulti, `"path":"/"`, `"path":"/%"`, 1):                                                400,
 	} {
 		if want == 0 {
 			if _, err := h.Invoke(t.Context(), []byte(event)); !errors.Is(err, function.ErrEvent) {

@@ -38,8 +38,9 @@ type Request struct {
 	// Tenant and Key name the page: its cache key.
 	Tenant string `json:"tenant,omitempty"`
 	Key    string `json:"key"`
-	// Generation, PurgeSeq, Failures and Attempt are those of [isr.StalePage].
+	// Generation, Fence, PurgeSeq, Failures and Attempt are those of [isr.StalePage].
 	Generation string `json:"generation,omitempty"`
+	Fence      int64  `json:"fence,omitempty"`
 	PurgeSeq   int64  `json:"purge_seq,omitempty"`
 	Failures   int    `json:"failures,omitempty"`
 	Attempt    int    `json:"attempt,omitempty"`
@@ -58,7 +59,7 @@ var ErrRequest = errors.New("not a regeneration request")
 // NewRequest returns the request for a stale page.
 func NewRequest(p isr.StalePage, now time.Time) Request {
 	return Request{
-		V: Version, Tenant: p.Key.Tenant, Key: p.Key.Text, Generation: p.Generation, PurgeSeq: p.PurgeSeq, Failures: p.Failures, Attempt: p.Attempt,
+		V: Version, Tenant: p.Key.Tenant, Key: p.Key.Text, Generation: p.Generation, Fence: p.Fence, PurgeSeq: p.PurgeSeq, Failures: p.Failures, Attempt: p.Attempt,
 		Reason: p.Reason, Created: now.UTC().Truncate(time.Second),
 	}
 }
@@ -90,8 +91,8 @@ func (r Request) validate() error {
 		return fmt.Errorf(`%w: unknown reason %.40q; expected "stale", "purge", "early" or "warm"`, ErrRequest, r.Reason)
 	case len(r.Generation) > maxLabel:
 		return fmt.Errorf("%w: the generation has %d bytes; at most %d are allowed", ErrRequest, len(r.Generation), maxLabel)
-	case r.PurgeSeq < 0 || r.Failures < 0 || r.Attempt < 0:
-		return fmt.Errorf("%w: purge_seq, failures and attempt must not be negative", ErrRequest)
+	case r.Fence < 0 || r.PurgeSeq < 0 || r.Failures < 0 || r.Attempt < 0:
+		return fmt.Errorf("%w: fence, purge_seq, failures and attempt must not be negative", ErrRequest)
 	}
 	if err := store.ValidKey(r.key()); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
@@ -105,7 +106,7 @@ func (r Request) key() store.Key { return store.Key{Tenant: r.Tenant, Text: r.Ke
 // with the same one ask for the same. It has no time: a page that is stale again, for another
 // reason or after a failed render, is not held up by an earlier request.
 func (r Request) name() string {
-	text := fmt.Sprintf("%q %q %q %d %d %d", r.Tenant, r.Key, r.Generation, r.PurgeSeq, r.Failures, r.Attempt)
+	text := fmt.Sprintf("%q %q %q %d %d %d %d", r.Tenant, r.Key, r.Generation, r.Fence, r.PurgeSeq, r.Failures, r.Attempt)
 	if r.Reason == "warm" {
 		text += fmt.Sprintf(" warm %t %d", r.Force, r.Created.Unix())
 	}

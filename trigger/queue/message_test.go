@@ -24,7 +24,7 @@ func TestExampleOfTheSpecification(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := queue.NewRequest(isr.StalePage{Key: store.Key{Text: "example.com/news"}, Generation: "0001956f3a2b41d2-QX7", Reason: "stale", Attempt: 1}, time.Date(2026, 11, 24, 6, 0, 0, 999, time.UTC))
+	want := queue.NewRequest(isr.StalePage{Key: store.Key{Text: "example.com/news"}, Generation: "0001956f3a2b41d2-QX7", Fence: 7, Reason: "stale", Attempt: 1}, time.Date(2026, 11, 24, 6, 0, 0, 999, time.UTC))
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
