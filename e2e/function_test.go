@@ -9,7 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -360,6 +362,48 @@ func TestFunctionExecutesMessages(t *testing.T) {
 	if n, after := o.count("/"), o.count("/after"); n != 1 || after != 0 {
 		t.Errorf("%d and %d renders, want one of the first page", n, after)
 	}
+}
+
+// SIGHUP makes a worker read its configuration file again: it then regenerates pages of new hosts. A file
+// that is wrong changes nothing.
+func TestWorkerReloads(t *testing.T) {
+	t.Parallel()
+	c, o := newCloud(t), newOrigin(t)
+	c.createTable(t)
+	q := newQueues(t, c)
+	o.set("/p", page(3600, 0))
+	file := filepath.Join(t.TempDir(), "isr.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	site := "origins: {site: {url: '" + o.server.URL + "'}}\n"
+	write("hosts: [old.example]\n" + site)
+	s := c.settings(t)
+	p := process.Start(t, s.withoutFolder(t, "worker", "--config", file, "--queue", q.url))
+	logs := func(text string) {
+		t.Helper()
+		p.Await(t, text, patience, func() bool { return strings.Contains(p.Log(), text) })
+	}
+	send := func(id string) {
+		t.Helper()
+		body := `{"v":1,"key":"new.example/p","reason":"stale"}`
+		if _, err := q.client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &q.url, MessageBody: &body, MessageGroupId: &id, MessageDeduplicationId: &id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logs("regenerating pages")
+	send("before")
+	logs("the host new.example is not served")
+	write("rutes: []\n")
+	p.Signal(t, syscall.SIGHUP)
+	logs("failed to reload configuration")
+	write("hosts: [old.example, new.example]\n" + site)
+	p.Signal(t, syscall.SIGHUP)
+	logs("reloaded configuration")
+	send("after")
+	logs("key=new.example/p result=rendered")
 }
 
 // Workers that are killed in mid-render lose nothing: each page is published once.

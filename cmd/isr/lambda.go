@@ -89,7 +89,8 @@ func (c *lambdaCommand) Run(ctx context.Context, s *streams, k *kong.Context) er
 	}
 	defer site.Close()
 	requests := function.New(c.edge(file, withDrafts(secrets, site, site), inst, log), function.Config{Stream: c.Stream, Settle: back.cache.Settle, Logger: log})
-	messages := trigger.Regenerations(regenerations(back.cache, file, log), log)
+	handler, _ := regenerations(back.cache, file, log)
+	messages := trigger.Regenerations(handler, log)
 	log.Info("serving invocations", "origin", originText(file), "store", back.st.where, "queue", c.RegenerateQueue)
 	lambda.StartWithOptions(func(ctx context.Context, payload json.RawMessage) (any, error) {
 		e, isQueue := function.IsQueue(payload)

@@ -29,7 +29,7 @@ import (
 )
 
 type serveCommand struct {
-	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting that the file has must not be given as a flag or variable too. SIGHUP and isr reload read it again."`
+	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting that the file has must not be given as a flag or variable too. SIGHUP reads it again, and so does isr reload for a server."`
 
 	Origin string `placeholder:"URL" help:"URL of the site behind the cache, like http://127.0.0.1:3000."`
 	Demo   bool   `xor:"origin" help:"Serve the built-in demonstration site."`

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -78,7 +79,8 @@ func (c *workerCommand) Run(ctx context.Context, s *streams, k *kong.Context) er
 	if err := refuseFlags(k, "worker", visitorsOnly()); err != nil {
 		return err
 	}
-	file, err := c.prepare(givenFlags(k))
+	flags := givenFlags(k)
+	file, err := c.prepare(flags)
 	if err != nil {
 		return err
 	}
@@ -112,16 +114,19 @@ func (c *workerCommand) Run(ctx context.Context, s *streams, k *kong.Context) er
 		return err
 	}
 	defer back.close(log)
-	site, err := inst.site(back.cache, file, log)
+	reloader, err := c.serveSite(back.cache, file, flags, nil, back.digest, inst, log)
 	if err != nil {
 		return err
 	}
-	defer site.Close()
+	defer reloader.site.Close()
 	client, err := c.sqs(ctx, "--queue", c.Queue, log)
 	if err != nil {
 		return err
 	}
-	consumer := queue.New(client, regenerations(back.cache, file, log), queue.Config{
+	handler, replaceHosts := regenerations(back.cache, file, log)
+	reloader.edge = func(f *config.File, _ []string) { replaceHosts(f) }
+	reloader.reopenLogs = inst.reopenLogs()
+	consumer := queue.New(client, handler, queue.Config{
 		URL: c.Queue, Concurrency: c.Concurrency, Note: inst.metrics.Message("regenerations"), Logger: log,
 	})
 	problems := func() []problem {
@@ -132,7 +137,8 @@ func (c *workerCommand) Run(ctx context.Context, s *streams, k *kong.Context) er
 		return all
 	}
 	health.ready(problems)
-	inst.metrics.Sample(sources(back.st, back.cache, site, back.deliveries, health, inst))
+	inst.metrics.Sample(sources(back.st, back.cache, reloader.site, back.deliveries, health, inst))
+	defer reloader.onSignal(ctx)()
 	log.Info("regenerating pages", "queue", c.Queue, "concurrency", c.Concurrency, "origin", originText(file), "store", back.st.where)
 	return c.work(ctx, consumer, back.cache, []*running{probed, scraped}, health, longestRender(file, time.Duration(c.RenderTimeout)), log)
 }
@@ -167,20 +173,27 @@ func (c *workerCommand) validateWorker() error {
 	return nil
 }
 
-// regenerations returns the handler of requests for the pages of a file.
-func regenerations(cache *isr.Cache, f *config.File, log *slog.Logger) *queue.Regenerations {
-	r := &queue.Regenerations{Cache: cache, Now: time.Now, Logger: log}
-	if len(f.Hosts) == 0 {
-		return r // any: a server on this machine, whose port is in its keys
+// regenerations returns the handler of requests for the pages of a file, and what replaces its hosts
+// with those of another file, at any time.
+func regenerations(cache *isr.Cache, f *config.File, log *slog.Logger) (handler *queue.Regenerations, replace func(*config.File)) {
+	var served atomic.Pointer[gateway.Hosts]
+	replace = func(f *config.File) {
+		if len(f.Hosts) == 0 {
+			served.Store(nil) // any: a server on this machine, whose port is in its keys
+			return
+		}
+		hosts := hostsOf(f)
+		served.Store(&hosts)
 	}
-	hosts := hostsOf(f)
-	r.Serves = func(k store.Key) error {
-		if host, _, _, _ := k.Split(); !hosts.Serve(host) {
-			return fmt.Errorf("the host %s is not served; expected one of %s; %s", host, hosts, hosts.Advice(host))
+	replace(f)
+	serves := func(k store.Key) error {
+		hosts := served.Load()
+		if host, _, _, _ := k.Split(); hosts != nil && !hosts.Serve(host) {
+			return fmt.Errorf("the host %s is not served; expected one of %s; %s", host, *hosts, hosts.Advice(host))
 		}
 		return nil
 	}
-	return r
+	return &queue.Regenerations{Cache: cache, Serves: serves, Now: time.Now, Logger: log}, replace
 }
 
 // site returns the site of a file, which renders pages for a process that does not listen.
