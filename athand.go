@@ -44,6 +44,8 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
 		return nil // a page that is refreshed must last
 	case r.Header["Range"] != nil:
 		return nil
+	case e.Header.Get("Content-Type") == "":
+		return nil // the body says whether codings are to be made, which outlast the buffer
 	}
 	as, got, body := h.route.present, storedCoding{c: httpcache.Identity}, []byte(nil)
 	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])

@@ -144,3 +144,33 @@ func TestCodingsAtHand(t *testing.T) {
 		}
 	})
 }
+
+// A page whose type is only known by its body is not at hand: its codings would be made of the
+// buffer, which the next page is read into.
+func TestUntypedPagesAreNotAtHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 0
+		site.answers(func(w http.ResponseWriter, r *http.Request, _ int64) {
+			w.Header().Set("Cache-Control", "s-maxage=60")
+			fmt.Fprintf(w, "<!DOCTYPE html><p>%s</p>", strings.Repeat(r.URL.Path, 2000))
+		})
+		disk := &cachedDisk{BodyStore: tb.bodies}
+		c := tb.nodeOn(tb.store("crowded"), disk, func(cfg *isr.Config) { cfg.Memory = 60 << 10 })
+		h := c.Handler(isr.Route{}, site)
+		var hit isr.Hit
+		for range 2 {
+			for i := range 20 {
+				r := newRequest(fmt.Sprint("/", i))
+				r.Header.Set("Accept-Encoding", "gzip")
+				if !isr.LookupIn(h, r, &hit) {
+					get(h, fmt.Sprint("/", i))
+				}
+				synctest.Wait()
+			}
+		}
+		if n := disk.cached.Load(); n != 0 {
+			t.Errorf("%d files were read for one response", n)
+		}
+	})
+}
