@@ -101,6 +101,7 @@ func newLimitedTable(t *testing.T) *limitedTable {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = bodies.Close() })
 	return &limitedTable{engine: engine, bodies: bodies, partitions: make(map[string]*partitionLimits), acked: make(map[int64]time.Time), seen: make(map[int][]sighting)}
 }
 
