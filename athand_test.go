@@ -139,7 +139,7 @@ func TestCodingsAtHand(t *testing.T) {
 				t.Errorf("/%d: %d files were read", i, n)
 			}
 		}
-		if hits < pages/2 {
+		if hits < pages/4 { // others are in memory, or have no outline
 			t.Errorf("%d of %d pages are hits from the memory of the system", hits, pages)
 		}
 	})

@@ -145,7 +145,8 @@ func isLoopbackName(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
 	}
-	if strings.LastIndexByte(host, ':') > strings.LastIndexByte(host, ']') {
+	colon, bracket := strings.LastIndexByte(host, ':'), strings.LastIndexByte(host, ']')
+	if colon > bracket && (bracket >= 0 || colon == strings.IndexByte(host, ':')) {
 		return false // it has a port; the error of ParseAddr would be allocated
 	}
 	address, err := netip.ParseAddr(strings.Trim(host, "[]"))

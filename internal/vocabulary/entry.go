@@ -3,6 +3,7 @@ package vocabulary
 import (
 	"encoding/json"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -38,6 +39,7 @@ type Entry struct {
 	RenderTime   int64                    `json:"render_ms,omitempty"`
 	InitialAge   int64                    `json:"age_seconds,omitempty"`
 	Withdrawn    bool                     `json:"withdrawn,omitempty"`
+	Peer         netip.AddrPort           `json:"peer,omitzero"`
 }
 
 // EntryOf converts e; it returns nil if e is nil.
@@ -54,7 +56,7 @@ func EntryOf(e *store.Entry) *Entry {
 		TTL: SecondOf(e.Expires), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: headerOf(e.Header), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
 		Stale: int64(e.Stale / time.Second), PurgeSeq: e.PurgeSeq, Build: e.Build, PinnedUntil: SecondOf(e.PinnedUntil),
-		AssertedAt: SecondOf(e.AssertedAt), RenderTime: e.RenderTime.Milliseconds(), InitialAge: int64(e.InitialAge / time.Second), Withdrawn: e.Withdrawn,
+		AssertedAt: SecondOf(e.AssertedAt), RenderTime: e.RenderTime.Milliseconds(), InitialAge: int64(e.InitialAge / time.Second), Withdrawn: e.Withdrawn, Peer: e.Peer,
 	}
 }
 
@@ -69,7 +71,7 @@ func (e Entry) ISR() store.Entry {
 		Expires: Moment(e.TTL), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: e.header(), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
 		Stale: time.Duration(e.Stale) * time.Second, PurgeSeq: e.PurgeSeq, Build: e.Build, PinnedUntil: Moment(e.PinnedUntil),
-		AssertedAt: Moment(e.AssertedAt), RenderTime: time.Duration(e.RenderTime) * time.Millisecond, InitialAge: time.Duration(e.InitialAge) * time.Second, Withdrawn: e.Withdrawn,
+		AssertedAt: Moment(e.AssertedAt), RenderTime: time.Duration(e.RenderTime) * time.Millisecond, InitialAge: time.Duration(e.InitialAge) * time.Second, Withdrawn: e.Withdrawn, Peer: e.Peer,
 	}
 }
 
