@@ -43,7 +43,7 @@ func mutants() []mutant {
 			{"staleness.go", "\tif bound == 0 {", "\tif bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
 		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
-			{"regenerate.go", "s.route.renderTimeout+storeTime", "mutantTime(s.route.renderTimeout+storeTime)"},
+			{"regenerate.go", "s.renderTime()+storeTime", "mutantTime(s.renderTime()+storeTime)"},
 			{"stores.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
 		}},
 		{"a page keeps the purge state of the first version of the table", "purges", []edited{
