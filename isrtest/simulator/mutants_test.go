@@ -120,7 +120,7 @@ func (f *follower) mutantRaise(before bool) {
 
 func (c *Cache) mutantUnstored() *flights {
 	if mutated("visitors that cannot wait for the store render alone") {
-		alone := newFlights()
+		alone := newFlights(c.activity)
 		return &alone
 	}
 	return &c.unstored
