@@ -16,7 +16,7 @@ import (
 // Stale pages can be regenerated outside of the process that serves them, where processes
 // freeze after a response, or should spend nothing on renders:
 //
-//	a search finds the page stale, and nobody at work on it
+//	a search finds the page stale, and no lease on it
 //	  -> sent before, a short while ago: nothing; the page is looked for again in a second
 //	  -> else: Config.Queue.Send, bounded in time
 //	       ok     -> the search ends with the stale page
