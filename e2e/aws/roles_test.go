@@ -356,10 +356,8 @@ func TestCollectionPolicy(t *testing.T) {
 	}
 	admin.run(t, "purge", "--tag", "other")
 	admin.run(t, "purge", "--all") // which includes the tag
-	get(t, url+"/b")
-	await(t, "a page to pin", func() bool {
-		return strings.Contains(admin.run(t, "ls"), "/b")
-	})
+	// The first render may begin before the server knows of the purge, which covers it then.
+	in.publish(t, url+"/b")
 	admin.run(t, "pin", url+"/b")
 	stop()
 	r := in.role(t, "CollectionPolicy")
