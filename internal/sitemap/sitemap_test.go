@@ -79,7 +79,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestRefusedSitemaps(t *testing.T) {
 	bomb := strings.Repeat("http://HOST/"+strings.Repeat("x", 2000)+"\n", 30_000)
 	many := slices.Repeat([]string{"http://HOST/a"}, 50_001)
 	for name, test := range map[string]struct {
