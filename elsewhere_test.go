@@ -77,7 +77,7 @@ func TestStalePagesGoToTheQueue(t *testing.T) {
 		if p := sent[0]; p != sent[1] || p.Key != page || p.Generation == "" || p.Reason != "stale" || p.Attempt != 1 || p.PurgeSeq != 0 {
 			t.Errorf("sent %+v", sent)
 		}
-		if r, err := worker.Regenerate(t.Context(), page, isr.WithUnlessFresh(""), isr.WithIdempotencyKey("m1")); err != nil || r.Fresh || r.Replayed {
+		if r, err := worker.Regenerate(t.Context(), page, isr.WithUnlessFresh(), isr.WithIdempotencyKey("m1")); err != nil || r.Fresh || r.Replayed {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		get(a, "/")
@@ -116,8 +116,12 @@ func TestRenewedPagesGoToTheQueue(t *testing.T) {
 			if n > 1 && (sent[n-1].Generation != sent[0].Generation || sent[n-1] == sent[n-2] || sent[n-1].Attempt != 1) {
 				t.Fatalf("sent %+v", sent)
 			}
-			if r, err := worker.Regenerate(t.Context(), page, isr.WithUnlessFresh("")); err != nil || r.Fresh {
+			if r, err := worker.Regenerate(t.Context(), page, isr.WithUnlessFresh()); err != nil || r.Fresh {
 				t.Fatalf("%+v, %v", r, err)
+			}
+			// An early refresh that was asked for before: the page has the same generation, but was renewed.
+			if r, err := worker.Regenerate(t.Context(), page, isr.WithUnlessFreshExcept(sent[n-1].Generation, sent[n-1].Fence)); err != nil || !r.Fresh {
+				t.Fatalf("renewed before: %+v, %v", r, err)
 			}
 			get(a, "/")
 			time.Sleep(2 * time.Second)
@@ -253,7 +257,7 @@ func TestEarlyRefreshGoesToTheQueue(t *testing.T) {
 		}
 		worker := tb.peer("worker", named, site, nil)
 		for i, want := range []bool{false, true} { // a duplicate finds another generation
-			if r, err := worker.Regenerate(t.Context(), page, isr.WithUnlessFresh(sent[0].Generation)); err != nil || r.Fresh != want {
+			if r, err := worker.Regenerate(t.Context(), page, isr.WithUnlessFreshExcept(sent[0].Generation, sent[0].Fence)); err != nil || r.Fresh != want {
 				t.Errorf("delivery %d: %+v, %v", i+1, r, err)
 			}
 		}
@@ -265,12 +269,12 @@ func TestRegenerateUnlessFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		a, b := tb.peer("a", named, site, nil), tb.peer("b", named, site, nil)
-		first, err := a.Regenerate(t.Context(), page, isr.WithUnlessFresh(""))
+		first, err := a.Regenerate(t.Context(), page, isr.WithUnlessFresh())
 		if err != nil || first.Fresh {
 			t.Fatalf("a missing page: %+v, %v", first, err)
 		}
 		for range 2 {
-			if r, err := b.Regenerate(t.Context(), page, isr.WithUnlessFresh(""), isr.WithIdempotencyKey("m")); err != nil || !r.Fresh || r.GenerationID != first.GenerationID {
+			if r, err := b.Regenerate(t.Context(), page, isr.WithUnlessFresh(), isr.WithIdempotencyKey("m")); err != nil || !r.Fresh || r.GenerationID != first.GenerationID {
 				t.Errorf("a fresh page: %+v, %v", r, err)
 			}
 		}
@@ -280,7 +284,7 @@ func TestRegenerateUnlessFresh(t *testing.T) {
 			go func() {
 				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
 				for {
-					r, err := p.Regenerate(context.Background(), page, isr.WithUnlessFresh(""), isr.WithIdempotencyKey("stale"))
+					r, err := p.Regenerate(context.Background(), page, isr.WithUnlessFresh(), isr.WithIdempotencyKey("stale"))
 					if err == nil {
 						results <- r
 						return
@@ -312,7 +316,7 @@ func TestFreshUnderTheLease(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		r, err := b.Regenerate(t.Context(), page, isr.WithUnlessFresh(""), isr.WithIdempotencyKey("m"))
+		r, err := b.Regenerate(t.Context(), page, isr.WithUnlessFresh(), isr.WithIdempotencyKey("m"))
 		if err != nil || !r.Fresh || site.renders.Load() != 2 {
 			t.Fatalf("%+v, %v, %d renders", r, err, site.renders.Load())
 		}

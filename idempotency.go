@@ -33,7 +33,7 @@ type regeneration struct {
 	hasInputs bool
 	unpin     bool
 	reload    bool
-	unless    *string
+	unless    *freshVersion
 }
 
 // WithIdempotencyKey names the request, with 1 to 256 bytes of printable ASCII without
@@ -56,11 +56,26 @@ func WithUnpin() RegenerateOption {
 	return func(r *regeneration) { r.unpin = true }
 }
 
-// WithUnlessFresh renders nothing if the page is fresh, unless generation, which may be empty, is
-// that of the fresh page: it was about to expire. What its origin can validate is validated. With
-// an idempotency key, a fresh page completes the request.
-func WithUnlessFresh(generation string) RegenerateOption {
-	return func(r *regeneration) { r.unless = &generation }
+// WithUnlessFresh renders nothing if the page is fresh. What its origin can validate is validated.
+// With an idempotency key, a fresh page completes the request.
+func WithUnlessFresh() RegenerateOption { return WithUnlessFreshExcept("", 0) }
+
+// WithUnlessFreshExcept is [WithUnlessFresh], but renders the page if it is fresh and still has
+// this generation and version ([StalePage.Fence]): it was about to expire. An empty generation is
+// that of no page. A page that was renewed meanwhile keeps its generation, but not its version.
+func WithUnlessFreshExcept(generation string, version int64) RegenerateOption {
+	return func(r *regeneration) { r.unless = &freshVersion{generation, version} }
+}
+
+// A freshVersion is that of a fresh page which is regenerated nevertheless.
+type freshVersion struct {
+	generation string
+	version    int64
+}
+
+// is reports whether an entry has the version.
+func (v freshVersion) is(e *store.Entry) bool {
+	return v.generation != "" && e.GenerationID == v.generation && e.Version == v.version
 }
 
 // WithReload tells all nodes to drop their copies, so that they serve the new generation

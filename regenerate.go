@@ -38,9 +38,9 @@ type search struct {
 	f     *flight
 	force bool // render even if the page is fresh
 	unpin bool // render even if the page is pinned
-	// unless: a fresh page is not rendered although the search is forced, unless its generation is
-	// this one; nil without.
-	unless *string
+	// unless: a fresh page is not rendered although the search is forced, unless it has this
+	// version; nil without.
+	unless *freshVersion
 	// reload tells all nodes to drop their copies of the page when it is published.
 	reload bool
 	claim  *store.Claim // the request record that this search completes; may be nil
@@ -236,7 +236,7 @@ func (s *search) secondLook() *page {
 // the page is the one that is refreshed early.
 func (s *search) wanted(rec store.Record) bool {
 	if s.unless != nil {
-		return rec.Entry.GenerationID != "" && rec.Entry.GenerationID == *s.unless
+		return s.unless.is(rec.Entry)
 	}
 	return s.force || s.early != nil && sameEntry(&s.early.entry, rec.Entry)
 }

@@ -22,14 +22,13 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/limits"
-	"github.com/facetheory/isr/internal/metrics"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger/queue"
 )
 
 type serveCommand struct {
-	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting that the file has must not be given as a flag or variable too. SIGHUP reads it again, and so does isr reload for a server."`
+	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting that the file has must not be given as a flag or variable too. isr serve and isr worker read it again on SIGHUP, and a server on isr reload."`
 
 	Origin string `placeholder:"URL" help:"URL of the site behind the cache, like http://127.0.0.1:3000."`
 	Demo   bool   `xor:"origin" help:"Serve the built-in demonstration site."`
@@ -119,23 +118,12 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 		return err
 	}
 	defer folder.release()
-	health := newHealth()
-	probed, err := c.healthFlags.serve(health, log)
+	watch, err := c.observed(ctx, s.out, log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = probed.server.Close() }() // answers to the end
-	inst, err := c.instruments(ctx, s.out, log)
-	if err != nil {
-		return err
-	}
-	defer inst.close()
-	scraped, err := c.metricsFlags.serve(inst.metrics, log)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = scraped.server.Close() }() // answers to the end
-	inst.metrics.Sample(metrics.Sources{Ready: health.checks})
+	defer watch.close()
+	health, inst := watch.health, watch.inst
 	back, err := c.openBackend(ctx, k, file, inst, node, nil, log)
 	if err != nil {
 		return err
@@ -195,7 +183,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	triggers.start(ctx)
 	defer reloader.onSignal(ctx)()
 	supervisor{log}.ready()
-	return c.attend(ctx, attended{public, shared, probed, scraped, peers, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
+	return c.attend(ctx, attended{public, shared, watch.probed, watch.scraped, peers, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
 }
 
 // serveSite returns the reloader of the site of a file, which has no edge yet.

@@ -59,6 +59,40 @@ type instruments struct {
 	closers    []func()
 }
 
+// A watched process says from its first moment how it is: its health, and its metrics.
+type watched struct {
+	health          *health
+	inst            *instruments
+	probed, scraped *running // the servers of both
+}
+
+// observed opens what a command has in which servers run: its health and its metrics can be
+// asked for before its stores are open.
+func (c *serveCommand) observed(ctx context.Context, out io.Writer, log *slog.Logger) (_ *watched, err error) {
+	w := &watched{health: newHealth()}
+	if w.probed, err = c.healthFlags.serve(w.health, log); err != nil {
+		return nil, err
+	}
+	if w.inst, err = c.instruments(ctx, out, log); err != nil {
+		_ = w.probed.server.Close()
+		return nil, err
+	}
+	if w.scraped, err = c.metricsFlags.serve(w.inst.metrics, log); err != nil {
+		w.inst.close()
+		_ = w.probed.server.Close()
+		return nil, err
+	}
+	w.inst.metrics.Sample(metrics.Sources{Ready: w.health.checks})
+	return w, nil
+}
+
+// close closes them; both servers answer to the end.
+func (w *watched) close() {
+	_ = w.scraped.server.Close()
+	w.inst.close()
+	_ = w.probed.server.Close()
+}
+
 // instruments returns the instruments that the flags and the environment ask for.
 func (c *serveCommand) instruments(ctx context.Context, out io.Writer, log *slog.Logger) (*instruments, error) {
 	m, stop, err := measure(ctx, log)

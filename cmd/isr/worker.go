@@ -15,7 +15,6 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/internal/metrics"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger/queue"
 )
@@ -92,23 +91,12 @@ func (c *workerCommand) Run(ctx context.Context, s *streams, k *kong.Context) er
 		return err
 	}
 	log := c.logger(s)
-	health := newHealth()
-	probed, err := c.healthFlags.serve(health, log)
+	watch, err := c.observed(ctx, s.out, log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = probed.server.Close() }() // answers to the end
-	inst, err := c.instruments(ctx, s.out, log)
-	if err != nil {
-		return err
-	}
-	defer inst.close()
-	scraped, err := c.metricsFlags.serve(inst.metrics, log)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = scraped.server.Close() }() // answers to the end
-	inst.metrics.Sample(metrics.Sources{Ready: health.checks})
+	defer watch.close()
+	health, inst := watch.health, watch.inst
 	back, err := c.openBackend(ctx, k, file, inst, nil, withoutMemory, log)
 	if err != nil {
 		return err
@@ -139,8 +127,9 @@ func (c *workerCommand) Run(ctx context.Context, s *streams, k *kong.Context) er
 	health.ready(problems)
 	inst.metrics.Sample(sources(back.st, back.cache, reloader.site, back.deliveries, health, inst))
 	defer reloader.onSignal(ctx)()
+	supervisor{log}.ready()
 	log.Info("regenerating pages", "queue", c.Queue, "concurrency", c.Concurrency, "origin", originText(file), "store", back.st.where)
-	return c.work(ctx, consumer, back.cache, []*running{probed, scraped}, health, longestRender(file, time.Duration(c.RenderTimeout)), log)
+	return c.work(ctx, consumer, back.cache, watch, longestRender(file, time.Duration(c.RenderTimeout)), log)
 }
 
 // withoutMemory adjusts the cache of a process that answers no visitors.
@@ -212,22 +201,23 @@ func (i *instruments) site(cache *isr.Cache, f *config.File, log *slog.Logger) (
 
 // work consumes the queue until ctx is done. Then it receives no more messages, those in hand are
 // finished within the grace period, and the others are made visible again.
-func (c *workerCommand) work(ctx context.Context, consumer *queue.Consumer, cache *isr.Cache, servers []*running, h *health, render time.Duration, log *slog.Logger) error {
+func (c *workerCommand) work(ctx context.Context, consumer *queue.Consumer, cache *isr.Cache, watch *watched, render time.Duration, log *slog.Logger) error {
 	var working sync.WaitGroup
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	working.Go(func() { consumer.Run(consuming) })
 	var failed error
 	select {
-	case failed = <-servers[0].failed:
+	case failed = <-watch.probed.failed:
 		failed = fmt.Errorf("serving %s: %w", c.Health, failed)
-	case failed = <-servers[1].failed:
+	case failed = <-watch.scraped.failed:
 		failed = fmt.Errorf("serving %s: %w", c.Metrics, failed)
 	case <-ctx.Done():
 	}
-	h.drain()
+	watch.health.drain()
 	stop()
 	graceful := c.graceTime(render)
+	supervisor{log}.stopping(graceful)
 	log.Info("stopping", "grace", graceful)
 	grace, cancel := withGrace(ctx, graceful)
 	defer cancel()

@@ -76,7 +76,7 @@ func (in Regenerate) options(k store.Key) []isr.RegenerateOption {
 		options = append(options, isr.WithUnpin())
 	}
 	if in.UnlessFresh {
-		options = append(options, isr.WithUnlessFresh(""))
+		options = append(options, isr.WithUnlessFresh())
 	}
 	if in.IdempotencyKey != "" {
 		// All inputs that affect the result. A page named by its URL has the same inputs

@@ -158,7 +158,9 @@ func parseV1(ctx context.Context, payload []byte) (event, *http.Request, error) 
 }
 
 // parseBalancer parses the events of a load balancer. It does not say who its peer was, but
-// appends that to X-Forwarded-For; its parameters are as they were sent.
+// appends that to X-Forwarded-For, unless it is configured to remove that header
+// (routing.http.xff_header_processing.mode): then all clients have the unspecified address. Its
+// parameters are as they were sent.
 func parseBalancer(ctx context.Context, payload []byte) (event, *http.Request, error) {
 	var e events.ALBTargetGroupRequest
 	if err := json.Unmarshal(payload, &e); err != nil {
@@ -178,7 +180,7 @@ func parseBalancer(ctx context.Context, payload []byte) (event, *http.Request, e
 		ev.instead = http.HandlerFunc(healthy)
 		return ev, r, nil
 	}
-	return ev, r, from(r, last(header, "X-Forwarded-For"))
+	return ev, r, from(r, cmp.Or(last(header, "X-Forwarded-For"), netip.IPv4Unspecified().String()))
 }
 
 // rawQuery joins parameters that are not decoded, by name.
@@ -198,9 +200,10 @@ func headerOf(multi map[string][]string, single map[string]string) http.Header {
 		multi = lists[map[string][]string](single)
 	}
 	header := make(http.Header, len(multi))
-	for name, values := range multi {
-		name = http.CanonicalHeaderKey(name)
-		header[name] = append(header[name], values...)
+	// Two spellings of a name are one list, always in the same order.
+	for _, name := range slices.Sorted(maps.Keys(multi)) {
+		canonical := http.CanonicalHeaderKey(name)
+		header[canonical] = append(header[canonical], multi[name]...)
 	}
 	return header
 }

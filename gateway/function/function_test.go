@@ -77,6 +77,8 @@ func TestRequests(t *testing.T) {
 		"REST API":             {restEvent, "", `GET example.com /a%20b?x=1&x=2&y=%2F from [2001:db8::7]:0 cookie="" one="" accept=["a" "b"] for=[] body=""`},
 		"load balancer":        {albEvent, "", `GET example.com /a%20b?x=1&y=%2F from 198.51.100.7:0 cookie="" one="" accept=[] for=[] body=""`},
 		"behind a trusted LB":  {albEvent, "198.51.100.0/24", `GET example.com /a%20b?x=1&y=%2F from 203.0.113.9:0 cookie="" one="" accept=[] for=[] body=""`},
+		"LB without a client":  {strings.Replace(albMulti, `"x-forwarded-for":["198.51.100.7"],`, "", 1), "", `GET example.com /?x=1&x=2 from 0.0.0.0:0 cookie="" one="" accept=[] for=[] body=""`},
+		"two spellings":        {strings.Replace(albMulti, `"host"`, `"accept":["c"],"ACCEPT":["a"],"Accept":["b"],"host"`, 1), "", `GET example.com /?x=1&x=2 from 198.51.100.7:0 cookie="" one="" accept=["a" "b" "c"] for=[] body=""`},
 		"with lists":           {albMulti, "", `GET example.com /?x=1&x=2 from 198.51.100.7:0 cookie="" one="" accept=[] for=[] body=""`},
 	} {
 		var trusted []string

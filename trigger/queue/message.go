@@ -45,7 +45,7 @@ type Request struct {
 	Failures   int    `json:"failures,omitempty"`
 	Attempt    int    `json:"attempt,omitempty"`
 	// Reason is "stale", "purge", "early" or "warm". Pages of "early" are rendered even if they
-	// are fresh, unless they have another generation.
+	// are fresh, unless they have another generation or fence.
 	Reason string `json:"reason"`
 	// Force renders the page even if it is fresh.
 	Force bool `json:"force,omitempty"`
@@ -136,9 +136,9 @@ func (r Request) regenerate(ctx context.Context, cache Regenerator, id string) (
 	case r.Force:
 		options = append(options, isr.WithReload())
 	case r.Reason == "early":
-		options = append(options, isr.WithUnlessFresh(r.Generation))
+		options = append(options, isr.WithUnlessFreshExcept(r.Generation, r.Fence))
 	default:
-		options = append(options, isr.WithUnlessFresh(""))
+		options = append(options, isr.WithUnlessFresh())
 	}
 	return cache.Regenerate(ctx, r.key(), options...)
 }
