@@ -17,13 +17,16 @@ type doctorCommand struct {
 	Config string `type:"path" placeholder:"FILE" help:"Configuration file of the server (isr.yaml, if this folder has one)."`
 	JSON   bool   `name:"json" help:"Write JSON."`
 
+	RegenerateQueue string `placeholder:"URL" help:"SQS queue of regenerations (regenerate.queue of the configuration file)."`
+	PurgeQueue      string `placeholder:"URL" help:"SQS queue with purge requests (triggers.queue.url of the configuration file)."`
+
 	askFlags  `embed:""`
 	leakFlags `embed:""`
 }
 
 func (c *doctorCommand) Help() string {
 	return `Examines the installation that the configuration file, the flags and the server in the data folder describe:
-origins and their caching headers, clocks, table or data folder, bucket, limits of files and memory, trusted proxies,
+origins and their caching headers, clocks, table or data folder, bucket, queues, limits of files and memory, trusted proxies,
 and the nodes of the fleet. It changes nothing but the object isr-check in the bucket. What it prints has no secrets.
 
   isr doctor

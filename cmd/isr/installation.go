@@ -26,6 +26,7 @@ import (
 	"github.com/facetheory/isr/internal/limits"
 	"github.com/facetheory/isr/s3body"
 	"github.com/facetheory/isr/store"
+	"github.com/facetheory/isr/trigger/queue"
 )
 
 // An installation is what isr doctor examines: a server, a configuration file, and stores.
@@ -50,7 +51,7 @@ const askTime = 5 * time.Second
 // look finds the installation. Mistakes in it are findings; an error is one of the command
 // line.
 func (c *doctorCommand) look(ctx context.Context) (*installation, error) {
-	in := &installation{serve: serveCommand{storeFlags: c.storeFlags, Memory: 256 << 20}, secrets: environmentSecrets(), path: c.Config}
+	in := &installation{serve: serveCommand{storeFlags: c.storeFlags, Memory: 256 << 20, RegenerateQueue: c.RegenerateQueue, triggerFlags: triggerFlags{PurgeQueue: c.PurgeQueue}}, secrets: environmentSecrets(), path: c.Config}
 	if _, err := os.Stat("isr.yaml"); in.path == "" && err == nil {
 		in.path = "isr.yaml"
 	}
@@ -182,6 +183,7 @@ func (in *installation) checks() []doctor.Check {
 	}
 	checks = append(checks, doctor.Clocks(clocks, time.Now))
 	checks = append(checks, stores()...)
+	checks = append(checks, in.queues()...)
 	return append(checks, doctor.Limits(p), doctor.Proxies(p))
 }
 
@@ -280,6 +282,29 @@ func (in *installation) shared() []doctor.Check {
 		return meta.Nodes(ctx)
 	}
 	return []doctor.Check{doctor.Table(ddb, f.Table), doctor.Bucket(bucket, bodies, f.Bucket), doctor.Fleet(nodes, time.Now)}
+}
+
+// queues returns the checks of the queues that the settings name.
+func (in *installation) queues() (checks []doctor.Check) {
+	for _, q := range []struct{ flag, url, purpose string }{
+		{"--regenerate-queue", in.serve.RegenerateQueue, "regenerations"}, {"--purge-queue", in.serve.PurgeQueue, "purges"},
+	} {
+		if q.url == "" {
+			continue
+		}
+		checks = append(checks, doctor.Check{Name: "queue", Run: func(ctx context.Context) []doctor.Finding {
+			err := queue.ValidURL(q.url)
+			if err != nil {
+				return []doctor.Finding{{Severity: doctor.Fault, What: q.flag + " " + err.Error(), Do: "correct the URL"}}
+			}
+			client, err := in.serve.sqs(ctx, q.flag, q.url, slog.New(slog.DiscardHandler))
+			if err != nil {
+				return []doctor.Finding{{Severity: doctor.Fault, What: "the AWS configuration cannot be used for the queue of " + q.purpose, Evidence: []string{err.Error()}, Do: "set region and credentials; see them with: aws sts get-caller-identity"}}
+			}
+			return doctor.Queue(client, q.url, q.purpose).Run(ctx)
+		}})
+	}
+	return checks
 }
 
 // clocksOfAWS are those of DynamoDB and S3, which date each response.

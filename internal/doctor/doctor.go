@@ -1,4 +1,4 @@
-// Package doctor examines an installation: origins, clocks, table, bucket, disk, limits,
+// Package doctor examines an installation: origins, clocks, table, bucket, queues, disk, limits,
 // proxies, and the nodes of a fleet. Package leak, below it, examines the site as its visitors
 // see it.
 //
