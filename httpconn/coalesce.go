@@ -79,10 +79,9 @@ type coalescingConn struct {
 	refused   bool      // net/http answers all requests from now on
 	client    string    // address, once it is needed
 	send      func(header, body []byte) (int64, error)
-	parts     [2][]byte   // of vector
-	vector    net.Buffers // the response that is being written
-	sent      time.Time   // when the last response was written
-	failed    error       // of that write
+	socket    *socket   // of the fast path, once it is needed
+	sent      time.Time // when the last response was written
+	failed    error     // of that write
 }
 
 // PromiseBody announces that the response to r is about to be written with a body of n bytes

@@ -174,6 +174,10 @@ func (f *FastPath) serve(c *coalescingConn, p []byte) (int, error) {
 	}
 	if c.client == "" {
 		c.client = c.RemoteAddr().String()
+		var err error
+		if c.socket, err = newSocket(c.TCPConn); err != nil {
+			return 0, err
+		}
 	}
 	var answered time.Time // when the last response was sent
 	for n := 0; ; {
@@ -233,7 +237,7 @@ func headLength(p []byte) int {
 // extended when it passes, so that most requests cost nothing.
 func (f *FastPath) await(c *coalescingConn, p []byte, answered time.Time) (int, error) {
 	for {
-		n, err := c.TCPConn.Read(p)
+		n, err := c.socket.Read(p)
 		if n > 0 || answered.IsZero() || f.idle == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
@@ -251,13 +255,7 @@ func (f *FastPath) await(c *coalescingConn, p []byte, answered time.Time) (int, 
 func (c *coalescingConn) sendWhole(header, body []byte) (n int64, err error) {
 	first := body[:min(len(body), writeStep)]
 	c.extend()
-	c.parts = [2][]byte{header, first}
-	c.vector = c.parts[:]
-	if len(first) == 0 {
-		c.vector = c.parts[:1]
-	}
-	n, err = c.vector.WriteTo(c.TCPConn)
-	c.parts = [2][]byte{}
+	n, err = c.socket.Write(header, first)
 	if err == nil && len(body) > len(first) {
 		var rest int
 		rest, err = c.write(body[len(first):])

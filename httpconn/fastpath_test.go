@@ -311,12 +311,12 @@ func TestIdleTime(t *testing.T) {
 
 // Shutdown lets the response that is being written be written, and Wait waits for that.
 func TestShutdownDuringAResponse(t *testing.T) {
-	f := &fake{body: pattern(32 << 20)} // more than the buffers of both sides hold
+	// The body is more than the buffers of both sides hold.
+	f := &fake{body: pattern(32 << 20), writing: make(chan struct{}, 1000)}
 	s, path := fastServer(t, f, nil, byHTTP)
 	c := dial(t, s)
 	c.send(slowly)
 	c.expect("net/http")
-	f.writing = make(chan struct{}, 1000)
 	for range 1000 {
 		c.send(fast)
 		if first, err := c.in.Peek(len("HTTP/1.1 200 OK\r\nX-By: fast")); err != nil {

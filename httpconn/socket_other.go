@@ -1,0 +1,16 @@
+//go:build !linux
+
+package httpconn
+
+import "net"
+
+// A socket reads and writes a TCP connection.
+type socket struct{ *net.TCPConn }
+
+func newSocket(c *net.TCPConn) (*socket, error) { return &socket{c}, nil }
+
+// Write writes two parts, one after the other, and returns how many bytes it has written.
+func (s *socket) Write(first, second []byte) (n int64, err error) {
+	parts := net.Buffers{first, second}
+	return parts.WriteTo(s.TCPConn)
+}

@@ -1,0 +1,120 @@
+package httpconn
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// sockets returns a socket, its connection, and the other end.
+func sockets(t *testing.T) (s *socket, own, other *net.TCPConn) {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other = c.(*net.TCPConn)
+	if own, err = l.AcceptTCP(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = own.Close(), other.Close() })
+	if s, err = newSocket(own); err != nil {
+		t.Fatal(err)
+	}
+	return s, own, other
+}
+
+// The kernel takes a part of what is written, and the rest when the reader has read.
+func TestSocketWrite(t *testing.T) {
+	long := bytes.Repeat([]byte("0123456789abcdef"), 1<<19) // more than fits into the buffers of both ends
+	for name, c := range map[string]struct{ first, second []byte }{
+		"nothing": {}, "first": {long[:9], nil}, "second": {nil, long[:7]}, "both": {long[:9], long[:70]},
+		"long first": {long, long[:5]}, "long second": {long[:5], long}, "long": {long, long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, own, other := sockets(t)
+			type result struct {
+				n   int64
+				err error
+			}
+			written := make(chan result, 1)
+			go func() {
+				n, err := s.Write(c.first, c.second)
+				written <- result{n, errors.Join(err, own.CloseWrite())}
+			}()
+			got, err := io.ReadAll(other)
+			if err != nil || !bytes.Equal(got, append(c.first[:len(c.first):len(c.first)], c.second...)) {
+				t.Errorf("got %d bytes, %v", len(got), err)
+			}
+			if w := <-written; w.n != int64(len(got)) || w.err != nil {
+				t.Errorf("wrote %d bytes of %d, %v", w.n, len(got), w.err)
+			}
+		})
+	}
+}
+
+func TestSocketRead(t *testing.T) {
+	s, own, other := sockets(t)
+	buffer := make([]byte, 8)
+	_ = own.SetReadDeadline(time.Now().Add(-time.Second))
+	if n, err := s.Read(buffer); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the deadline: %d, %v", n, err)
+	}
+	_ = own.SetReadDeadline(time.Time{})
+	read := make(chan string, 1)
+	go func() { // waits
+		n, err := s.Read(buffer)
+		if err != nil {
+			t.Error(err)
+		}
+		read <- string(buffer[:n])
+	}()
+	_, _ = other.Write([]byte("hello"))
+	if got := <-read; got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	_ = other.CloseWrite()
+	if n, err := s.Read(buffer); n != 0 || err != io.EOF { //nolint:errorlint // as readers return it
+		t.Errorf("at the end: %d, %v", n, err)
+	}
+}
+
+// Errors are those of a connection.
+func TestSocketErrors(t *testing.T) {
+	s, own, other := sockets(t)
+	long := make([]byte, 16<<20)
+	_ = own.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	if n, err := s.Write(long, nil); n == 0 || n == int64(len(long)) || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("to a client that does not read: %d, %v", n, err)
+	}
+	_ = own.SetWriteDeadline(time.Time{})
+	_, _ = other.SetLinger(0), other.Close() // reset
+	for range 100 {
+		if _, err := s.Write(long, nil); err != nil {
+			if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				t.Error(err)
+			}
+			break
+		}
+	}
+	if n, err := s.Read(long); n != 0 || err == nil {
+		t.Errorf("after a reset: %d, %v", n, err)
+	}
+	_ = own.Close()
+	if _, err := s.Read(long); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if _, err := s.Write(long, nil); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
