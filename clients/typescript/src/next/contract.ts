@@ -29,6 +29,10 @@ export interface GetContext {
   softTags?: readonly string[];
   /** For a FETCH: the window that the program asks for, in seconds. */
   revalidate?: number | false;
+  /** For a page: the shell of a route, without the parameters of a visit. */
+  isFallback?: boolean;
+  /** For a page: the route is rendered partially in advance. */
+  isRoutePPREnabled?: boolean;
 }
 
 /** Next.js's description of a value to store. */

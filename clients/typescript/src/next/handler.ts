@@ -5,11 +5,12 @@ import type { PurgeOptions } from '../isr/purge.js';
 import { MAX_PURGE_TARGETS, type PurgeTarget } from '../isr/purgetarget.js';
 import type { Answer, GetContext, HandlerContext, SetContext, Value } from './contract.js';
 import { LocalCache } from './localcache.js';
-import { lookUp, type RenderStart } from './lookup.js';
+import { lookUp, maxQueueMs, type RenderStart } from './lookup.js';
 import { LruCache } from './lru.js';
 import { cacheKeyOf } from './names.js';
 import { type CacheHandlerOptions, settingsOf } from './options.js';
 import { persist } from './persist.js';
+import { onDemandHeader, stampBuild } from './seeds.js';
 import { Site } from './site.js';
 
 /** A `cacheHandler` of Next.js. Next.js constructs one per request, or one for several. */
@@ -38,6 +39,7 @@ export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHand
       /** @throws InvalidInputError InvalidKeyError if the table or the bucket is missing, or an option is invalid */
       constructor(ctx: HandlerContext) {
         if (isBuilding(ctx)) {
+          if (!ctx.dev) stampBuild(ctx.serverDistDir, Date.now());
           local ??= new LocalCache();
           this.#handler = ofLocal(local);
           return;
@@ -96,9 +98,6 @@ function ofLocal(local: LocalCache): CacheHandler {
   };
 }
 
-/** How long a revalidation may wait in the log queue, in milliseconds; once it is sent, the store's settle timeout applies. */
-const maxQueueMs = 30_000;
-
 /** How many look-ups an instance remembers. The instance for images lives as long as the process. */
 const maxRenderStarts = 1000;
 
@@ -106,6 +105,7 @@ const maxRenderStarts = 1000;
 class Shared implements CacheHandler {
   readonly #site: Site;
   readonly #isPrefetch: boolean;
+  readonly #isOnDemand: boolean;
   /** Render starts by cache key: Next.js looks up a page with this instance before it renders it. */
   readonly #starts = new LruCache<RenderStart>(maxRenderStarts);
   /** The render start of values without a look-up. */
@@ -115,13 +115,14 @@ class Shared implements CacheHandler {
     const headers = ctx._requestHeaders ?? {};
     this.#site = site;
     this.#isPrefetch = headers['next-router-prefetch'] === '1' || headers['purpose'] === 'prefetch';
+    this.#isOnDemand = site.seeds?.isOnDemand(headers[onDemandHeader]) ?? false;
     this.#defaultStart = { atMs: site.settings.clock.now(), seq: site.marks.cursor };
   }
 
   async get(key: string, ctx: GetContext): Promise<Answer | null> {
     const site = this.#site;
     const cacheKey = cacheKeyOf(site.buildId, key, ctx.kind);
-    const lookup = { cacheKey, ctx, isPrefetch: this.#isPrefetch };
+    const lookup = { cacheKey, key, ctx, isPrefetch: this.#isPrefetch, isOnDemand: this.#isOnDemand };
     const found = await site.breaker.call('a look-up', () => lookUp(site, lookup));
     if (found) this.#starts.set(cacheKey, found.start, 1);
     return found?.answer ?? null;

@@ -3,8 +3,8 @@
  * bucket. Set `cacheHandler` in `next.config` to the path of this module, or of a module that
  * exports the result of {@link createCacheHandler}:
  *
- *	visitor ──► next start ──► get ──► one query: META, LOCK, PURGE; then the purge log
- *	                │                   fresh: the body, from memory or the bucket
+ *	visitor ──► next start ──► get ──► META, LOCK, PURGE, from memory or by one query; the purge log
+ *	                │                   fresh: the body, from memory, the bucket or the files of the build
  *	                │                   stale: the lease holder regenerates in the background
  *	                │                   miss:  the lease holder renders, others wait
  *	                └──► set ──► body to the bucket, then META with its fence, and the lease

@@ -1,8 +1,9 @@
-import type { Lock } from '../isr/entry.js';
+import type { Entry, Lock } from '../isr/entry.js';
 import { holdsUntil } from '../isr/lockrow.js';
+import { BOUNDS } from '../isr/names.js';
 import { expired, fetched, fresh, stale, staleElsewhere } from './answers.js';
 import type { Answer, GetContext, Value } from './contract.js';
-import type { PageSnapshot } from './pages.js';
+import type { PageRequest, PageSnapshot } from './pages.js';
 import type { Rendering } from './renderings.js';
 import type { Site } from './site.js';
 
@@ -16,12 +17,16 @@ export interface RenderStart {
   rendering?: Rendering;
 }
 
-/** A poll-up. */
+/** A look-up. */
 export interface Lookup {
   cacheKey: string;
+  /** Next.js's key. */
+  key: string;
   ctx: GetContext;
   /** A prefetch: Next.js does not regenerate for it, whatever the answer. */
   isPrefetch: boolean;
+  /** An on-demand revalidation (`res.revalidate`): Next.js renders, whatever the answer. */
+  isOnDemand: boolean;
 }
 
 /** The answer to Next.js, and the start of the rendering, should Next.js render. */
@@ -29,6 +34,9 @@ export interface LookupResult {
   answer: Answer | null;
   start: RenderStart;
 }
+
+/** How long a revalidation may wait in the log queue, in milliseconds; once it is sent, the store's settle timeout applies. */
+export const maxQueueMs = 30_000;
 
 /** The shortest and the longest mean delay between polls of a page that another process renders, in milliseconds. */
 const minPollDelayMs = 50;
@@ -43,20 +51,45 @@ const maxPollDelayMs = 500;
 export async function lookUp(site: Site, lookup: Lookup): Promise<LookupResult> {
   const { pages } = site;
   const { cacheKey, ctx } = lookup;
-  const isFetch = ctx.kind === 'FETCH';
+  const request = requestOf(site, lookup);
   const atMs = site.settings.clock.now();
-  const tags = isFetch ? [...(ctx.tags ?? []), ...(ctx.softTags ?? [])] : [];
-  let snapshot = await pages.read(cacheKey, tags);
+  let snapshot = await pages.read(request);
+  if (lookup.isOnDemand && (snapshot.state === 'fresh' || snapshot.state === 'stale')) {
+    await revalidate(site, cacheKey);
+    snapshot = await pages.read(request);
+  }
   const start: RenderStart = { atMs, seq: snapshot.seq };
-  if (isFetch) return { answer: await fetchOf(site, snapshot, ctx), start };
+  if (ctx.kind === 'FETCH') return { answer: await fetchOf(site, snapshot, ctx), start };
   const startedAt = site.settings.clock.elapsed();
   for (let poll = 1; ; poll++) {
-    const found = await attempt(site, lookup, snapshot, start);
+    const found = await attempt(site, lookup, request, snapshot, start);
     if (found) return found;
     if (isBackoff(snapshot.record.lock) || !(await waitForNextPoll(site, cacheKey, poll, startedAt)))
       return { answer: null, start };
     pages.forget(cacheKey);
-    snapshot = await pages.read(cacheKey);
+    snapshot = await pages.read(request);
+  }
+}
+
+function requestOf(site: Site, { cacheKey, key, ctx }: Lookup): PageRequest {
+  if (ctx.kind !== 'FETCH') return { cacheKey, key, ctx, tags: [], isCurrent: () => true };
+  const tags = [...(ctx.tags ?? []), ...(ctx.softTags ?? [])];
+  // Next.js will fetch again if the window is over: a newer response of another process saves that.
+  const isCurrent = ({ generatedAtMs }: Entry) =>
+    site.settings.clock.now() < generatedAtMs + (ctx.revalidate || BOUNDS.interval) * 1000;
+  return { cacheKey, key, ctx, tags, isCurrent };
+}
+
+/**
+ * Makes a page stale before it is rendered on demand: then this process renders it under the
+ * lease, and others do not take what they have in memory for fresh. If the rendering fails, the
+ * next visitor causes another.
+ */
+async function revalidate(site: Site, cacheKey: string): Promise<void> {
+  try {
+    await site.store.purge([{ kind: 'key', value: cacheKey }], { signal: AbortSignal.timeout(maxQueueMs) });
+  } finally {
+    site.pages.forget(cacheKey);
   }
 }
 
@@ -64,6 +97,7 @@ export async function lookUp(site: Site, lookup: Lookup): Promise<LookupResult> 
 async function attempt(
   site: Site,
   lookup: Lookup,
+  request: PageRequest,
   snapshot: PageSnapshot,
   start: RenderStart,
 ): Promise<LookupResult | undefined> {
@@ -76,7 +110,7 @@ async function attempt(
   if (showing && lookup.isPrefetch) return { answer: shown(site, showing), start };
   if (isWorthAcquiring(site, lookup.cacheKey, snapshot.record.lock)) {
     const taken = await site.renderings.take(lookup.cacheKey);
-    if (taken) return render(site, snapshot, start.seq, taken);
+    if (taken) return render(site, request, snapshot, start.seq, taken);
   }
   return showing && { answer: shown(site, showing), start };
 }
@@ -90,6 +124,7 @@ function isWorthAcquiring(site: Site, cacheKey: string, lock: Lock | undefined):
 /** Lets this process render the page, unless another did so before we got the lease. */
 async function render(
   site: Site,
+  request: PageRequest,
   before: PageSnapshot,
   seq: number,
   { rendering, again }: { rendering: Rendering; again: boolean },
@@ -97,7 +132,7 @@ async function render(
   // The rendering starts now, under the lease: a publish with the lease must not be older.
   const start = { atMs: site.settings.clock.now(), seq: Math.max(seq, rendering.lease.purgeSeq), rendering };
   try {
-    return again ? await askToRender(site, before, start) : await checkUnderLease(site, start);
+    return again ? await askToRender(site, request, before, start) : await checkUnderLease(site, request, start);
   } catch (error) {
     await site.renderings.giveUp(rendering).catch(() => undefined); // the first error matters
     throw error;
@@ -105,13 +140,17 @@ async function render(
 }
 
 /** Evaluates the page as it was read under the lease. */
-async function checkUnderLease(site: Site, start: RenderStart & { rendering: Rendering }): Promise<LookupResult> {
+async function checkUnderLease(
+  site: Site,
+  request: PageRequest,
+  start: RenderStart & { rendering: Rendering },
+): Promise<LookupResult> {
   const { rendering } = start;
   const seq = await site.marks.catchUp();
-  const snapshot = site.pages.judge(rendering.cacheKey, rendering.lease.record, seq);
+  const snapshot = await site.pages.judge(request, rendering.lease.record, seq);
   const known = await valueFor(site, snapshot);
   const { entry } = snapshot.record;
-  if (!known || !entry || snapshot.state !== 'fresh') return askToRender(site, snapshot, start);
+  if (!known || !entry || snapshot.state !== 'fresh') return askToRender(site, request, snapshot, start);
   await site.renderings.giveUp(rendering);
   return { answer: shown(site, fresh(entry, known.value, site.settings.clock.now())), start };
 }
@@ -122,10 +161,17 @@ async function checkUnderLease(site: Site, start: RenderStart & { rendering: Ren
  * regeneration. A purged value is not: Next.js would then refetch all data of the page, not
  * only the revalidated data.
  */
-async function askToRender(site: Site, snapshot: PageSnapshot, start: RenderStart): Promise<LookupResult> {
+async function askToRender(
+  site: Site,
+  { key }: PageRequest,
+  snapshot: PageSnapshot,
+  start: RenderStart,
+): Promise<LookupResult> {
   const { record, state } = snapshot;
+  // Without a value Next.js would say again that the page does not exist, as the build found.
+  if (site.seeds?.isNotFound(key) && state !== 'stale') return { answer: { value: null, lastModified: -1 }, start };
   const entry = state === 'stale' || state === 'expired' ? record.entry : undefined;
-  const known = entry && (await site.pages.valueOf(entry));
+  const known = entry && (await site.pages.valueOf(snapshot));
   if (!entry || !known) return { answer: null, start };
   const now = site.settings.clock.now();
   if (state === 'stale') return { answer: shown(site, stale(entry, known.value, now)), start };
@@ -142,7 +188,7 @@ async function valueFor(site: Site, snapshot: PageSnapshot): Promise<{ value: Va
   const { entry, lock } = snapshot.record;
   const isShown =
     snapshot.state === 'fresh' || snapshot.state === 'stale' || (snapshot.isServable && isPaused(site, lock));
-  return entry && isShown ? site.pages.valueOf(entry) : undefined;
+  return entry && isShown ? site.pages.valueOf(snapshot) : undefined;
 }
 
 function isPaused(site: Site, lock: Lock | undefined): boolean {

@@ -20,18 +20,34 @@ export function cacheKeyOf(buildId: string, key: string, kind: Kind | 'FETCH'): 
   return kind === 'IMAGE' ? `next/build/${buildId}/image${short}` : `next/build/${buildId}${short}`;
 }
 
+/** The BUILD_ID of every build of a site with a `deploymentId`. */
+const buildIdOfDeployments = 'build-TfctsWXpff2fKS';
+
 /**
- * Reads the build id that belongs to a directory `.next/server`.
- * @throws InvalidInputError if it is missing, since builds could not be told apart
+ * Returns the id of the build that belongs to a directory `.next/server`, as Next.js itself tells
+ * builds apart: NEXT_DEPLOYMENT_ID, which Next.js sets to `deploymentId` of its configuration, else
+ * BUILD_ID. With a `deploymentId`, BUILD_ID is the same for all builds.
+ * @throws InvalidInputError if there is none, since builds could not be told apart
  */
-export function buildIdOf(serverDistDir: string | undefined): string {
-  const file = join(serverDistDir ?? '.', '..', 'BUILD_ID');
+export function buildIdOf(serverDistDir: string | undefined, environment: NodeJS.ProcessEnv): string {
+  const deployment = environment['NEXT_DEPLOYMENT_ID'];
+  if (deployment) return deployment;
+  const file = (name: string) => join(serverDistDir ?? '.', '..', name);
+  const buildId = textOf(file('BUILD_ID')).trim();
+  if (buildId !== buildIdOfDeployments) return buildId;
+  // With useSkewCookie the variable is empty.
+  const { deploymentId } = JSON.parse(textOf(file('routes-manifest.json')));
+  if (typeof deploymentId === 'string' && deploymentId !== '') return deploymentId;
+  throw new InvalidInputError(
+    `${file('routes-manifest.json')} has no deploymentId: set NEXT_DEPLOYMENT_ID, or buildId`,
+  );
+}
+
+function textOf(file: string): string {
   try {
-    return readFileSync(file, 'utf8').trim();
+    return readFileSync(file, 'utf8');
   } catch (cause) {
-    throw new InvalidInputError(`${file} cannot be read: expected a Next.js build; set buildId otherwise`, {
-      cause,
-    });
+    throw new InvalidInputError(`${file} cannot be read: expected a Next.js build; set buildId otherwise`, { cause });
   }
 }
 

@@ -20,7 +20,7 @@ export interface CacheHandlerOptions {
   tenant?: string;
   /**
    * The id of the build that pages belong to. All servers of a build must use the same.
-   * Default: Next.js's own, from `.next/BUILD_ID`.
+   * Default: as in Next.js, `deploymentId` of its configuration, else `.next/BUILD_ID`.
    */
   buildId?: string;
   /** Default: configured by the SDK's environment variables (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, …). */
@@ -43,8 +43,9 @@ export interface CacheHandlerOptions {
   /** How long a page that is not regenerated is kept, in seconds. Default: 30 days. */
   retentionSeconds?: number;
   /**
-   * How long a server may use a page's metadata and purge marks from memory, in seconds, and
-   * so how late it may see changes of other servers. Default: 0, it reads every time.
+   * How long a server may use what it knows of the purge log, in seconds, and so how late it may see
+   * revalidations by other servers; its own are seen at once. Rows of fresh pages are in memory, whatever
+   * this is. Default: 0, each visit reads the log.
    */
   trustSeconds?: number;
   /**

@@ -8,10 +8,15 @@ import type { Value } from './contract.js';
 import { decode, EnvelopeError } from './envelope.js';
 import { LruCache } from './lru.js';
 import type { PurgeMarks } from './purgemarks.js';
+import type { Records } from './records.js';
+import type { Seed, SeedRequest, Seeds } from './seeds.js';
 
 /** A snapshot of a value's metadata, with its freshness now. */
 export interface PageSnapshot {
+  /** The rows. If they have no entry, the entry is that of the seed, if there is one. */
   record: PageRecord;
+  /** The page as `next build` made it, if it is the entry. */
+  seed: Seed | undefined;
   state: State | 'missing';
   /** It may be served as stale on a failure: see {@link servableOnFailure}. */
   isServable: boolean;
@@ -19,17 +24,30 @@ export interface PageSnapshot {
   seq: number;
 }
 
-/** How many records are kept in memory, if `trustSeconds` is set. */
-const maxRecords = 10_000;
+/** A value to read. */
+export interface PageRequest extends SeedRequest {
+  /** The tags of the look-up, in addition to those of the entry. */
+  tags: readonly string[];
+  /** Reports whether the caller takes a fresh entry, read up to a minute ago. */
+  isCurrent: (entry: Entry) => boolean;
+}
 
 /** The memory of a decoded value relative to its body: strings take two bytes per character. */
 const decodedFactor = 2;
+
+/**
+ * How long before the start of a build a purge still counts as one after it, in milliseconds: the
+ * clocks of the machine that builds and of the one that purges may differ.
+ */
+const seedToleranceMs = 60_000;
 
 /** The dependencies and limits of {@link Pages}. */
 export interface PagesOptions {
   store: IsrMetaStore;
   marks: PurgeMarks;
+  records: Records;
   bodies: Bodies;
+  seeds: Seeds | undefined;
   clock: Clock;
   /** See {@link CacheHandlerOptions.trustSeconds}, in milliseconds. */
   trustMs: number;
@@ -42,7 +60,6 @@ export class Pages {
   readonly #options: PagesOptions;
   /** Values by the key of their body, which is immutable. */
   readonly #values: LruCache<{ value: Value }>;
-  readonly #records = new LruCache<{ record: PageRecord; readAt: number }>(maxRecords);
   /** When the marks were last up to date, on the monotonic clock. */
   #caughtUpAt = Number.NEGATIVE_INFINITY;
 
@@ -51,49 +68,68 @@ export class Pages {
     this.#values = new LruCache(parts.memoryBytes);
   }
 
-  /** Reads a value's rows and the purge marks, unless both are within `trustMs`. */
-  async read(cacheKey: string, tags: readonly string[] = []): Promise<PageSnapshot> {
-    const [record, seq] = await Promise.all([this.#record(cacheKey), this.#sequence()]);
-    return this.judge(cacheKey, record, seq, tags);
+  /**
+   * Reads a value's rows and the purge log. A page whose record is in memory costs only the
+   * log, if it is fresh by that; and nothing within `trustMs` of the last read of the log.
+   */
+  async read(request: PageRequest): Promise<PageSnapshot> {
+    const { store, records, clock } = this.#options;
+    const { cacheKey } = request;
+    const seqBefore = records.get(cacheKey) && (await this.#sequence());
+    const known = records.get(cacheKey); // the log may have dropped it
+    if (known && seqBefore !== undefined) {
+      const snapshot = await this.judge(request, known, seqBefore);
+      const { entry } = snapshot.record;
+      if (snapshot.state === 'fresh' && entry && request.isCurrent(entry)) return snapshot;
+    }
+    const readAt = clock.elapsed();
+    const [record, seq] = await Promise.all([store.read({ cacheKey }), seqBefore ?? this.#sequence()]);
+    const snapshot = await this.judge(request, record, seq);
+    if (snapshot.state === 'fresh') records.set(cacheKey, record, readAt);
+    else records.forget(cacheKey);
+    return snapshot;
   }
 
   /** Evaluates a record now, with the tags of the entry and of the look-up. */
-  judge(cacheKey: string, record: PageRecord, seq: number, tags: readonly string[] = []): PageSnapshot {
-    const { entry } = record;
+  async judge(request: PageRequest, record: PageRecord, seq: number): Promise<PageSnapshot> {
+    const { clock, marks, seeds } = this.#options;
+    const now = clock.now();
+    const isMissing = !record.entry && !record.malformed;
+    const seed = isMissing ? await seeds?.find(request, now) : undefined;
+    const stored = record.entry ?? seed?.entry;
     // Rows of other services do not point at cached values of Next.js.
-    if (!entry || entry.foreign) return { record, seq, state: 'missing', isServable: false };
-    const now = this.#options.clock.now();
+    if (!stored || stored.foreign) return { record, seed, seq, state: 'missing', isServable: false };
     const cover: PurgeState = mergePurgeStates(
       record.purge,
-      this.#options.marks.purgeStateOf(cacheKey, [...entry.tags, ...tags], now),
+      marks.purgeStateOf(request.cacheKey, [...stored.tags, ...request.tags], now),
     );
+    const entry = seed ? { ...stored, purgeSeq: purgeSeqOf(seed, cover, seq) } : stored;
     const isServable = servableOnFailure(entry, cover, now);
-    return { record, seq, state: freshness(entry, cover, now), isServable };
+    return { record: { ...record, entry }, seed, seq, state: freshness(entry, cover, now), isServable };
   }
 
-  /** Returns the value of an entry; undefined if its body is missing or not a cached value. */
-  async valueOf(entry: Entry): Promise<{ value: Value } | undefined> {
+  /** Returns the value of a snapshot's entry; undefined if there is none, or its body is missing or not a cached value. */
+  async valueOf({ record: { entry }, seed }: PageSnapshot): Promise<{ value: Value } | undefined> {
+    if (!entry) return undefined;
     const known = this.#values.get(entry.htmlPointer);
     if (known) return known;
+    const found = await (seed ? seed.read() : this.#stored(entry));
+    if (!found) return undefined;
+    const { value, bytes } = found;
+    this.#values.set(entry.htmlPointer, { value }, bytes * decodedFactor);
+    return { value };
+  }
+
+  async #stored(entry: Entry): Promise<{ value: Value; bytes: number } | undefined> {
     const body = await this.#options.bodies.get(entry);
     const found = body && decoded(body);
-    if (found) this.#values.set(entry.htmlPointer, found, body.byteLength * decodedFactor);
-    return found;
+    return found && { ...found, bytes: body.byteLength };
   }
 
-  /** Drops a page's record from memory, and forces the marks to be read again. */
+  /** Drops a page's record from memory, and forces the log to be read again. */
   forget(cacheKey?: string): void {
-    if (cacheKey !== undefined) this.#records.delete(cacheKey);
+    if (cacheKey !== undefined) this.#options.records.forget(cacheKey);
     this.#caughtUpAt = Number.NEGATIVE_INFINITY;
-  }
-
-  async #record(cacheKey: string): Promise<PageRecord> {
-    const readAt = this.#options.clock.elapsed();
-    const known = this.#records.get(cacheKey);
-    if (known && readAt - known.readAt < this.#options.trustMs) return known.record;
-    const record = await this.#options.store.read({ cacheKey });
-    if (this.#options.trustMs > 0) this.#records.set(cacheKey, { record, readAt }, 1);
-    return record;
   }
 
   async #sequence(): Promise<number> {
@@ -104,6 +140,15 @@ export class Pages {
     this.#caughtUpAt = now;
     return seq;
   }
+}
+
+/**
+ * Returns the purge sequence of a seed. The build has no table, so that only times tell which
+ * purges it includes: if all that cover the page were made before the build, up to a tolerance,
+ * it includes them; otherwise none, since a mark has the time of its newest purge only.
+ */
+function purgeSeqOf(seed: Seed, cover: PurgeState, seq: number): number {
+  return cover.atMs < seed.entry.generatedAtMs - seedToleranceMs ? seq : 0;
 }
 
 function decoded(body: Uint8Array): { value: Value } | undefined {

@@ -19,6 +19,7 @@ const auditEveryMs = 60_000;
 export class PurgeMarks {
   readonly #backend: Backend;
   readonly #tenant: string;
+  readonly #onChange: (cacheKey: string | undefined) => void;
   /** The marks of tags, by tag. */
   #ofTags = new Map<string, Mark>();
   /** The marks of prefixes, by length and prefix: `isr` writes one for each URL that it purges. */
@@ -34,9 +35,14 @@ export class PurgeMarks {
   #current: Promise<number> | undefined;
   #next: Promise<number> | undefined;
 
-  constructor(b: Backend, tenant: string) {
+  /**
+   * `onChange` is called for each page whose rows the log reports as changed, and without one if
+   * changes may have been missed, before {@link catchUp} resolves.
+   */
+  constructor(b: Backend, tenant: string, onChange: (cacheKey: string | undefined) => void = () => undefined) {
     this.#backend = b;
     this.#tenant = tenant;
+    this.#onChange = onChange;
   }
 
   /** The sequence up to which marks are known; 0 before the first load, so that every purge covers a render that starts then. */
@@ -97,16 +103,18 @@ export class PurgeMarks {
     this.#markLifetimeSeconds = markLifetimeSeconds;
     this.#cursor = seq;
     this.#audited = startedAt;
+    this.#onChange(undefined);
   }
 
   async #follow(cursor: number): Promise<void> {
     let at = cursor;
     for (;;) {
       const changes = await readChanges(this.#backend, undefined, at);
-      for (const { seq, marks, malformed } of changes) {
+      for (const { seq, marks, reload, malformed } of changes) {
         if (malformed) this.#backend.warn('malformed row in the purge log', { seq: at + 1, failure: malformed });
         if (malformed || seq !== at + 1) return this.#recover(at);
         for (const mark of marks) this.#add(mark);
+        for (const { tenant, key } of reload) if (tenant === this.#tenant) this.#onChange(key);
         this.#cursor = ++at;
       }
       if (changes.length === 0) break; // a page may end early

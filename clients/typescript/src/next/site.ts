@@ -9,7 +9,9 @@ import { buildIdOf } from './names.js';
 import type { Settings } from './options.js';
 import { Pages } from './pages.js';
 import { PurgeMarks } from './purgemarks.js';
+import { Records } from './records.js';
 import { Renderings } from './renderings.js';
+import { Seeds } from './seeds.js';
 
 /** How many pages with a timed-out wait are remembered. */
 const maxTimedOutWaits = 1000;
@@ -22,6 +24,7 @@ export class Site {
   readonly store: FaceTheoryIsrMetaStore;
   readonly marks: PurgeMarks;
   readonly bodies: Bodies;
+  readonly seeds: Seeds | undefined;
   readonly pages: Pages;
   readonly renderings: Renderings;
   readonly breaker: CircuitBreaker;
@@ -36,16 +39,20 @@ export class Site {
     const metaTtlSeconds = settings.retentionSeconds;
     const config = { ddb, tableName, clock, warn, callTimeoutMs, metaTtlSeconds, ...(tenant ? { tenant } : {}) };
     this.settings = settings;
-    this.buildId = settings.buildId ?? buildIdOf(ctx.serverDistDir);
+    this.buildId = settings.buildId ?? buildIdOf(ctx.serverDistDir, process.env);
     const shared = storeSettings(config);
     this.backend = shared.backend;
     this.store = new FaceTheoryIsrMetaStore(config, shared);
-    this.marks = new PurgeMarks(this.backend, tenant);
+    const records = new Records(clock);
+    this.marks = new PurgeMarks(this.backend, tenant, (cacheKey) => records.changed(cacheKey));
     this.bodies = new Bodies(settings.s3, settings.bucket);
+    this.seeds = Seeds.open(ctx.serverDistDir, settings.retentionSeconds, warn);
     this.pages = new Pages({
       store: this.store,
       marks: this.marks,
+      records,
       bodies: this.bodies,
+      seeds: this.seeds,
       clock,
       trustMs: settings.trustMs,
       memoryBytes: ctx.maxMemoryCacheSize ?? 0,

@@ -32,19 +32,41 @@ export interface Build {
   output: string;
 }
 
+/** The deployments of the site, each with its own build, by the value of SITE_DEPLOYMENT; the default is first. */
+export type Deployment = 'one' | 'two';
+const deployments: readonly Deployment[] = ['one', 'two'];
+
 /**
- * Builds the site, unless the last build had the same inputs: the site's sources and
- * dependencies, the compiled handler, which takes part in the build, and the version of
- * Node.js. The build gets no table: it needs none.
+ * Builds the deployments of the site, unless the last builds had the same inputs: the site's
+ * sources and dependencies, the compiled handler, which takes part in the builds, and the version
+ * of Node.js. The builds get no table: they need none.
  */
 export async function buildSite(): Promise<void> {
   const file = join(site, '.next/test-build.json');
   const inputs = await hashOf(site, compiled);
   if (existsSync(file) && (await readFile(file, 'utf8')) === inputs) return;
   await rm(join(site, '.next'), { recursive: true, force: true });
-  const { status, output } = await runBuild();
-  if (status !== 0) throw new Error(`next build failed:\n${output}`);
+  for (const deployment of deployments) {
+    const { status, output } = await runBuild([], { SITE_DEPLOYMENT: deployment });
+    if (status !== 0) throw new Error(`next build failed:\n${output}`);
+  }
   await writeFile(file, inputs);
+}
+
+/** When the build of a deployment began, in epoch milliseconds, by its own stamp. */
+export async function buildStartedAt(deployment: Deployment): Promise<number> {
+  const stamp = await readFile(join(distOf(deployment), 'server/route-cache/facetheory-build.json'), 'utf8');
+  return JSON.parse(stamp).startedAtMs;
+}
+
+/** Reads a file of the build of a deployment. */
+export function readBuilt(deployment: Deployment, name: string): Promise<Buffer> {
+  return readFile(join(distOf(deployment), name));
+}
+
+/** The distDir of a deployment, as in the site's next.config.mjs. */
+function distOf(deployment: Deployment): string {
+  return deployment === 'one' ? join(site, '.next') : join(site, '.next', deployment);
 }
 
 /**
@@ -56,7 +78,8 @@ export async function regenerateWithPlural(): Promise<Build> {
   await rm(copy, { recursive: true, force: true });
   const folder = await mkdtemp(join(tmpdir(), 'next-plural-'));
   try {
-    const filter = (source: string) => source !== join(site, '.next/cache');
+    const others = ['cache', ...deployments].map((name) => join(site, '.next', name));
+    const filter = (source: string) => !others.includes(source);
     await cp(join(site, '.next'), folder, { recursive: true, filter });
     await cp(folder, copy, { recursive: true });
   } finally {

@@ -1,124 +1,22 @@
 /** The cache handler in real Next.js servers. The tests run concurrently: mostly they wait for windows and leases. */
 
 import assert from 'node:assert/strict';
-import { connect, createServer, type Socket } from 'node:net';
-import { after, before, describe, type TestContext, test } from 'node:test';
+import { after, before, describe, test } from 'node:test';
 import { DeleteObjectsCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 
-import { type Cleanup, type Engine, engines, newTable, noEngine, type TestTable } from '../engines.js';
 import { storeOn } from '../isr/table.js';
-import {
-  buildSite,
-  type Fleet,
-  newFleet,
-  noNext,
-  regenerateWithPlural,
-  requestRevalidation,
-  type Server,
-  until,
-  visit,
-} from './servers.js';
-import { newBucket, noBucket, type TestBucket } from './stores.js';
-
-const missing = noNext ?? noBucket ?? (engines().length === 0 ? noEngine : undefined);
-
-/** Two servers of one fleet. */
-interface Pair {
-  two: [Server, Server];
-  fleet: Fleet;
-}
-
-/** A fleet with its stores. */
-interface Stores {
-  fleet: Fleet;
-  table: TestTable;
-  bucket: TestBucket;
-}
-
-/** Defines a test on an engine. */
-function onEngine(
-  name: string,
-  engine: Engine | undefined,
-  body: (engine: Engine, t: TestContext) => Promise<void>,
-): void {
-  if (missing || !engine) {
-    test(name, { skip: missing ?? noEngine });
-    return;
-  }
-  test(`${name} (${engine.name})`, { timeout: 120_000 }, (t) => body(engine, t));
-}
-
-async function newStores(t: Cleanup, engine: Engine): Promise<Stores> {
-  const table = await newTable(t, engine);
-  const bucket = await newBucket(t);
-  return { fleet: await newFleet(t, table, bucket), table, bucket };
-}
-
-/** Runs a test, and adds to its failure what the servers of the fleet have printed. */
-async function withOutput(fleet: Fleet, body: () => Promise<void>): Promise<void> {
-  try {
-    await body();
-  } catch (error) {
-    throw new Error(`${error instanceof Error ? error.message : error}\n${fleet.output()}`, { cause: error });
-  }
-}
-
-/** Starts a pair whose leases are long enough for a busy machine, or short enough to wait for. */
-async function newPair(t: Cleanup, engine: Engine, leaseSeconds: number): Promise<Pair> {
-  const { fleet } = await newStores(t, engine);
-  const environment = { SITE_LEASE_SECONDS: String(leaseSeconds) };
-  const [a, b] = await Promise.all([fleet.start(environment), fleet.start(environment)]);
-  return { two: [a, b], fleet };
-}
-
-let turn = 0;
-
-/**
- * Returns the engines in turn: Next.js behaves the same on all of them, and the tests of the
- * handler run on every engine.
- */
-function nextEngine(): Engine | undefined {
-  return engines()[turn++ % engines().length];
-}
-
-/** Defines a test with its own stores, and servers that it starts itself. */
-function onFleet(name: string, body: (stores: Stores, t: TestContext) => Promise<void>): void {
-  onEngine(name, nextEngine(), async (engine, t) => {
-    const stores = await newStores(t, engine);
-    await withOutput(stores.fleet, () => body(stores, t));
-  });
-}
-
-/** Defines a test with its own pair of servers, which it may kill. */
-function onOwnPair(name: string, body: (pair: Pair) => Promise<void>): void {
-  onEngine(name, nextEngine(), async (engine, t) => {
-    const pair = await newPair(t, engine, 8);
-    await withOutput(pair.fleet, () => body(pair));
-  });
-}
-
-/** The pair that tests share. */
-let shared: Promise<Pair> | undefined;
-const cleanups: (() => unknown)[] = [];
-
-/** Defines a test on the shared pair of servers. Each test has its own pages and tags. */
-function onPair(name: string, body: (pair: Pair) => Promise<void>): void {
-  onEngine(name, engines()[0], async (engine) => {
-    const suite: Cleanup = { after: (work) => void cleanups.push(work as () => unknown) };
-    shared ??= newPair(suite, engine, 15);
-    const pair = await shared;
-    await withOutput(pair.fleet, () => body(pair));
-  });
-}
+import { deploymentTests } from './deployments.js';
+import { cleanUp, missing, newProxy, onFleet, onOwnPair, onPair } from './fleets.js';
+import { buildSite, noNext, regenerateWithPlural, requestRevalidation, type Server, until, visit } from './servers.js';
 
 describe('the site', { concurrency: 4 }, () => {
   before(async () => {
     if (!missing) await buildSite();
   });
 
-  after(async () => {
-    for (const cleanup of cleanups.reverse()) await cleanup();
-  });
+  after(cleanUp);
+
+  deploymentTests();
 
   test('a build with the handler in cacheHandlers, the plural, fails at once with the reason', {
     skip: noNext ?? false,
@@ -374,40 +272,3 @@ describe('the site', { concurrency: 4 }, () => {
     assert.equal((await visit(withMemory, '/listed/gone')).at, second.at);
   });
 });
-
-/** Starts a TCP proxy to a server. `cut` closes its connections and refuses new ones until `restore`. */
-async function newProxy(t: Cleanup, endpoint: string): Promise<{ url: string; cut(): void; restore(): void }> {
-  const { hostname, port } = new URL(endpoint);
-  const sockets = new Set<Socket>();
-  let isCut = false;
-  const server = createServer((near) => {
-    if (isCut) {
-      near.destroy();
-      return;
-    }
-    const far = connect(Number(port), hostname);
-    for (const [socket, other] of [
-      [near, far],
-      [far, near],
-    ] as const) {
-      sockets.add(socket);
-      socket.on('error', () => {}); // 'close' follows
-      socket.on('close', () => {
-        sockets.delete(socket);
-        other.destroy();
-      });
-      socket.pipe(other);
-    }
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const cut = () => {
-    isCut = true;
-    for (const socket of sockets) socket.destroy();
-  };
-  t.after(() => {
-    cut();
-    server.close();
-  });
-  const address = server.address() as { port: number };
-  return { url: `http://127.0.0.1:${address.port}`, cut, restore: () => (isCut = false) };
-}

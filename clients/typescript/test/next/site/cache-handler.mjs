@@ -6,4 +6,5 @@ export default createCacheHandler({
   callSeconds: 30,
   leaseSeconds: Number(process.env.SITE_LEASE_SECONDS ?? 15),
   waitSeconds: 60,
+  trustSeconds: Number(process.env.SITE_TRUST_SECONDS ?? 0),
 });

@@ -2,7 +2,12 @@ import { fileURLToPath } from 'node:url';
 
 const here = (name) => fileURLToPath(new URL(name, import.meta.url));
 
+// The deployments of the tests; each has its own build.
+const deployment = process.env.SITE_DEPLOYMENT ?? 'one';
+
 export default {
+  deploymentId: deployment,
+  distDir: deployment === 'one' ? '.next' : `.next/${deployment}`,
   cacheHandler: here('./cache-handler.mjs'),
   turbopack: { root: here('.') },
   images: { customCacheHandler: true },

@@ -3,7 +3,7 @@ import { rendering } from '../../../control';
 export const dynamic = 'force-static';
 export const revalidate = 3600;
 
-export const generateStaticParams = () => [];
+export const generateStaticParams = () => [{ slug: 'built' }];
 
 export async function GET(_request, { params }) {
   const { slug } = await params;
