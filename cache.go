@@ -139,7 +139,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		c.uses = frequency.New[store.Key](useWindow)
 	}
 	c.local = localReader(bodies, cfg.Observer)
-	c.cached, _ = c.local.(store.CachedReader)
+	c.cached, _ = bodies.(store.CachedReader) // observers learn of these reads as hits
 	c.keeper, _ = bodies.(store.LocalKeeper)
 	meta, bodies = observedStores(meta, bodies, cfg.Observer)
 	c.meta, c.bodies = &watchedTable{meta, c}, &watchedBodies{bodies, c}

@@ -420,11 +420,7 @@ func localReader(bodies store.BodyStore, o Observer) store.LocalReader {
 	if local == nil || o == nil {
 		return local
 	}
-	observed := observedLocal{local, calls(o, OperationBodies)}
-	if cached, ok := local.(store.CachedReader); ok {
-		return &observedCached{observed, cached}
-	}
-	return &observed
+	return &observedLocal{local, calls(o, OperationBodies)}
 }
 
 // An observedLocal tells an observer of the bodies that a cache reads from a local disk.
@@ -438,22 +434,4 @@ func (b *observedLocal) ReadLocal(ctx context.Context, key string, limit int64) 
 	body, err := b.LocalReader.ReadLocal(ctx, key, limit)
 	end(int64(len(body)), err)
 	return body, err
-}
-
-// An observedCached tells an observer of the bodies that a cache reads from the memory of the system,
-// too. One that is not there is not found: the cache goes on to read it from the disk.
-type observedCached struct {
-	observedLocal
-	cached store.CachedReader
-}
-
-func (b *observedCached) ReadCached(ctx context.Context, key string, buffer []byte) ([]byte, error) {
-	ctx, end := b.begin(ctx, "read-cached")
-	body, err := b.cached.ReadCached(ctx, key, buffer)
-	if err != nil {
-		end(0, store.ErrNotFound)
-		return nil, err
-	}
-	end(int64(len(body)), nil)
-	return body, nil
 }

@@ -114,6 +114,7 @@ func pageKey(name string) (key string, ok bool) {
 
 func escape(s string) string {
 	var b strings.Builder
+	b.Grow(len(s))
 	for i := range len(s) {
 		writeEscaped(&b, s[i])
 	}

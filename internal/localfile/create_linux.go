@@ -12,7 +12,7 @@ import (
 
 // IsMissing reports in one call that there is no file of that name. False says nothing.
 func (f *Folder) IsMissing(name string) bool {
-	fd, err := f.open(name, unix.O_PATH, 0)
+	fd, err := f.open(name, unix.O_PATH)
 	if err == nil {
 		_ = unix.Close(fd) // nothing was written
 	}
@@ -27,7 +27,7 @@ func (f *Folder) IsMissing(name string) bool {
 // [ErrUnsupported]: the file system has no files without a name, which are optional, or the system
 // lacks openat2(2), or /proc. After every error nothing was created.
 func (f *Folder) Create(name string, content []byte, mode os.FileMode) error {
-	folder, err := f.open(path.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
+	folder, err := f.open(path.Dir(name), unix.O_PATH|unix.O_DIRECTORY)
 	if isUnknown(err) {
 		return errors.Join(ErrUnsupported, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -16,6 +17,8 @@ type Folder struct {
 	root   *os.Root
 	opened *os.File        // the folder
 	conn   syscall.RawConn // of opened
+	local  bool            // opening a file that is in the kernel's memory waits for no one
+	cached sync.Pool       // of *cachedRead
 }
 
 // ErrWait: a file cannot be read without waiting for the disk, as far as the system can tell.
@@ -34,7 +37,11 @@ func Open(root *os.Root) (*Folder, error) {
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
-	return &Folder{root: root, opened: opened, conn: conn}, nil
+	f := &Folder{root: root, opened: opened, conn: conn}
+	if err := conn.Control(func(fd uintptr) { f.local = isLocal(int(fd)) }); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return f, nil
 }
 
 // Close closes the folder, and not its root.

@@ -14,7 +14,7 @@ import (
 // openat2(2) opens it in one call, and does not leave the folder, as [os.Root] does with one call
 // per folder; kernels before 5.6 and some containers do not have it.
 func (f *Folder) Read(name string, limit int64) (content []byte, modified time.Time, err error) {
-	fd, err := f.open(name, forReading, 0)
+	fd, err := f.open(name, forReading)
 	if isUnknown(err) || errors.Is(err, unix.EAGAIN) {
 		return f.readSlow(name, limit)
 	}
@@ -44,50 +44,15 @@ func (f *Folder) Read(name string, limit int64) (content []byte, modified time.T
 	return content, modified, nil
 }
 
-// resolveCached is RESOLVE_CACHED of <linux/openat2.h>: fail with EAGAIN unless the whole path is in the
-// kernel's memory. Kernels before 5.12 refuse it with EINVAL.
-const resolveCached = 0x20
-
-// ReadCached reads a file into a buffer that must be as long as the file at least, and returns its
-// content, and when it was last modified. It does not wait for the disk, so that it needs no
-// deadline. [ErrWait]: the file is not in the kernel's memory, or the system cannot tell; Read may
-// succeed.
-func (f *Folder) ReadCached(name string, buffer []byte) (content []byte, modified time.Time, err error) {
-	fd, err := f.open(name, forReading, resolveCached)
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINVAL) || isUnknown(err) {
-		return nil, time.Time{}, ErrWait
-	}
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	defer func() { _ = unix.Close(fd) }() // read only
-	length, modified, err := stat(fd, name)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	if length > int64(len(buffer)) {
-		return nil, time.Time{}, errTooLong(length, int64(len(buffer)))
-	}
-	if length == 0 {
-		return buffer[:0], modified, nil
-	}
-	parts := [1][]byte{buffer[:length]}
-	// A part of what was asked for: the rest is not in memory.
-	if n, err := unix.Preadv2(fd, parts[:], 0, unix.RWF_NOWAIT); err != nil || int64(n) < length {
-		return nil, time.Time{}, ErrWait
-	}
-	return buffer[:length], modified, nil
-}
-
 // forReading are the flags of files that are read. O_NONBLOCK is for named pipes, which would block.
 const forReading = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 
+// beneath are the rules by which paths are resolved.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
+
 // open opens a file, or a folder.
-func (f *Folder) open(name string, flags, resolve uint64) (fd int, err error) {
-	how := unix.OpenHow{
-		Flags:   flags | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | resolve,
-	}
+func (f *Folder) open(name string, flags uint64) (fd int, err error) {
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: beneath}
 	// Control keeps the descriptor of the folder from being closed, and used again, meanwhile.
 	closed := f.conn.Control(func(root uintptr) {
 		err = again(func() (err error) { fd, err = unix.Openat2(int(root), name, &how); return err })

@@ -22,3 +22,5 @@ func (f *Folder) IsMissing(string) bool { return false }
 
 // Create returns [ErrUnsupported].
 func (f *Folder) Create(string, []byte, os.FileMode) error { return ErrUnsupported }
+
+func isLocal(int) bool { return false }
