@@ -1,0 +1,120 @@
+/** {@link PageCache} for servers of `node:http`, and with them Express and Fastify. */
+
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type RequestListener,
+  request,
+  type ServerResponse,
+} from 'node:http';
+import { duplexPair, Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+
+import type { PageCache, Render } from './pagecache.js';
+
+export * from './index.js';
+
+/**
+ * Puts a cache in front of an application, which gets requests that pass through unchanged:
+ *
+ *	createServer(nodeHandler(cache, expressApp))
+ *	Fastify({ serverFactory: (handler) => createServer(nodeHandler(cache, handler)) })
+ *
+ * Pages are rendered by requests without the headers of a visitor and without a remote address.
+ */
+export function nodeHandler(cache: PageCache, app: RequestListener): RequestListener {
+  const render = renderer(app);
+  return (req, res) => {
+    const asked = requestOf(req);
+    const reason = asked ? cache.bypassReason(asked) : 'method';
+    if (!asked || reason !== undefined) {
+      res.appendHeader('Cache-Status', `isr; fwd=bypass; detail=${reason}`);
+      app(req, res);
+      return;
+    }
+    cache
+      .handle(asked, render)
+      .then((response) => write(res, response))
+      .catch((error: unknown) => fail(res, error));
+  };
+}
+
+/** Returns a request without a body; undefined for one that is none of a page, or has no valid URL. */
+function requestOf(req: IncomingMessage): Request | undefined {
+  const { method, url = '', headers } = req;
+  if ((method !== 'GET' && method !== 'HEAD') || !url.startsWith('/') || hasBody(headers)) return undefined;
+  const scheme = 'encrypted' in req.socket ? 'https' : 'http';
+  try {
+    return new Request(`${scheme}://${headers.host}${url}`, { method, headers: fieldsOf(req) });
+  } catch {
+    return undefined; // the application decides what to do with it
+  }
+}
+
+function hasBody(headers: IncomingHttpHeaders): boolean {
+  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+}
+
+function fieldsOf({ rawHeaders }: IncomingMessage): [string, string][] {
+  const fields: [string, string][] = [];
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) fields.push([rawHeaders[i] ?? '', rawHeaders[i + 1] ?? '']);
+  return fields;
+}
+
+/** Returns a renderer that calls an application, by HTTP on a stream within the process. */
+function renderer(app: RequestListener): Render {
+  const server = createServer(app);
+  return (asked) =>
+    new Promise((resolve, reject) => {
+      const [near, far] = duplexPair();
+      far.once('close', () => near.destroy()); // a pair does not do so by itself
+      near.once('close', () => far.destroy());
+      server.emit('connection', far);
+      const { pathname, search, host } = new URL(asked.url);
+      const headers = { ...Object.fromEntries(asked.headers), host };
+      const { method, signal } = asked;
+      request({ createConnection: () => near, method, path: pathname + search, headers, signal })
+        .on('response', (answer) => resolve(responseOf(answer)))
+        .on('error', reject)
+        .end();
+    });
+}
+
+/** Fields of the connection to the application. */
+const perConnection: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding']);
+
+function responseOf(answer: IncomingMessage): Response {
+  const headers = new Headers();
+  for (const [name, lines = []] of Object.entries(answer.headersDistinct)) {
+    if (perConnection.has(name)) continue;
+    for (const line of lines) headers.append(name, line);
+  }
+  const status = answer.statusCode ?? 500;
+  if (status !== 204 && status !== 304)
+    return new Response(Readable.toWeb(answer) as ReadableStream, { status, headers });
+  answer.resume();
+  return new Response(null, { status, headers });
+}
+
+async function write(res: ServerResponse, response: Response): Promise<void> {
+  res.statusCode = response.status;
+  for (const [name, value] of response.headers) {
+    if (name !== 'set-cookie') res.setHeader(name, value);
+  }
+  const cookies = response.headers.getSetCookie();
+  if (cookies.length > 0) res.setHeader('set-cookie', cookies);
+  if (response.body === null) res.end();
+  else await pipeline(Readable.fromWeb(response.body as Parameters<typeof Readable.fromWeb>[0]), res);
+}
+
+/** Answers a visitor whose page failed to render. If the response has begun, its connection is closed. */
+function fail(res: ServerResponse, error: unknown): void {
+  if (res.headersSent) {
+    res.destroy();
+    return;
+  }
+  console.error('page cache: a page failed to render', error);
+  res.writeHead(500, { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' });
+  res.end('Internal Server Error\n');
+}

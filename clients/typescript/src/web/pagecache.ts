@@ -1,0 +1,376 @@
+import { LeaseHeldError } from '../errors.js';
+import { type Backend, randomText } from '../isr/backend.js';
+import { settingsOf as storeSettings } from '../isr/config.js';
+import type { Entry, Lock } from '../isr/entry.js';
+import { freshness, mergePurgeStates, type State, servableOnFailure } from '../isr/freshness.js';
+import { generationId as newGenerationId } from '../isr/generationid.js';
+import type { Lease } from '../isr/lease.js';
+import type { PurgeOptions, Receipt } from '../isr/purge.js';
+import type { PurgeTarget } from '../isr/purgetarget.js';
+import type { PageRecord } from '../isr/record.js';
+import { FaceTheoryIsrMetaStore } from '../isr/store.js';
+import { Bodies } from '../next/bodies.js';
+import { CircuitBreaker } from '../next/breaker.js';
+import { LruCache } from '../next/lru.js';
+import { PurgeMarks } from '../next/purgemarks.js';
+import { type Answer, answerOf, bypassed, forVisitor, type How, readBody, unstored } from './answer.js';
+import { judge, storedFields } from './judge.js';
+import { type PageCacheOptions, type Settings, settingsOf } from './options.js';
+import { type Projection, project } from './projection.js';
+
+/** Renders the response to a request, whose signal is aborted if the render takes too long, or its lease is lost. */
+export type Render = (request: Request) => Response | Promise<Response>;
+
+/** A page as it is stored, with its body. */
+interface Page {
+  entry: Entry;
+  body: Uint8Array;
+}
+
+/** The result of a search: what visitors get, and whether it may be shared by those who wait. */
+interface Found {
+  answer: Answer;
+  isShared: boolean;
+}
+
+/** How many pages' metadata, and how many uncacheable pages, are remembered. */
+const maxRecords = 10_000;
+/** How long a page whose response must not be stored passes through without a lease, in milliseconds. */
+const uncacheableMs = 30_000;
+/** The shortest and the longest pause between looks at a page that another process renders, in milliseconds. */
+const minPollMs = 50;
+const maxPollMs = 500;
+/** The first and the longest back-off after failed renders, in milliseconds. */
+const firstBackOffMs = 3_000;
+const maxBackOffMs = 300_000;
+const daySeconds = 24 * 3600;
+
+/**
+ * A cache in front of a renderer, in its process: pages are stored in a table and a bucket that all
+ * processes share, each is rendered once per expiry by one of them, and a purge takes effect on all.
+ * `isr serve` and the other clients can use the same pages.
+ *
+ *	request ──► project ──► bypass ─────────────────────────────► render, as without a cache
+ *	               │
+ *	               └► key ──► fresh ──► served from memory, or the bucket
+ *	                          stale ──► served, and the holder of the lease renders in the background
+ *	                          missing ► the holder of the lease renders, others wait
+ *
+ * All methods are safe for concurrent use.
+ */
+export class PageCache {
+  readonly #settings: Settings;
+  readonly #backend: Backend;
+  readonly #store: FaceTheoryIsrMetaStore;
+  readonly #marks: PurgeMarks;
+  readonly #bodies: Bodies;
+  readonly #breaker: CircuitBreaker;
+  readonly #inMemory: LruCache<Uint8Array>;
+  readonly #records = new LruCache<{ record: PageRecord; readAt: number }>(maxRecords);
+  /** Until when pages are known to be uncacheable, on the monotonic clock. */
+  readonly #uncacheable = new LruCache<number>(maxRecords);
+  /** The searches in progress, by cache key: at most one per request in progress. */
+  readonly #searches = new Map<string, Promise<Found>>();
+  #marksAt = Number.NEGATIVE_INFINITY;
+
+  /** @throws InvalidInputError InvalidKeyError for an invalid option, or a missing table or bucket */
+  constructor(options: PageCacheOptions) {
+    const s = settingsOf(options, process.env);
+    const { ddb, tableName, tenant, clock, warn, callMs: callTimeoutMs } = s;
+    const config = { ddb, tableName, clock, warn, callTimeoutMs, metaTtlSeconds: s.retentionSeconds };
+    const shared = storeSettings({ ...config, ...(tenant ? { tenant } : {}) });
+    this.#settings = s;
+    this.#backend = shared.backend;
+    this.#store = new FaceTheoryIsrMetaStore({ ...config, ...(tenant ? { tenant } : {}) }, shared);
+    this.#marks = new PurgeMarks(this.#backend, tenant);
+    this.#bodies = new Bodies(s.s3, s.bucket);
+    this.#breaker = new CircuitBreaker(clock, s.outageMs, warn);
+    this.#inMemory = new LruCache(s.memoryBytes);
+  }
+
+  /**
+   * Wraps a renderer, such as the `fetch` of a Hono app, or a handler of `Bun.serve` or `Deno.serve`. Errors of the
+   * renderer are passed on unless a stale page may be served.
+   */
+  wrap(render: Render): (request: Request) => Promise<Response> {
+    return (request) => this.handle(request, render);
+  }
+
+  /** Returns why a request passes through, as the detail of Cache-Status; undefined if {@link handle} looks for a page. */
+  bypassReason(request: Request): string | undefined {
+    const p = this.#project(request);
+    return 'bypass' in p ? p.bypass : undefined;
+  }
+
+  #project(request: Request): Projection {
+    const p = project(request, this.#settings);
+    if ('bypass' in p || (this.#uncacheable.get(p.cacheKey) ?? 0) <= this.#settings.clock.elapsed()) return p;
+    return { bypass: 'uncacheable' };
+  }
+
+  /** Answers one request. */
+  async handle(request: Request, render: Render): Promise<Response> {
+    const p = this.#project(request);
+    if ('bypass' in p) return bypassed(await render(request), p.bypass);
+    const { cacheKey, rendered } = p;
+    const known = await this.#breaker.call('a look-up', () => this.#look(cacheKey));
+    if (known?.page && known.state === 'fresh') return forVisitor(request, this.#answer(known.page, 'hit'));
+    const isSearching = this.#searches.has(cacheKey);
+    const search = this.#searches.get(cacheKey) ?? this.#begin(cacheKey, rendered, render);
+    if (known?.page && known.state === 'stale') {
+      search.catch((failure: unknown) => this.#settings.warn('a regeneration failed', { cacheKey, failure }));
+      return forVisitor(request, this.#answer(known.page, 'stale'));
+    }
+    const found = await search;
+    // A response that must not be stored is that of one visitor.
+    if (isSearching && !found.isShared) return bypassed(await render(request), 'uncacheable');
+    return forVisitor(request, found.answer);
+  }
+
+  /**
+   * Purges pages, for all processes, as {@link IsrMetaStore.purge} does. The keys of pages are those of
+   * {@link canonicalKey}; their tags are those of `Cache-Tag` and `Surrogate-Key` in their responses.
+   */
+  async purge(targets: readonly PurgeTarget[], options?: PurgeOptions): Promise<Receipt> {
+    try {
+      return await this.#store.purge(targets, options);
+    } finally {
+      this.#records.clear();
+      this.#marksAt = Number.NEGATIVE_INFINITY;
+    }
+  }
+
+  /** Waits until the regenerations in progress have ended: call it at shutdown, when no requests come any more. */
+  async close(): Promise<void> {
+    while (this.#searches.size > 0) await Promise.allSettled(this.#searches.values());
+  }
+
+  #begin(cacheKey: string, rendered: Request, render: Render): Promise<Found> {
+    const search = this.#search(cacheKey, rendered, render).finally(() => this.#searches.delete(cacheKey));
+    this.#searches.set(cacheKey, search);
+    return search;
+  }
+
+  /** Reads a page: its metadata, the purges that cover it, and, if it may be served, its body. */
+  async #look(cacheKey: string, now = false): Promise<{ page?: Page; state: State; record: PageRecord }> {
+    const [record] = await Promise.all([this.#record(cacheKey, now), this.#catchUp(now)]);
+    return this.#judge(cacheKey, record);
+  }
+
+  async #judge(cacheKey: string, record: PageRecord): Promise<{ page?: Page; state: State; record: PageRecord }> {
+    const { entry } = record;
+    if (!entry || entry.foreign) return { state: 'missing', record };
+    const now = this.#settings.clock.now();
+    const cover = mergePurgeStates(record.purge, this.#marks.purgeStateOf(cacheKey, entry.tags, now));
+    const state = freshness(entry, cover, now);
+    if (state !== 'fresh' && state !== 'stale' && !servableOnFailure(entry, cover, now)) return { state, record };
+    const body = await this.#body(entry);
+    return body ? { page: { entry, body }, state, record } : { state: 'missing', record };
+  }
+
+  async #record(cacheKey: string, now: boolean): Promise<PageRecord> {
+    const readAt = this.#settings.clock.elapsed();
+    const known = this.#records.get(cacheKey);
+    if (!now && known && readAt - known.readAt < this.#settings.trustMs) return known.record;
+    const record = await this.#store.read({ cacheKey });
+    this.#records.set(cacheKey, { record, readAt }, 1);
+    return record;
+  }
+
+  async #catchUp(now: boolean): Promise<void> {
+    const startedAt = this.#settings.clock.elapsed();
+    if (!now && startedAt - this.#marksAt < this.#settings.trustMs) return;
+    await this.#marks.catchUp();
+    this.#marksAt = startedAt;
+  }
+
+  async #body(entry: Entry): Promise<Uint8Array | undefined> {
+    const known = this.#inMemory.get(entry.htmlPointer);
+    if (known) return known;
+    const body = await this.#bodies.get(entry);
+    if (body) this.#inMemory.set(entry.htmlPointer, body, body.byteLength);
+    return body;
+  }
+
+  /** Finds a page that may be served: renders it under the lease, or waits for the process that has the lease. */
+  async #search(cacheKey: string, rendered: Request, render: Render): Promise<Found> {
+    const { clock, waitMs } = this.#settings;
+    const until = clock.elapsed() + waitMs;
+    for (let poll = 0; ; poll++) {
+      const found = await this.#attempt(cacheKey, rendered, render);
+      if (found === undefined) return this.#withoutStoring(rendered, render, 'store-unavailable');
+      if (found !== 'held') return found;
+      const left = until - clock.elapsed();
+      if (left <= 0) return this.#withoutStoring(rendered, render, 'lease-held');
+      await clock.sleep(Math.min(minPollMs * 2 ** poll * (0.5 + Math.random()), maxPollMs, left), undefined);
+      const seen = await this.#breaker.call('a look-up', () => this.#look(cacheKey, true));
+      if (seen?.page && seen.state === 'fresh') return this.#sharing(seen.page, 'hit');
+      if (!seen?.record.lock || !isBackingOff(seen.record.lock, clock.now())) continue;
+      return seen.page ? this.#sharing(seen.page, 'stale') : this.#withoutStoring(rendered, render, 'back-off');
+    }
+  }
+
+  /** Renders the page under its lease; "held" if another process has the lease, undefined in an outage of the stores. */
+  async #attempt(cacheKey: string, rendered: Request, render: Render): Promise<Found | 'held' | undefined> {
+    let outcome: { found: Found } | { failure: unknown } | undefined;
+    const result = await this.#breaker.call('regenerating a page', async () => {
+      try {
+        await this.#store.withLease({ cacheKey, leaseDurationMs: this.#settings.leaseMs }, async (lease, signal) => {
+          outcome = await this.#leased(lease, signal, rendered, render).then(
+            (found) => ({ found }),
+            (failure: unknown) => ({ failure }),
+          );
+        });
+      } catch (error) {
+        if (error instanceof LeaseHeldError) return 'held';
+        if (!outcome) throw error;
+        this.#settings.warn('a lease was lost or could not be released', { cacheKey, failure: error });
+      }
+      return outcome;
+    });
+    if (result === 'held') return result;
+    if (result && 'failure' in result) throw result.failure;
+    return result?.found;
+  }
+
+  async #leased(lease: Lease, signal: AbortSignal, rendered: Request, render: Render): Promise<Found> {
+    const { cacheKey, record } = lease;
+    const before = await this.#breaker.call('a look-up', async () => {
+      await this.#catchUp(true);
+      return this.#judge(cacheKey, record);
+    });
+    if (before?.page && before.state === 'fresh') return this.#sharing(before.page, 'hit'); // another was faster
+    const startedAt = this.#settings.clock.now();
+    const timed = AbortSignal.any([signal, AbortSignal.timeout(this.#settings.renderMs)]);
+    try {
+      const response = await within(timed, async () => render(new Request(rendered, { signal: timed })));
+      const verdict = judge(response.status, response.headers, this.#settings);
+      if ('failed' in verdict) throw new FailedRender(response);
+      const body = await within(timed, () => readBody(response, this.#settings.maxBodyBytes));
+      if ('refused' in verdict) return await this.#refused(lease, response, body, verdict);
+      if (!(body instanceof Uint8Array)) {
+        return await this.#refused(lease, response, body, { refused: 'too-large', withdraws: true });
+      }
+      return await this.#publish(lease, startedAt, response, body, verdict);
+    } catch (failure) {
+      return this.#failed(lease, before?.page, failure);
+    }
+  }
+
+  /** Puts the page into back-off. Visitors get the last good page if there is one, else the error. */
+  async #failed(lease: Lease, page: Page | undefined, failure: unknown): Promise<Found> {
+    const pause = Math.min(firstBackOffMs * 2 ** Math.min(lease.failures, 10), maxBackOffMs) * (1 + Math.random() / 4);
+    await this.#breaker.call('a back-off', () => this.#store.backOff(lease, pause));
+    const { cacheKey } = lease;
+    this.#records.delete(cacheKey);
+    this.#settings.warn('a render failed', {
+      cacheKey,
+      failure: failure instanceof FailedRender ? failure.message : failure,
+    });
+    if (page) return this.#sharing(page, 'stale');
+    if (!(failure instanceof FailedRender)) throw failure;
+    const { response } = failure;
+    const body = await readBody(response, this.#settings.maxBodyBytes);
+    return { answer: unstored(response, body, 'status'), isShared: body instanceof Uint8Array };
+  }
+
+  /** Returns a response that must not be stored, for one visitor. A stored copy that it replaces is purged. */
+  async #refused(
+    lease: Lease,
+    response: Response,
+    body: Answer['body'],
+    { refused, withdraws }: { refused: string; withdraws: boolean },
+  ): Promise<Found> {
+    const { cacheKey, record } = lease;
+    if (withdraws && record.entry) {
+      await this.#breaker.call('a purge', () => this.purge([{ kind: 'key', value: cacheKey }], { hard: true }));
+    }
+    this.#uncacheable.set(cacheKey, this.#settings.clock.elapsed() + uncacheableMs, 1);
+    return { answer: unstored(response, body, refused), isShared: false };
+  }
+
+  /** Stores a page, body first. If that fails visitors get it nevertheless. */
+  async #publish(
+    lease: Lease,
+    startedAtMs: number,
+    response: Response,
+    body: Uint8Array,
+    verdict: { revalidateSeconds: number; staleSeconds: number; tags: string[] },
+  ): Promise<Found> {
+    const { clock, retentionSeconds } = this.#settings;
+    const { cacheKey } = lease;
+    const etag = response.headers.get('etag');
+    const stored = await this.#breaker.call('storing a page', async () => {
+      const generationId = newGenerationId(clock.now(), randomText());
+      const described = await this.#bodies.put(Bodies.key(lease.pk, generationId), Buffer.from(body));
+      return this.#store.publish(lease, lease.record, {
+        ...described,
+        ...verdict,
+        ...(etag && !etag.startsWith('W/') ? { etag } : {}),
+        generationId,
+        generatedAtMs: Math.min(startedAtMs, clock.now()),
+        key: cacheKey,
+        status: response.status,
+        headers: storedFields(response.headers),
+        renderMs: Math.max(1, clock.now() - startedAtMs),
+        ttlUnixSeconds: Math.floor(clock.now() / 1000 + retentionSeconds) + daySeconds,
+      });
+    });
+    this.#records.delete(cacheKey);
+    if (!stored) return { answer: unstored(response, body, 'store-unavailable'), isShared: true };
+    this.#inMemory.set(stored.htmlPointer, body, body.byteLength);
+    return this.#sharing({ entry: stored, body }, 'stored');
+  }
+
+  /** Renders a page without a lease, and without storing it. Those who wait for it share it if it could be stored. */
+  async #withoutStoring(rendered: Request, render: Render, detail: string): Promise<Found> {
+    const signal = AbortSignal.timeout(this.#settings.renderMs);
+    const response = await within(signal, async () => render(new Request(rendered, { signal })));
+    const verdict = judge(response.status, response.headers, this.#settings);
+    const body = await within(signal, () => readBody(response, this.#settings.maxBodyBytes));
+    const isShared = body instanceof Uint8Array && !('refused' in verdict);
+    return { answer: unstored(response, body, detail), isShared };
+  }
+
+  #sharing(page: Page, how: How): Found {
+    return { answer: this.#answer(page, how), isShared: true };
+  }
+
+  #answer({ entry, body }: Page, how: How): Answer {
+    return answerOf(entry, body, how, this.#settings.clock.now());
+  }
+}
+
+/** The renderer answered with a status that says that it failed. */
+class FailedRender extends Error {
+  readonly response: Response;
+
+  constructor(response: Response) {
+    super(`the renderer answered with status ${response.status}`);
+    this.response = response;
+  }
+}
+
+function isBackingOff(lock: Lock, nowMs: number): boolean {
+  return lock.owner === '' && lock.failures > 0 && lock.expiresAtMs > nowMs;
+}
+
+/** Waits for work until a signal is aborted. */
+async function within<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  signal.throwIfAborted();
+  let stop: (() => void) | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason);
+    signal.addEventListener('abort', stop);
+  });
+  try {
+    return await Promise.race([work(), aborted]);
+  } finally {
+    if (stop) signal.removeEventListener('abort', stop);
+  }
+}
+
+/** Creates a page cache; see {@link PageCacheOptions}. */
+export function createPageCache(options: PageCacheOptions): PageCache {
+  return new PageCache(options);
+}

@@ -1,0 +1,259 @@
+/** The page cache in front of real servers, and beside `isr serve` on the same table. */
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
+import { serve } from '@hono/node-server';
+import express from 'express';
+import Fastify from 'fastify';
+import { Hono } from 'hono';
+
+import { createPageCache, nodeHandler, type PageCache } from '../../src/web/node.js';
+import { onEngines, type TestTable } from '../engines.js';
+import { freePort, until } from '../next/servers.js';
+import { newBucket, noBucket, type TestBucket } from '../next/stores.js';
+
+interface Site {
+  url: string;
+  cache: PageCache;
+}
+
+/** The response of every application: a page for all at /page, one for each visitor at /account. */
+function content(
+  path: string,
+  cookie: string | undefined,
+  n: number,
+): { text: string; headers: Record<string, string> } {
+  if (path === '/account') return { text: `for ${cookie ?? 'anonymous'}`, headers: { 'cache-control': 'private' } };
+  return { text: `${path} ${n}`, headers: { 'cache-control': 'max-age=60', 'cache-tag': 'pages' } };
+}
+
+/** Starts an application on a free port; `start` gets its cache. */
+async function siteOn(
+  t: TestContext,
+  table: TestTable,
+  bucket: TestBucket,
+  start: (cache: PageCache, port: number) => Promise<Pick<Server, 'close'>>,
+): Promise<Site> {
+  const port = await freePort();
+  const cache = createPageCache({
+    hosts: [`127.0.0.1:${port}`, 'example.com'],
+    tableName: table.tableName,
+    bucket: bucket.name,
+    ddb: table.ddb,
+    s3: bucket.s3,
+    trustSeconds: 0,
+    callSeconds: 30,
+  });
+  const server = await start(cache, port);
+  t.after(async () => {
+    await new Promise((resolve) => server.close(resolve));
+    await cache.close();
+  });
+  return { url: `http://127.0.0.1:${port}`, cache };
+}
+
+function listening(handler: RequestListener, port: number): Promise<Server> {
+  const server = createServer(handler);
+  return new Promise((resolve) => server.listen(port, '127.0.0.1', () => resolve(server)));
+}
+
+/** Each framework as its users run it. */
+const frameworks: Record<string, (cache: PageCache, port: number) => Promise<Pick<Server, 'close'>>> = {
+  async 'node:http'(cache, port) {
+    let n = 0;
+    const app: RequestListener = (req, res) => {
+      const { text, headers } = content(req.url ?? '', req.headers.cookie, ++n);
+      res.writeHead(200, headers).end(text);
+    };
+    return listening(nodeHandler(cache, app), port);
+  },
+  async Express(cache, port) {
+    let n = 0;
+    const app = express();
+    app.use(express.text());
+    app.post('/echo', (req, res) => void res.send(`echo ${req.body}`));
+    app.use((req, res) => {
+      const { text, headers } = content(req.originalUrl, req.headers.cookie, ++n);
+      res.set(headers).send(text);
+    });
+    return listening(nodeHandler(cache, app), port);
+  },
+  async Fastify(cache, port) {
+    let n = 0;
+    const app = Fastify({
+      forceCloseConnections: true,
+      serverFactory: (handler) => createServer(nodeHandler(cache, handler)),
+    });
+    app.get('*', (req, reply) => {
+      const { text, headers } = content(req.url, req.headers.cookie, ++n);
+      return reply.headers(headers).send(text);
+    });
+    await app.listen({ port, host: '127.0.0.1' });
+    return {
+      close(done?: (error?: Error) => void) {
+        app.close().then(() => done?.());
+        return app.server;
+      },
+    };
+  },
+  async Hono(cache, port) {
+    let n = 0;
+    const app = new Hono();
+    app.get('*', (c) => {
+      const { text, headers } = content(new URL(c.req.url).pathname, c.req.header('cookie'), ++n);
+      return c.body(text, 200, headers);
+    });
+    return serve({ fetch: cache.wrap(app.fetch), port, hostname: '127.0.0.1' }) as Server;
+  },
+};
+
+for (const [name, start] of Object.entries(frameworks)) {
+  onEngines(`${name}: pages are cached, and those of one visitor are not`, async (table, t) => {
+    if (noBucket) {
+      t.skip(noBucket);
+      return;
+    }
+    const { url, cache } = await siteOn(t, table, await newBucket(t), start);
+    const get = async (path: string, headers: Record<string, string> = {}) => {
+      const response = await fetch(url + path, { headers: { connection: 'close', ...headers } });
+      return { text: await response.text(), status: response.headers.get('cache-status') ?? '' };
+    };
+    assert.match((await get('/page')).status, /^isr; fwd=miss; stored/);
+    assert.deepEqual([(await get('/page')).text, (await get('/page')).text], ['/page 1', '/page 1']);
+    for (const user of ['session=a', 'session=b']) {
+      const { text, status } = await get('/account', { cookie: user });
+      assert.deepEqual([text, status], [`for ${user}`, 'isr; fwd=bypass; detail=cookie']);
+    }
+    assert.equal((await get('/account')).text, 'for anonymous');
+    assert.equal((await get('/account')).status, 'isr; fwd=bypass; detail=uncacheable');
+    await cache.purge([{ kind: 'tag', value: 'pages' }], { hard: true });
+    assert.notEqual((await get('/page')).text, '/page 1');
+    // A path that begins with // is no host.
+    assert.match((await get('//evil.test/x')).text, /^\/\/evil\.test\/x \d+$/);
+  });
+}
+
+onEngines(
+  'requests with bodies, and pages that the application breaks off, reach the application',
+  async (table, t) => {
+    if (noBucket) {
+      t.skip(noBucket);
+      return;
+    }
+    const bucket = await newBucket(t);
+    const { url } = await siteOn(t, table, bucket, frameworks['Express'] as never);
+    const echo = await fetch(`${url}/echo`, {
+      method: 'POST',
+      body: 'hello',
+      headers: { 'content-type': 'text/plain' },
+    });
+    assert.deepEqual(
+      [await echo.text(), echo.headers.get('cache-status')],
+      ['echo hello', 'isr; fwd=bypass; detail=method'],
+    );
+    // A GET with a body, and one without a valid Host, on one raw connection.
+    const { port } = new URL(url);
+    const answers = await raw(
+      Number(port),
+      'GET /page HTTP/1.1\r\nHost: a b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n',
+    );
+    assert.match(answers, /^HTTP\/1\.1 200 /);
+    assert.match(answers, /detail=method/);
+    const broken = await siteOn(t, table, bucket, (cache, at) =>
+      listening(
+        nodeHandler(cache, (_, res) => void res.destroy()),
+        at,
+      ),
+    );
+    const failed = await fetch(`${broken.url}/page`, { headers: { connection: 'close' } });
+    assert.equal(failed.status, 500);
+  },
+);
+
+function raw(port: number, text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let got = '';
+    const socket: Socket = connect(port, '127.0.0.1', () => socket.write(text));
+    socket
+      .on('data', (chunk) => (got += chunk))
+      .on('end', () => resolve(got))
+      .on('error', reject);
+  });
+}
+
+onEngines('isr serve and the cache serve each other’s pages', async (table, t) => {
+  const isr = process.env['ISR_TEST_ISR'];
+  if (noBucket || !isr) {
+    t.skip(noBucket ?? 'ISR_TEST_ISR names no binary of isr; ./test sets it');
+    return;
+  }
+  const bucket = await newBucket(t);
+  const TimeToLiveSpecification = { AttributeName: 'ttl', Enabled: true };
+  await table.ddb.send(new UpdateTimeToLiveCommand({ TableName: table.tableName, TimeToLiveSpecification }));
+  const { url, cache } = await siteOn(t, table, bucket, frameworks['node:http'] as never);
+  const folder = await mkdtemp(join(tmpdir(), 'isr-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const port = await freePort();
+  const child = spawn(
+    isr,
+    [
+      ...['serve', '--listen', `127.0.0.1:${port}`, '--origin', url, '--host', 'example.com', '--host', '127.0.0.1'],
+      ...['--table', table.tableName, '--dynamodb-endpoint', table.engine.endpoint],
+      ...['--bucket', bucket.name, '--s3-endpoint', bucket.endpoint, '--poll', '100ms'],
+    ],
+    {
+      cwd: folder,
+      env: {
+        PATH: process.env['PATH'],
+        HOME: '/nonexistent',
+        AWS_REGION: 'us-east-1',
+        AWS_ACCESS_KEY_ID: bucket.accessKeyId,
+        AWS_SECRET_ACCESS_KEY: bucket.secretAccessKey,
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
+  let log = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (log += chunk));
+  t.after(() => child.kill('SIGKILL'));
+  await until('isr serves', () => {
+    assert.equal(child.exitCode, null, log);
+    return log.includes('serving http');
+  });
+  const through = async (path: string) => {
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, { headers: { connection: 'close' } });
+    return { text: await response.text(), status: response.headers.get('cache-status') ?? '' };
+  };
+  const own = `127.0.0.1:${port}`;
+  const render = () =>
+    new Response('made here', { headers: { 'cache-control': 'max-age=60', 'content-type': 'text/html' } });
+  const gateway = createPageCache({
+    hosts: [own],
+    tableName: table.tableName,
+    bucket: bucket.name,
+    ddb: table.ddb,
+    s3: bucket.s3,
+    trustSeconds: 0,
+    callSeconds: 30,
+  });
+  // A page of the cache is a hit of isr serve.
+  assert.equal(await (await gateway.handle(new Request(`http://${own}/mine`), render)).text(), 'made here');
+  const seen = await through('/mine');
+  assert.equal(seen.text, 'made here', log);
+  assert.match(seen.status, /hit/);
+  // A page of isr serve is a hit of the cache, until the cache purges it for both.
+  const rendered = await through('/theirs');
+  assert.match(rendered.text, /^\/theirs/, log);
+  const hit = await gateway.handle(new Request(`http://${own}/theirs`), () => assert.fail('rendered'));
+  assert.equal(await hit.text(), rendered.text);
+  await gateway.purge([{ kind: 'prefix', value: `${own}/` }], { hard: true });
+  await until('isr serve renders the page again', async () => (await through('/theirs')).text !== rendered.text);
+  await cache.close();
+});
