@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,23 +22,34 @@ import (
 // with each release.
 const previous = "f4b0778"
 
-// previousBinary builds the previous version from the history of the repository. A clone without
-// that gives the binary by ISR_TEST_PREVIOUS, or the test does not run, which fails in CI.
+// previousBinary builds the previous version from the history of the repository, once for a folder
+// .tools. A clone without that history gives the binary by ISR_TEST_PREVIOUS, or the test does not run,
+// which fails in CI.
 func previousBinary(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("ISR_TEST_PREVIOUS") != "" {
 		return os.Getenv("ISR_TEST_PREVIOUS")
 	}
+	binary, err := filepath.Abs(filepath.Join("..", ".tools", "previous", previous, runtime.Version(), "isr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(binary); err == nil {
+		return binary
+	}
 	folder := t.TempDir()
-	archive := filepath.Join(folder, "source.tar")
+	archive, built := filepath.Join(folder, "source.tar"), binary+"."+filepath.Base(folder)
 	if err := exec.CommandContext(t.Context(), "git", "-C", "..", "archive", "-o", archive, previous).Run(); err != nil {
 		return isrtest.Engine(t, "ISR_TEST_PREVIOUS", "binary of the previous version (commit "+previous+" is not in the history)")
 	}
-	binary := filepath.Join(folder, "isr-previous")
-	for _, line := range [][]string{{"tar", "-xf", archive, "-C", folder}, {"go", "build", "-C", folder, "-trimpath", "-o", binary, "./cmd/isr"}} {
+	// Without -trimpath, with which Go would compile all modules again.
+	for _, line := range [][]string{{"tar", "-xf", archive, "-C", folder}, {"go", "build", "-C", folder, "-ldflags=-w", "-o", built, "./cmd/isr"}} {
 		if out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("building the previous version: %q: %v\n%s", line, err, out)
 		}
+	}
+	if err := os.Rename(built, binary); err != nil { // complete, for all tests that look now
+		t.Fatal(err)
 	}
 	return binary
 }

@@ -27,13 +27,14 @@ import (
 
 var host = platform{runtime.GOOS, runtime.GOARCH}
 
-// TestRelease makes the release for this machine twice, and installs and runs all of it.
+// TestRelease makes the release for this machine twice, from two folders, and installs and runs
+// all of it.
 func TestRelease(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1795500000")
-	first := makeRelease(t)
+	first := makeRelease(t, repository(t))
 	before := syscall.Umask(0o077)
 	t.Setenv("TZ", "Asia/Kathmandu")
-	second := makeRelease(t)
+	second := makeRelease(t, copyOfRepository(t))
 	syscall.Umask(before)
 	t.Run("reproducible", func(t *testing.T) { sameFiles(t, first, second) })
 	t.Run("checksums", func(t *testing.T) {
@@ -49,10 +50,10 @@ func TestRelease(t *testing.T) {
 	t.Run("image", func(t *testing.T) { testImage(t, first) })
 }
 
-// makeRelease makes the release for this machine.
-func makeRelease(t *testing.T) *release {
+// makeRelease makes the release of a checkout for this machine.
+func makeRelease(t *testing.T, source string) *release {
 	t.Helper()
-	r, err := run(t.Context(), command{Output: filepath.Join(t.TempDir(), "release"), Source: repository(t), Platform: []platform{host}}, time.Now)
+	r, err := run(t.Context(), command{Output: filepath.Join(t.TempDir(), "release"), Source: source, Platform: []platform{host}}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +68,20 @@ func repository(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return root
+}
+
+// copyOfRepository returns another folder with the files of the checkout, also those that are not
+// committed, at the same commit.
+func copyOfRepository(t *testing.T) string {
+	t.Helper()
+	from, to := repository(t), filepath.Join(t.TempDir(), "elsewhere")
+	t.Setenv("GIT_OPTIONAL_LOCKS", "0") // git status in the copy leaves the index, which both share, alone
+	listed := succeed(t, from, nil, "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+	for name := range strings.SplitSeq(strings.TrimSuffix(listed, "\x00"), "\x00") {
+		copyFile(t, filepath.Join(from, name), filepath.Join(to, name))
+	}
+	write(t, filepath.Join(to, ".git"), "gitdir: "+succeed(t, from, nil, "git", "rev-parse", "--absolute-git-dir"))
+	return to
 }
 
 // sameFiles compares two releases.

@@ -65,6 +65,31 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+// copyFile copies a file or a symbolic link, with its mode. A file that is deleted, but not
+// committed so, is left out.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	info, err := os.Lstat(from)
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	err = errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755))
+	if err == nil && info.Mode()&os.ModeSymlink != 0 {
+		var target string
+		if target, err = os.Readlink(from); err == nil {
+			err = os.Symlink(target, to)
+		}
+	} else if err == nil {
+		var content []byte
+		if content, err = os.ReadFile(from); err == nil {
+			err = os.WriteFile(to, content, info.Mode())
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func containsAll(got, want []string) bool {
 	return !slices.ContainsFunc(want, func(one string) bool { return !slices.Contains(got, one) })
 }

@@ -102,6 +102,11 @@ def test_source_archive_contains_the_sources(built: Path) -> None:
     assert not any(name.startswith(f"{NAME}/tests") for name in names)
 
 
+def test_archives_can_be_uploaded(built: Path) -> None:
+    archives = (built / f"{NAME}.tar.gz", built / f"{NAME}-py3-none-any.whl")
+    run(sys.executable, "-m", "twine", "check", "--strict", *archives)
+
+
 def test_installed_wheel_is_typed(installed: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
