@@ -47,14 +47,19 @@ type coalescingListener struct {
 
 func (l *coalescingListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	if tcp, ok := c.(*net.TCPConn); ok {
-		cc := &coalescingConn{TCPConn: tcp, accepted: time.Now(), stall: l.stall, buffers: l.buffers, fast: l.fast}
-		if cc.fast != nil {
-			cc.send = cc.sendWhole
-		}
-		return cc, err
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return c, err
 	}
-	return c, err
+	socket, err := newSocket(tcp)
+	if err != nil {
+		return tcp, nil // which has failed
+	}
+	cc := &coalescingConn{TCPConn: tcp, socket: socket, accepted: time.Now(), stall: l.stall, buffers: l.buffers, fast: l.fast}
+	if cc.fast != nil {
+		cc.send = cc.sendWhole
+	}
+	return cc, nil
 }
 
 type connKey struct{}
@@ -64,6 +69,7 @@ type connKey struct{}
 // the fast path to the one that serves the connection, unless they say otherwise.
 type coalescingConn struct {
 	*net.TCPConn
+	socket   *socket // reads and writes
 	stall    time.Duration
 	accepted time.Time
 	extended atomic.Int64 // when the write deadline was set last, in ns since accepted; 0: there is none
@@ -79,7 +85,6 @@ type coalescingConn struct {
 	refused   bool      // net/http answers all requests from now on
 	client    string    // address, once it is needed
 	send      func(header, body []byte) (int64, error)
-	socket    *socket   // of the fast path, once it is needed
 	sent      time.Time // when the last response was written
 	failed    error     // of that write
 }
@@ -122,9 +127,8 @@ func (c *coalescingConn) Write(p []byte) (int, error) {
 		return c.held.Write(p)
 	}
 	first := p[:min(len(p), writeStep)]
-	response := net.Buffers{c.held.Bytes(), first}
 	c.extend()
-	_, err := response.WriteTo(c.TCPConn)
+	_, err := c.socket.Write(c.held.Bytes(), first)
 	if err == nil {
 		_, err = c.write(p[len(first):])
 	}
@@ -144,9 +148,9 @@ const writeStep = 256 << 10
 func (c *coalescingConn) write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		c.extend()
-		var sent int
-		sent, err = c.TCPConn.Write(p[:min(len(p), writeStep)])
-		n, p = n+sent, p[sent:]
+		var sent int64
+		sent, err = c.socket.Write(p[:min(len(p), writeStep)], nil)
+		n, p = n+int(sent), p[sent:]
 	}
 	return n, err
 }

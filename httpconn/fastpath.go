@@ -160,7 +160,7 @@ func (c *coalescingConn) Read(p []byte) (int, error) {
 	case len(p) == c.buffer && c.between.awaits() && !c.refused:
 		return c.fast.serve(c, p)
 	}
-	return c.TCPConn.Read(p)
+	return c.socket.Read(p)
 }
 
 // minBuffer is the least size of net/http's buffer that requests are read into.
@@ -170,14 +170,10 @@ const minBuffer = 1 << 10
 // were read of that.
 func (f *FastPath) serve(c *coalescingConn, p []byte) (int, error) {
 	if len(p) < minBuffer {
-		return c.TCPConn.Read(p)
+		return c.socket.Read(p)
 	}
 	if c.client == "" {
 		c.client = c.RemoteAddr().String()
-		var err error
-		if c.socket, err = newSocket(c.TCPConn); err != nil {
-			return 0, err
-		}
 	}
 	var answered time.Time // when the last response was sent
 	for n := 0; ; {

@@ -27,6 +27,11 @@ func AwaitRefusals(dial Dial) Dial {
 		if err != nil {
 			return nil, err
 		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			if s, err := newSocket(tcp); err == nil {
+				conn = &socketConn{tcp, s}
+			}
+		}
 		return &refusalConn{Conn: conn, closed: make(chan struct{})}, nil
 	}
 }
@@ -53,4 +58,17 @@ func (c *refusalConn) Write(b []byte) (int, error) {
 func (c *refusalConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
+}
+
+// A socketConn is a TCP connection that a socket reads and writes.
+type socketConn struct {
+	*net.TCPConn
+	socket *socket
+}
+
+func (c *socketConn) Read(p []byte) (int, error) { return c.socket.Read(p) }
+
+func (c *socketConn) Write(p []byte) (int, error) {
+	n, err := c.socket.Write(p, nil)
+	return int(n), err
 }

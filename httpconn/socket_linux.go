@@ -1,9 +1,13 @@
+//go:build !race
+
 package httpconn
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -15,16 +19,23 @@ import (
 // microseconds. If the kernel interrupts a thread in a call that the scheduler knows of, it takes that
 // thread for blocked, and starts another one: on a busy machine that is a tenth of a hit.
 //
-// One goroutine at a time may use a socket.
+// It is safe for concurrent use. Builds for the race detector have the other implementation: the
+// detector takes the calls of package net for synchronization, and does not know of these.
 type socket struct {
-	raw         syscall.RawConn
-	read, write func(fd uintptr) bool // methods, bound once so that a call allocates nothing
+	conn          *net.TCPConn
+	raw           syscall.RawConn
+	reads, writes transfer
+}
 
-	// Of the call in progress.
-	buffer []byte        // to read into
-	parts  [2]unix.Iovec // to write
-	count  int           // of parts
-	n      int
+// A transfer is a call of one direction. Its fields are guarded by mu.
+type transfer struct {
+	mu     sync.Mutex
+	now    func(fd uintptr) bool // makes the call, if it does not wait; bound once, so that it allocates nothing
+	parts  [2]unix.Iovec         // the bytes to read into, or to write
+	count  int                   // of parts
+	name   string                // of the system call
+	number uintptr               // the same
+	n      int                   // bytes read or written
 	err    syscall.Errno
 }
 
@@ -33,73 +44,82 @@ func newSocket(c *net.TCPConn) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{raw: raw}
-	s.read, s.write = s.readNow, s.writeNow
+	s := &socket{conn: c, raw: raw}
+	s.reads.name, s.reads.number = "readv", unix.SYS_READV
+	s.writes.name, s.writes.number = "writev", unix.SYS_WRITEV
+	s.reads.now, s.writes.now = s.reads.try, s.writes.try
 	return s, nil
 }
 
-// Read waits for bytes, and reads what there is. The buffer must not be empty.
+// Read waits for bytes, and reads what there is.
 func (s *socket) Read(p []byte) (int, error) {
-	s.buffer = p
-	err := s.raw.Read(s.read)
-	s.buffer = nil
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n, err := s.reads.make(s.raw.Read, p, nil)
 	switch {
 	case err != nil:
-		return 0, err
-	case s.err != 0:
-		return 0, os.NewSyscallError("read", s.err)
-	case s.n == 0:
+		return 0, s.failed("read", err)
+	case n == 0:
 		return 0, io.EOF
-	}
-	return s.n, nil
-}
-
-// Write writes two parts, one after the other, and returns how many bytes it has written.
-func (s *socket) Write(first, second []byte) (n int64, err error) {
-	defer func() { s.parts = [2]unix.Iovec{} }()
-	for len(first)+len(second) > 0 {
-		s.count = 0
-		s.add(first)
-		s.add(second)
-		if err := s.raw.Write(s.write); err != nil {
-			return n, err
-		}
-		if s.err != 0 {
-			return n, os.NewSyscallError("writev", s.err)
-		}
-		n += int64(s.n)
-		k := min(s.n, len(first))
-		first, second = first[k:], second[s.n-k:]
 	}
 	return n, nil
 }
 
-func (s *socket) add(part []byte) {
+// Write writes two parts, one after the other, and returns how many bytes it has written.
+func (s *socket) Write(first, second []byte) (n int64, err error) {
+	for len(first)+len(second) > 0 {
+		written, err := s.writes.make(s.raw.Write, first, second)
+		if err != nil {
+			return n, s.failed("write", err)
+		}
+		n += int64(written)
+		k := min(written, len(first))
+		first, second = first[k:], second[written-k:]
+	}
+	return n, nil
+}
+
+// failed returns an error as [net.TCPConn] would.
+func (s *socket) failed(op string, err error) error {
+	var outer *net.OpError // of [syscall.RawConn]
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+	return &net.OpError{Op: op, Net: "tcp", Source: s.conn.LocalAddr(), Addr: s.conn.RemoteAddr(), Err: err}
+}
+
+// make makes a call by wait, which calls now until it returns true, and waits before it does so again.
+func (t *transfer) make(wait func(now func(fd uintptr) bool) error, first, second []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count = 0
+	t.add(first)
+	t.add(second)
+	err := wait(t.now)
+	t.parts = [2]unix.Iovec{}
+	if err == nil && t.err != 0 {
+		err = os.NewSyscallError(t.name, t.err)
+	}
+	return t.n, err
+}
+
+func (t *transfer) add(part []byte) {
 	if len(part) > 0 {
-		s.parts[s.count].Base = unsafe.SliceData(part)
-		s.parts[s.count].SetLen(len(part))
-		s.count++
+		t.parts[t.count].Base = unsafe.SliceData(part)
+		t.parts[t.count].SetLen(len(part))
+		t.count++
 	}
 }
 
-// readNow returns false if there is nothing to read.
-func (s *socket) readNow(fd uintptr) bool {
-	return s.call(unix.SYS_READ, fd, unsafe.Pointer(unsafe.SliceData(s.buffer)), len(s.buffer))
-}
-
-// writeNow returns false if there is no room to write to.
-func (s *socket) writeNow(fd uintptr) bool {
-	return s.call(unix.SYS_WRITEV, fd, unsafe.Pointer(&s.parts), s.count)
-}
-
-// call makes a system call, and returns false if it would have waited.
-func (s *socket) call(number, fd uintptr, of unsafe.Pointer, count int) bool {
+// try makes the call, and returns false if it would wait.
+func (t *transfer) try(fd uintptr) bool {
 	for {
-		n, _, err := unix.RawSyscall(number, fd, uintptr(of), uintptr(count))
+		n, _, err := unix.RawSyscall(t.number, fd, uintptr(unsafe.Pointer(&t.parts)), uintptr(t.count))
 		if err == unix.EINTR {
 			continue
 		}
-		s.n, s.err = int(n), err
+		t.n, t.err = int(n), err
 		return err != unix.EAGAIN
 	}
 }

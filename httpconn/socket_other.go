@@ -1,16 +1,20 @@
-//go:build !linux
+//go:build !linux || race
 
 package httpconn
 
 import "net"
 
-// A socket reads and writes a TCP connection.
+// A socket reads and writes a TCP connection. It is safe for concurrent use.
 type socket struct{ *net.TCPConn }
 
 func newSocket(c *net.TCPConn) (*socket, error) { return &socket{c}, nil }
 
 // Write writes two parts, one after the other, and returns how many bytes it has written.
 func (s *socket) Write(first, second []byte) (n int64, err error) {
+	if len(second) == 0 {
+		n, err := s.TCPConn.Write(first)
+		return int64(n), err
+	}
 	parts := net.Buffers{first, second}
 	return parts.WriteTo(s.TCPConn)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -67,7 +68,8 @@ func TestSocketRead(t *testing.T) {
 	s, own, other := sockets(t)
 	buffer := make([]byte, 8)
 	_ = own.SetReadDeadline(time.Now().Add(-time.Second))
-	if n, err := s.Read(buffer); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+	var timeout net.Error
+	if n, err := s.Read(buffer); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("after the deadline: %d, %v", n, err)
 	}
 	_ = own.SetReadDeadline(time.Time{})
@@ -86,6 +88,54 @@ func TestSocketRead(t *testing.T) {
 	_ = other.CloseWrite()
 	if n, err := s.Read(buffer); n != 0 || err != io.EOF { //nolint:errorlint // as readers return it
 		t.Errorf("at the end: %d, %v", n, err)
+	}
+}
+
+// Several goroutines may read and write at once, and no byte is lost.
+func TestSocketConcurrent(t *testing.T) {
+	const writers, lines = 8, 200
+	s, own, other := sockets(t)
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			for range lines {
+				if _, err := s.Write(bytes.Repeat([]byte{byte('a' + i)}, 9), []byte("\n")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	go func() {
+		wg.Wait()
+		_ = own.CloseWrite()
+	}()
+	back, err := newSocket(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	got := 0
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			line := make([]byte, 10)
+			for {
+				n, err := back.Read(line)
+				mu.Lock()
+				got += n
+				mu.Unlock()
+				if err != nil {
+					if err != io.EOF { //nolint:errorlint // as readers return it
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+	}
+	readers.Wait()
+	if got != 10*writers*lines {
+		t.Errorf("read %d bytes", got)
 	}
 }
 
