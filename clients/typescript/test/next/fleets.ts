@@ -103,14 +103,29 @@ export function onPair(name: string, body: (pair: Pair) => Promise<void>): void 
   });
 }
 
-/** Starts a TCP proxy to a server. `cut` closes its connections and refuses new ones until `restore`. */
-export async function newProxy(t: Cleanup, endpoint: string): Promise<{ url: string; cut(): void; restore(): void }> {
+/** A TCP proxy to a server. */
+export interface Proxy {
+  url: string;
+  /** Closes all connections and refuses new ones, until `restore`. */
+  cut(): void;
+  /** Accepts connections and requests, but answers nothing, until `restore`, which closes them. */
+  hang(): void;
+  restore(): void;
+}
+
+/** Starts a TCP proxy to a server. */
+export async function newProxy(t: Cleanup, endpoint: string): Promise<Proxy> {
   const { hostname, port } = new URL(endpoint);
   const sockets = new Set<Socket>();
-  let isCut = false;
+  let state: 'open' | 'cut' | 'hanging' = 'open';
   const server = createServer((near) => {
-    if (isCut) {
+    if (state === 'cut') {
       near.destroy();
+      return;
+    }
+    if (state === 'hanging') {
+      sockets.add(near);
+      near.on('error', () => {});
       return;
     }
     const far = connect(Number(port), hostname);
@@ -128,14 +143,16 @@ export async function newProxy(t: Cleanup, endpoint: string): Promise<{ url: str
     }
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const cut = () => {
-    isCut = true;
+  const turn = (to: typeof state) => {
+    state = to;
     for (const socket of sockets) socket.destroy();
+    sockets.clear();
   };
+  const cut = () => turn('cut');
   t.after(() => {
     cut();
     server.close();
   });
   const address = server.address() as { port: number };
-  return { url: `http://127.0.0.1:${address.port}`, cut, restore: () => (isCut = false) };
+  return { url: `http://127.0.0.1:${address.port}`, cut, hang: () => turn('hanging'), restore: () => turn('open') };
 }

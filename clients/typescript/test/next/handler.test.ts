@@ -2,7 +2,13 @@ import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
-import { DeleteItemCommand, GetItemCommand, PutItemCommand, QueryCommand } from '@aws-sdk/client-dynamodb';
+import {
+  DeleteItemCommand,
+  GetItemCommand,
+  ProvisionedThroughputExceededException,
+  PutItemCommand,
+  QueryCommand,
+} from '@aws-sdk/client-dynamodb';
 import { ListObjectsV2Command } from '@aws-sdk/client-s3';
 
 import { FOREVER_MS } from '../../src/isr/names.js';
@@ -479,6 +485,30 @@ onStores('an unreachable table is a cache miss and opens the circuit breaker', a
   await request.set('/page', page('one'), minute);
   assert.equal(warned[0], 'a look-up failed');
   assert.equal(warned.length, 1, 'the circuit is open');
+});
+
+onStores('a throttled table is a cache miss, and stores nothing until it answers again', async (s) => {
+  const ddb = s.table.connect({ maxAttempts: 2 });
+  let isThrottled = true;
+  ddb.middlewareStack.add(
+    (next) => async (args) => {
+      if (!isThrottled) return next(args);
+      const message = 'the level of throughput was exceeded';
+      throw new ProvisionedThroughputExceededException({ message, $metadata: { httpStatusCode: 400 } });
+    },
+    { step: 'finalizeRequest', priority: 'low', name: 'throttle' },
+  );
+  const warned: string[] = [];
+  const process = s.start({ ddb, outageSeconds: 1, warn: (message) => warned.push(message) });
+  const request = process.request();
+  assert.equal(await request.get('/page', pageContext), null);
+  await request.set('/page', page('one'), minute);
+  assert.deepEqual(warned, ['a look-up failed']);
+  await assert.rejects(process.request().revalidateTag('news'), /throttled/);
+  isThrottled = false;
+  s.watch.advance(2000);
+  await make(process, '/page', page('two'));
+  assert.equal(html(await process.request().get('/page', pageContext)), 'two');
 });
 
 onStores('a table that does not answer is a cache miss after callSeconds', async ({ start, table }) => {

@@ -259,6 +259,24 @@ describe('the site', { concurrency: 4 }, () => {
     });
   });
 
+  onFleet('a table that hangs delays visitors, but none gets an error', async ({ fleet, table }, t) => {
+    const proxy = await newProxy(t, table.engine.endpoint);
+    const server = await fleet.start({ AWS_ENDPOINT_URL_DYNAMODB: proxy.url, SITE_CALL_SECONDS: '1' });
+    const paths = ['/listed/hanging', '/built/d', '/old/hanging', '/answers/built'];
+    for (const path of paths) await visit(server, path);
+    proxy.hang();
+    for (let i = 0; i < 3; i++) {
+      const visits = await Promise.all(paths.map((path) => visit(server, path)));
+      assert.deepEqual(new Set(visits.map(({ status }) => status)), new Set([200]));
+    }
+    assert.match(server.output(), /ISR cache: a look-up failed/);
+    proxy.restore();
+    await until('the page is cached again', async () => {
+      const visits = [await visit(server, '/listed/hanging'), await visit(server, '/listed/hanging')];
+      return visits.every((v) => v.cache === 'HIT');
+    });
+  });
+
   onFleet('a page whose body is gone is rendered again, unless it is in memory', async ({ fleet, bucket }) => {
     const [without, withMemory] = await Promise.all([fleet.start(), fleet.start({ SITE_MEMORY: String(1 << 20) })]);
     const first = await visit(withMemory, '/listed/gone');
