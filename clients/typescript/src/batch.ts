@@ -37,20 +37,19 @@ export interface Target {
   signal: AbortSignal | undefined;
 }
 
-/** Reads items by key. The result is in the order of the keys, undefined for missing items. */
+/** Reads items by key. The result is in the order of the keys, undefined for missing items. A key may occur more than once. */
 export async function batchGet(
   { ddb, calls, signal }: Target,
   model: Model,
   keys: readonly unknown[],
   consistent: boolean,
 ): Promise<(Item | undefined)[]> {
-  const requested = distinct(
-    model,
-    keys.map((key) => encodeKey(model, key)),
-  );
+  const places = keys.map((key) => encodeKey(model, key));
+  const pending = new Map(places.map((key, i) => [identityOf(key), { key, given: keys[i] }]));
+  const requested = [...pending.values()].map(({ key }) => key);
   const found = new Map<string, Item>();
   const name = `get ${requested.length} items of ${model.name} in table ${model.tableName}`;
-  await inRequests(calls, signal, maxGets, [...requested], name, async (part) => {
+  await inRequests(calls, signal, maxGets, requested, name, async (part) => {
     const request = { [model.tableName]: { Keys: part, ConsistentRead: consistent } };
     const answer = await calls.call(signal, (abortSignal) =>
       ddb.send(new BatchGetItemCommand({ RequestItems: request }), { abortSignal }),
@@ -58,17 +57,40 @@ export async function batchGet(
     for (const item of answer.Responses?.[model.tableName] ?? []) {
       found.set(identityOf(encodedKey(model, item)), item);
     }
-    return answer.UnprocessedKeys?.[model.tableName]?.Keys ?? [];
+    const left = answer.UnprocessedKeys?.[model.tableName]?.Keys ?? [];
+    const leftOver = new Set(left.map(identityOf));
+    for (const key of part) {
+      if (!leftOver.has(identityOf(key))) pending.delete(identityOf(key));
+    }
+    return left;
   }).catch((error: unknown) => {
-    throw readFailure(name, error);
+    throw readBatchFailure(
+      name,
+      error,
+      [...pending.values()].map(({ given }) => given),
+      requested.length,
+    );
   });
-  return requested.map((key) => found.get(identityOf(key)));
+  return places.map((key) => found.get(identityOf(key)));
+}
+
+/** Returns the error of a batch that was not read completely. */
+function readBatchFailure(name: string, error: unknown, gets: unknown[], total: number): unknown {
+  if (!(error instanceof ThrottledError)) {
+    return readFailure(name, error);
+  }
+  const done = `${total - gets.length} were read, ${gets.length} were not (see unprocessed)`;
+  const unprocessed = { puts: [], deletes: [], gets };
+  return new ThrottledError(`${name}: throttled; ${done}`, { cause: error.cause, unprocessed });
 }
 
 /** Returns the key of a stored item. */
 function encodedKey(model: Model, item: Item): Item {
   return Object.fromEntries(model.keys.map(({ attribute }) => [attribute, item[attribute]])) as Item;
 }
+
+/** The arguments of a batch write. */
+export type BatchWrites = Pick<Unprocessed, 'puts' | 'deletes'>;
 
 /** One write of a batch, with the caller's argument. */
 interface BatchedWrite {
@@ -78,9 +100,9 @@ interface BatchedWrite {
 }
 
 /** Puts and deletes items unconditionally. Writes that succeeded stay if the rest fails. */
-export async function batchWrite({ ddb, calls, signal }: Target, model: Model, given: Unprocessed): Promise<void> {
+export async function batchWrite({ ddb, calls, signal }: Target, model: Model, given: BatchWrites): Promise<void> {
   const writes = [
-    ...given.puts.map((item) => putRequest(model, item)),
+    ...given.puts.map((item) => putRequest(model, item, calls.clock.now())),
     ...given.deletes.map((key) => deleteRequest(model, key)),
   ];
   distinct(
@@ -108,8 +130,8 @@ export async function batchWrite({ ddb, calls, signal }: Target, model: Model, g
   });
 }
 
-function putRequest(model: Model, item: unknown): BatchedWrite {
-  const { key, request } = unconditionalPutOf(model, item);
+function putRequest(model: Model, item: unknown, nowMs: number): BatchedWrite {
+  const { key, request } = unconditionalPutOf(model, item, nowMs);
   return { key, given: item, request: { PutRequest: { Item: request.Item } } };
 }
 
@@ -128,6 +150,7 @@ function writeBatchFailure(name: string, error: unknown, pending: BatchedWrite[]
   const unprocessed = {
     puts: pending.filter(isPut).map((write) => write.given),
     deletes: pending.filter((write) => !isPut(write)).map((write) => write.given),
+    gets: [],
   };
   const done = `${total - pending.length} were written, ${pending.length} may not have been (see unprocessed)`;
   if (error instanceof ThrottledError) {

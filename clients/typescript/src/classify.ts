@@ -3,6 +3,7 @@
 import {
   ConditionFailedError,
   InvalidQueryError,
+  ItemNotFoundError,
   type Reason,
   type Refusal,
   TableNotFoundError,
@@ -31,6 +32,8 @@ export interface Precondition {
   name: string;
   /** Reports whether the write required a version that the stored item does not have. */
   conflicts(item: Item | undefined): boolean;
+  /** The item must exist: an update of a missing item is an ItemNotFoundError. */
+  readonly mustExist?: boolean;
 }
 
 /**
@@ -61,7 +64,9 @@ function errorOf(name: string, preconditions: readonly Precondition[], error: un
   const cause = { cause: error };
   switch (answer.name) {
     case 'ConditionalCheckFailedException':
-      return refused(preconditions[0], answer.Item, cause);
+      return preconditions[0]?.mustExist && answer.Item === undefined
+        ? new ItemNotFoundError(`${preconditions[0].name}: no such item`, cause)
+        : refused(preconditions[0], answer.Item, cause);
     case 'TransactionCanceledException':
       return cancelled(name, preconditions, answer, error);
     case 'ResourceNotFoundException':

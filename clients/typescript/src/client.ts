@@ -24,19 +24,25 @@ import { isEcho } from './echo.js';
 import { InvalidInputError, InvalidModelError, ItemNotFoundError } from './errors.js';
 import type { RawCondition } from './expression.js';
 import type { FieldOf, InputOf, ItemOf, KeyOf } from './infer.js';
+import type { Item } from './item.js';
 import { decodeItem, encodeKey, nameOf } from './marshal.js';
 import type { Model } from './model.js';
-import { outcomeOf } from './outcome.js';
+import { answerOf, isThrottling, outcomeOf } from './outcome.js';
+import { createTable, ensureTable, type TableOptions } from './provision.js';
 import { Query } from './query.js';
 import { type Call, Calls, type RetryOptions } from './retry.js';
+import { Scan } from './scan.js';
 import { TokenAge } from './token.js';
 import { checkToken, type ModelName, type TransactAction, transactItem, writesOf } from './transact.js';
-import { createOf, deleteOf, putOf, type SingleWrite, updateOf } from './write.js';
+import { builtChanges, fieldChanges, type UpdateBuilder } from './update.js';
+import { createOf, deleteOf, putOf, type SingleWrite, type UpdateKind, updateOf } from './write.js';
 
 /** Options of a client. Every member has a default. */
 export interface TheorydbClientOptions<M extends Model = Model> extends RetryOptions {
   /** The models of the client; `register` adds more. */
   models?: readonly M[];
+  /** The wall clock of `created_at` and `updated_at`, in epoch milliseconds. Default: `Date.now`. */
+  now?: () => number;
 }
 
 /** Options of every call. */
@@ -86,7 +92,7 @@ export class TheorydbClient<M extends Model = Model> {
       );
     }
     this.#ddb = ddb;
-    this.#calls = new Calls(systemClock(), options);
+    this.#calls = new Calls(systemClock(options.now), options);
     this.register(...(options.models ?? []));
   }
 
@@ -161,7 +167,7 @@ export class TheorydbClient<M extends Model = Model> {
     options: WriteOptions = {},
   ): Promise<ItemOf<Named<M, N>>> {
     const known = this.#model(model);
-    return this.#store(known, item, putOf(known, item, options), options);
+    return this.#store(item, putOf(known, item, options, this.#calls.clock.now()), options);
   }
 
   /**
@@ -176,25 +182,42 @@ export class TheorydbClient<M extends Model = Model> {
     options: WriteOptions = {},
   ): Promise<ItemOf<Named<M, N>>> {
     const known = this.#model(model);
-    return this.#store(known, item, createOf(known, item, options), options);
+    return this.#store(item, createOf(known, item, options, this.#calls.clock.now()), options);
   }
 
   /**
-   * Sets the attributes in `fields` of an existing item to the values in `item`, and
-   * removes those that are undefined there. All other attributes stay. With a version, the
-   * stored item must be unchanged since it was read.
+   * Changes an existing item. `changes` is a list of attributes, which are set to their
+   * values in `item` or removed if they are undefined there, or a function that builds the
+   * update. All other attributes stay. If `item` has a version, the stored item must have
+   * the same; the version is incremented in any case.
    *
-   * @returns `item` with the new version.
-   * @throws ConditionFailedError if the item does not exist, VersionConflictError
+   * @returns the item as it is stored.
+   * @throws ItemNotFoundError if it does not exist, VersionConflictError, ConditionFailedError,
+   * UnknownOutcomeError; MalformedRowError if the item was changed, but does not match the model.
    */
-  async update<N extends ModelName<M>, I extends KeyOf<Named<M, N>> & Partial<ItemOf<Named<M, N>>>>(
+  update<N extends ModelName<M>>(
     model: N,
-    item: I,
-    fields: readonly FieldOf<Named<M, N>>[],
+    item: KeyOf<Named<M, N>> & Partial<ItemOf<Named<M, N>>>,
+    changes: readonly FieldOf<Named<M, N>>[] | ((update: UpdateBuilder<Named<M, N>>) => unknown),
     options: WriteOptions = {},
-  ): Promise<I> {
-    const known = this.#model(model);
-    return this.#store(known, item, updateOf(known, item, fields, options), options);
+  ): Promise<ItemOf<Named<M, N>>> {
+    return this.#update('update', this.#model(model), item, changes as Changing, options);
+  }
+
+  /**
+   * Changes an item like `update`, or creates it. All required attributes must be among the
+   * changes. An item that has a version above 0 must exist.
+   *
+   * @returns the item as it is stored.
+   * @throws as `update`, but not ItemNotFoundError
+   */
+  upsert<N extends ModelName<M>>(
+    model: N,
+    item: KeyOf<Named<M, N>> & Partial<ItemOf<Named<M, N>>>,
+    changes: readonly FieldOf<Named<M, N>>[] | ((update: UpdateBuilder<Named<M, N>>) => unknown),
+    options: WriteOptions = {},
+  ): Promise<ItemOf<Named<M, N>>> {
+    return this.#update('upsert', this.#model(model), item, changes as Changing, options);
   }
 
   /**
@@ -216,11 +239,39 @@ export class TheorydbClient<M extends Model = Model> {
     return new Query({ ddb: this.#ddb, calls: this.#calls }, this.#model(model) as Named<M, N>);
   }
 
+  /** Starts a scan of all items of the model's table, or of an index. */
+  scan<N extends ModelName<M>>(model: N): Scan<Named<M, N>> {
+    return new Scan({ ddb: this.#ddb, calls: this.#calls }, this.#model(model) as Named<M, N>);
+  }
+
+  /**
+   * Creates the table of models, with their indexes, pay-per-request billing and the TTL
+   * attribute, and waits until it is active. All models must be of one table.
+   *
+   * @throws InvalidModelError if models contradict each other; the SDK's ResourceInUseException
+   * if the table exists
+   */
+  async createTable(models: ModelName<M> | readonly ModelName<M>[], options: TableOptions = {}): Promise<void> {
+    await createTable(this.#ddb, this.#calls, this.#modelsOf(models), options);
+  }
+
+  /**
+   * Creates the table of models if it does not exist; otherwise it checks the keys, adds
+   * missing global indexes and enables TTL. It never deletes or replaces anything.
+   *
+   * @throws InvalidModelError if the table has other keys, or an index that differs
+   */
+  async ensureTable(models: ModelName<M> | readonly ModelName<M>[], options: TableOptions = {}): Promise<void> {
+    await ensureTable(this.#ddb, this.#calls, this.#modelsOf(models), options);
+  }
+
   /**
    * Reads items by key, in as few requests as possible.
    *
-   * @returns the items in the order of the keys, undefined for missing items.
-   * @throws ThrottledError if DynamoDB repeatedly leaves keys unprocessed.
+   * @returns as many results as keys, in their order; undefined for missing items. A key may
+   * occur more than once.
+   * @throws ThrottledError if DynamoDB repeatedly leaves keys unprocessed; `unprocessed.gets`
+   * has them.
    */
   async batchGet<N extends ModelName<M>>(
     model: N,
@@ -259,7 +310,7 @@ export class TheorydbClient<M extends Model = Model> {
    */
   async transactWrite(actions: readonly TransactAction<M>[], options: TransactOptions = {}): Promise<void> {
     checkToken(options.clientRequestToken);
-    const writes = writesOf(actions, (model) => this.#model(model));
+    const writes = writesOf(actions, (model) => this.#model(model), this.#calls.clock.now());
     const command = new TransactWriteItemsCommand({
       ClientRequestToken: options.clientRequestToken ?? randomUUID(),
       TransactItems: writes.map(transactItem),
@@ -291,24 +342,43 @@ export class TheorydbClient<M extends Model = Model> {
     }
   }
 
-  async #store<I>(model: Model, item: unknown, write: SingleWrite, options: CallOptions): Promise<I> {
+  async #store<I>(item: unknown, write: SingleWrite, options: CallOptions): Promise<I> {
     await this.#send(write, options);
-    const stored = { ...(item as object) };
-    return (model.version === undefined ? stored : { ...stored, [model.version.attribute]: write.version }) as I;
+    return { ...(item as object), ...write.stamps } as I;
+  }
+
+  async #update<I>(
+    kind: UpdateKind,
+    model: Model,
+    item: unknown,
+    changing: Changing,
+    options: WriteOptions,
+  ): Promise<I> {
+    const changes =
+      typeof changing === 'function'
+        ? builtChanges(model, changing)
+        : fieldChanges(model, item as Record<string, unknown>, changing);
+    const write = updateOf(model, kind, item, changes, options, this.#calls.clock.now());
+    return decodeItem(model, (await this.#send(write, options)) ?? {}) as I;
   }
 
   /**
    * Sends one write, without retries of our own: an unanswered write may have been applied.
    * The SDK does retry, so a failed condition may be the echo of its first attempt; the
-   * stored item then decides, if it can.
+   * stored item then decides, if it can. It returns the item that an update stored.
    */
-  async #send(write: SingleWrite, options: CallOptions): Promise<void> {
+  async #send(write: SingleWrite, options: CallOptions): Promise<Item | undefined> {
     options.signal?.throwIfAborted();
     try {
-      await this.#calls.call(options.signal, (abortSignal) => send(this.#ddb, write, abortSignal));
+      return await this.#calls.call(options.signal, (abortSignal) => send(this.#ddb, write, abortSignal));
     } catch (error) {
-      if (!isEcho(write, error)) throw writeFailure(write.precondition.name, [write.precondition], error);
+      if (isEcho(write, error)) return answerOf(error)?.Item;
+      throw writeFailure(write.precondition.name, [write.precondition], error);
     }
+  }
+
+  #modelsOf(models: ModelName<M> | readonly ModelName<M>[]): Model[] {
+    return (Array.isArray(models) ? models : [models]).map((model) => this.#model(model));
   }
 
   #model(model: string | Model): Model {
@@ -323,13 +393,52 @@ export class TheorydbClient<M extends Model = Model> {
   }
 }
 
-function send(ddb: DynamoDBClient, write: SingleWrite, abortSignal: AbortSignal): Promise<unknown> {
+/** How a caller states the changes of an update. */
+type Changing = readonly string[] | ((update: UpdateBuilder<Model>) => unknown);
+
+/** Sends one write. It returns the item that an update stored. */
+async function send(ddb: DynamoDBClient, write: SingleWrite, abortSignal: AbortSignal): Promise<Item | undefined> {
   switch (write.kind) {
     case 'put':
-      return ddb.send(new PutItemCommand(write.request), { abortSignal });
-    case 'update':
-      return ddb.send(new UpdateItemCommand(write.request), { abortSignal });
+      await ddb.send(new PutItemCommand(write.request), { abortSignal });
+      return undefined;
+    case 'update': {
+      const command = new UpdateItemCommand({ ...write.request, ReturnValues: 'ALL_NEW' });
+      if (write.once) forbidRepeats(command);
+      try {
+        return (await ddb.send(command, { abortSignal })).Attributes;
+      } catch (error) {
+        throw error instanceof NotRepeated ? error.failure : error;
+      }
+    }
     case 'delete':
-      return ddb.send(new DeleteItemCommand(write.request), { abortSignal });
+      await ddb.send(new DeleteItemCommand(write.request), { abortSignal });
+      return undefined;
   }
+}
+
+/** Carries an error past the SDK's retries, which repeat a request for the cause of an error too. */
+class NotRepeated extends Error {
+  constructor(readonly failure: unknown) {
+    super('the reply was lost');
+  }
+}
+
+/**
+ * Makes the SDK repeat a command only after a response that says that it was not applied.
+ * After a lost reply the SDK would repeat it by itself, and apply it twice.
+ */
+function forbidRepeats(command: UpdateItemCommand): void {
+  command.middlewareStack.add(
+    (next) => async (args) => {
+      try {
+        return await next(args);
+      } catch (error) {
+        const answer = answerOf(error);
+        if (answer !== undefined && (isThrottling(answer) || outcomeOf(error) !== 'unknown')) throw error;
+        throw new NotRepeated(error);
+      }
+    },
+    { step: 'finalizeRequest', priority: 'normal', name: 'forbidRepeats' }, // after retryMiddleware, which has the priority high
+  );
 }

@@ -68,7 +68,7 @@ export class InvalidQueryError extends TheorydbError {
   readonly code = 'InvalidQuery';
 }
 
-/** The item does not exist. */
+/** The item does not exist: a `get` or an `update` of a missing item. Nothing was changed. */
 export class ItemNotFoundError extends TheorydbError {
   readonly code = 'ItemNotFound';
 }
@@ -125,10 +125,14 @@ export class TransactionConflictError extends TheorydbError {
   }
 }
 
-/** The writes of a batch that were not applied, as the caller passed them, for a retry. */
+/** What is left of a batch, as the caller passed it, for a retry. */
 export interface Unprocessed {
+  /** The items that are not known to be written. */
   puts: readonly unknown[];
+  /** The keys of the items that are not known to be deleted. */
   deletes: readonly unknown[];
+  /** The keys that were not read. */
+  gets: readonly unknown[];
 }
 
 /** Details of an incomplete batch. */
@@ -139,7 +143,7 @@ export interface Unfinished extends Caused {
 /** The table or the account was throttled in every attempt. */
 export class ThrottledError extends TheorydbError {
   readonly code = 'Throttled';
-  /** For a batch write: the writes that were not applied. */
+  /** For a batch: what was not read or written. */
   readonly unprocessed: Unprocessed | undefined;
 
   constructor(message: string, unfinished: Unfinished = {}) {

@@ -8,9 +8,37 @@ export {
 } from './client.js';
 export * from './errors.js';
 export type { RawCondition } from './expression.js';
-export type { InputOf, ItemOf, KeyOf } from './infer.js';
+export {
+  type Comparison,
+  type ContainedIn,
+  type Filter,
+  FilterBuilder,
+  type FilterOperator,
+  type Operands,
+  type SortOperator,
+} from './filter.js';
+export type {
+  AttributeNameOf,
+  FieldOf,
+  IndexNameOf,
+  InputOf,
+  ItemOf,
+  KeyOf,
+  LooseItem,
+  PartitionValueOf,
+  PartOf,
+  SortValueOf,
+  ValueAt,
+  ValueOf,
+} from './infer.js';
 export * from './isr/index.js';
-export { type JobLease, type LeaseKey, LeaseManager, type LeaseManagerOptions, type LeaseTerm } from './lease.js';
+export {
+  type JobLease,
+  type LeaseKey,
+  LeaseManager,
+  type LeaseManagerOptions,
+  type LeaseTerm,
+} from './leases/manager.js';
 export {
   type AttributeDefinition,
   defineModel,
@@ -21,8 +49,20 @@ export {
   type Role,
 } from './model.js';
 export { type Outcome, outcomeOf } from './outcome.js';
-export type { Page, Query } from './query.js';
-export type { FilterOperator, SortOperator } from './queryrequest.js';
+export type { TableOptions } from './provision.js';
+export type { Query } from './query.js';
+export type { Page, Reader } from './reader.js';
 export type { RetryOptions } from './retry.js';
-export type { TransactAction } from './transact.js';
-export type { AttributeType, DocumentValue } from './value.js';
+export type { Scan } from './scan.js';
+export type {
+  ModelName,
+  TransactAction,
+  TransactConditionCheck,
+  TransactDelete,
+  TransactPut,
+  TransactUpdate,
+  TransactUpdateBuilder,
+  TransactUpdateFields,
+} from './transact.js';
+export type { Addable, UpdateBuilder } from './update.js';
+export type { AttributeType, DocumentList, DocumentMap, DocumentValue, NumberForm } from './value.js';

@@ -5,7 +5,7 @@ import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 import { canonicalDecimal } from './decimal.js';
 import { InvalidInputError, MalformedRowError } from './errors.js';
 import { describe, type Item } from './item.js';
-import { type AttributeDefinition, isOptional, type Model } from './model.js';
+import { type AttributeDefinition, isOptional, isStamp, type Model } from './model.js';
 import { decode, encode, formatValue, Mismatch } from './value.js';
 
 /** The last second of the year 9999. A larger ttl is in milliseconds by mistake. */
@@ -40,11 +40,11 @@ export function encodeKey(model: Model, key: unknown): Item {
   ) as Item;
 }
 
-/** Encodes one attribute. It returns undefined if the attribute is to be absent, or is a version that the caller fills in. */
+/** Encodes one attribute. It returns undefined if the attribute is to be absent, or is a version or time that the write fills in. */
 export function encodeMember(model: Model, declared: AttributeDefinition, value: unknown): AttributeValue | undefined {
   const path = `${model.name}.${declared.attribute}`;
   if (value === undefined || (declared.omit_empty && isEmpty(declared, value))) {
-    if (isOptional(declared) || declared === model.version) {
+    if (isOptional(declared) || isStamp(declared)) {
       return undefined;
     }
     throw new InvalidInputError(`${path} is required`);
@@ -109,8 +109,13 @@ function membersOf(model: Model, item: unknown): Record<string, unknown> {
  * attribute is missing, or a number has no exact JavaScript value.
  */
 export function decodeItem(model: Model, stored: Item): Record<string, unknown> {
+  return decodePart(model, [...model.attributes.keys()], stored);
+}
+
+/** Decodes some attributes of an item, like {@link decodeItem}. */
+export function decodePart(model: Model, names: readonly string[], stored: Item): Record<string, unknown> {
   const entries: [string, unknown][] = [];
-  for (const declared of model.attributes.values()) {
+  for (const declared of names.map((name) => attributeOf(model, name))) {
     const value = stored[declared.attribute];
     if (isOptional(declared) && (value === undefined || (value.NULL !== undefined && declared.type !== 'NULL'))) {
       continue;

@@ -14,8 +14,12 @@ import type { AttributeType, NumberForm } from './value.js';
  *   stores the next one; a concurrent writer gets a `VersionConflictError`.
  * - `ttl`: N; when DynamoDB may delete the item, in epoch seconds. It is for garbage
  *   collection; correctness never depends on it.
+ * - `created_at`: S or N; set by `create` and `put`, unless the item has it.
+ * - `updated_at`: S or N; set by every write.
+ *
+ * The two times are whole epoch seconds (N) or RFC 3339 in UTC (S).
  */
-export type Role = 'pk' | 'sk' | 'version' | 'ttl';
+export type Role = 'pk' | 'sk' | 'version' | 'ttl' | 'created_at' | 'updated_at';
 
 /** A key attribute. */
 export interface KeyDefinition {
@@ -66,6 +70,10 @@ export interface Model<D extends ModelDefinition = ModelDefinition> {
   readonly keys: readonly AttributeDefinition[];
   /** The attribute with the role `version`. */
   readonly version: AttributeDefinition | undefined;
+  /** The attributes with the roles `created_at`, `updated_at` and `ttl`. */
+  readonly createdAt: AttributeDefinition | undefined;
+  readonly updatedAt: AttributeDefinition | undefined;
+  readonly ttl: AttributeDefinition | undefined;
 }
 
 /**
@@ -98,6 +106,9 @@ export function defineModel<const D extends ModelDefinition>(definition: D): Mod
     attributes,
     keys,
     version: attributeWithRole('version', attributes, fail),
+    createdAt: attributeWithRole('created_at', attributes, fail),
+    updatedAt: attributeWithRole('updated_at', attributes, fail),
+    ttl: attributeWithRole('ttl', attributes, fail),
   });
 }
 
@@ -105,7 +116,7 @@ type Attributes = ReadonlyMap<string, AttributeDefinition>;
 type Fail = (problem: string) => never;
 
 const types: readonly string[] = ['S', 'N', 'B', 'BOOL', 'NULL', 'M', 'L', 'SS', 'NS', 'BS'];
-const roles: readonly string[] = ['pk', 'sk', 'version', 'ttl'];
+const roles: readonly string[] = ['pk', 'sk', 'version', 'ttl', 'created_at', 'updated_at'];
 
 function attributesOf(definition: ModelDefinition, fail: Fail): Attributes {
   const attributes = new Map<string, AttributeDefinition>();
@@ -141,6 +152,9 @@ function checkAttribute(declared: AttributeDefinition, fail: Fail): void {
     }
     if ((role === 'version' || role === 'ttl') && (declared.type !== 'N' || declared.as !== undefined)) {
       fail(`has the role ${role}, which needs the type N without as`);
+    }
+    if ((role === 'created_at' || role === 'updated_at') && (!['S', 'N'].includes(declared.type) || declared.as)) {
+      fail(`has the role ${role}, which needs the type S, or N without as`);
     }
   }
 }
@@ -178,7 +192,6 @@ function checkKeyRoles(definition: ModelDefinition, attributes: Attributes, fail
       fail(`the key ${declared.attribute} cannot be optional`);
     }
   }
-  attributeWithRole('ttl', attributes, fail);
 }
 
 /** Returns the attribute with a role, which at most one may have. */
@@ -208,4 +221,9 @@ function checkIndexes(indexes: readonly IndexDefinition[], attributes: Attribute
 /** Reports whether items may lack the attribute. */
 export function isOptional(declared: AttributeDefinition): boolean {
   return declared.optional === true || declared.omit_empty === true;
+}
+
+/** Reports whether writes fill in the attribute themselves if an item lacks it. */
+export function isStamp(declared: AttributeDefinition): boolean {
+  return (declared.roles ?? []).some((role) => role === 'version' || role === 'created_at' || role === 'updated_at');
 }

@@ -1,148 +1,116 @@
 /** Queries: the items of one partition in sort-key order. A query never becomes a scan. */
 
-import { type DynamoDBClient, QueryCommand } from '@aws-sdk/client-dynamodb';
+import { QueryCommand } from '@aws-sdk/client-dynamodb';
 
 import { readFailure } from './classify.js';
 import { cursorOf, positionOf } from './cursor.js';
 import { InvalidQueryError } from './errors.js';
-import type { FieldOf, ItemOf } from './infer.js';
+import { type Filter, FilterBuilder, type FilterOperator, type Operands, type SortOperator } from './filter.js';
+import type {
+  AttributeNameOf,
+  FieldOf,
+  IndexNameOf,
+  ItemOf,
+  PartitionValueOf,
+  PartOf,
+  SortValueOf,
+  ValueAt,
+} from './infer.js';
 import type { Item } from './item.js';
-import { decodeItem } from './marshal.js';
+import { decodeItem, decodePart } from './marshal.js';
 import type { Model } from './model.js';
-import {
-  type FilterOperator,
-  type QueryScope,
-  requestOf,
-  type SortOperator,
-  scopeOf,
-  type Terms,
-} from './queryrequest.js';
-import type { Calls } from './retry.js';
+import { type QueryScope, requestOf, scopeOf, type Terms } from './queryrequest.js';
+import { type Page, Reader, type Source } from './reader.js';
 
-/** A page of results. */
-export interface Page<T> {
-  items: T[];
-  /** The cursor of the next page; absent on the last page. */
-  cursor?: string;
-}
-
-/** The client and retry settings that a query runs with. */
-export interface Source {
-  ddb: DynamoDBClient;
-  calls: Calls;
-}
-
-/** An immutable query builder. Each method returns a new query, so queries may be shared. */
-export class Query<M extends Model> implements AsyncIterable<ItemOf<M>> {
+/**
+ * An immutable query builder. Each method returns a new query, so queries may be shared.
+ * `I` is the index, undefined for the table, and `T` the type of the results.
+ */
+export class Query<M extends Model, I = undefined, T = ItemOf<M>> extends Reader<T> {
   readonly #source: Source;
   readonly #model: M;
   readonly #terms: Terms;
 
   constructor(source: Source, model: M, terms: Terms = { filters: [], descending: false }) {
+    super();
     this.#source = source;
     this.#model = model;
     this.#terms = terms;
   }
 
   /** Sets the partition key, which every query needs. */
-  partitionKey(value: unknown): Query<M> {
+  partitionKey(value: PartitionValueOf<M, I>): Query<M, I, T> {
     return this.#with({ partition: value });
   }
 
   /** Adds a condition on the sort key. `between` takes two values, the other operators one. */
-  sortKey(operator: SortOperator, ...values: unknown[]): Query<M> {
+  sortKey<O extends SortOperator>(operator: O, ...values: Operands<O, SortValueOf<M, I>>): Query<M, I, T> {
     return this.#with({ sort: { operator, values } });
   }
 
-  /** Queries an index of the model. */
-  usingIndex(name: string): Query<M> {
-    return this.#with({ index: name });
+  /** Queries an index of the model. Call it before `partitionKey` and `sortKey`, whose types depend on it. */
+  usingIndex<N extends IndexNameOf<M>>(name: N): Query<M, N, T> {
+    return new Query(this.#source, this.#model, { ...this.#terms, index: name });
   }
 
   /**
-   * Adds a filter; several filters are joined with AND. DynamoDB still reads, and charges
-   * for, the items that a filter drops. `between` takes two values, `in` 1 to 100,
-   * `exists` and `not_exists` none, the other operators one.
+   * Adds a filter; several filters must all hold. DynamoDB still reads, and charges for, the
+   * items that a filter drops. `between` takes two values, `in` 1 to 100, `exists` and
+   * `not_exists` none, the other operators one.
    */
-  filter(attribute: FieldOf<M>, operator: FilterOperator, ...values: unknown[]): Query<M> {
-    return this.#with({ filters: [...this.#terms.filters, { attribute, operator, values }] });
+  filter<A extends FieldOf<M>, O extends FilterOperator>(
+    attribute: A,
+    operator: O,
+    ...values: Operands<O, ValueAt<M, A>>
+  ): Query<M, I, T>;
+  /** Adds a filter with groups: `(f) => f.or(f.where('year', '<', 1960), f.where('genre', '=', 'jazz'))`. */
+  filter(build: (f: FilterBuilder<M>) => Filter<M>): Query<M, I, T>;
+  filter(...given: readonly unknown[]): Query<M, I, T> {
+    return this.#with({ filters: [...this.#terms.filters, filterOf(given)] });
+  }
+
+  /** Reads these attributes only. */
+  select<A extends AttributeNameOf<M>>(...attributes: [A, ...A[]]): Query<M, I, PartOf<M, A>> {
+    return new Query(this.#source, this.#model, { ...this.#terms, select: selection(attributes) });
   }
 
   /** Limits the items read per page, before filters; at least 1. Default: as many as fit in 1 MB. */
-  limit(items: number): Query<M> {
-    if (!Number.isSafeInteger(items) || items < 1) {
-      throw new InvalidQueryError(`limit must be a whole number of at least 1 (got ${items})`);
-    }
-    return this.#with({ limit: items });
+  limit(items: number): Query<M, I, T> {
+    return this.#with({ limit: checkLimit(items) });
   }
 
   /** Sets the order of the sort key. Default: `ASC`. */
-  sort(direction: 'ASC' | 'DESC'): Query<M> {
+  sort(direction: 'ASC' | 'DESC'): Query<M, I, T> {
     return this.#with({ descending: direction === 'DESC' });
   }
 
   /**
    * Sets strongly consistent reads, which cost twice as much. Default: true, but false on
-   * a global index, which does not support them.
+   * a global index, which does not support them (InvalidInputError).
    */
-  consistentRead(consistent = true): Query<M> {
+  consistentRead(consistent = true): Query<M, I, T> {
     return this.#with({ consistent });
   }
 
   /** Starts after the page that returned the cursor. */
-  cursor(cursor: string): Query<M> {
+  cursor(cursor: string): Query<M, I, T> {
     return this.#with({ cursor });
   }
 
   /** Cancels the reads when the signal is aborted. */
-  signal(signal: AbortSignal): Query<M> {
+  signal(signal: AbortSignal): Query<M, I, T> {
     return this.#with({ signal });
   }
 
-  /**
-   * Reads one page.
-   *
-   * @throws InvalidQueryError, TableNotFoundError, ThrottledError, MalformedRowError
-   */
-  async page(): Promise<Page<ItemOf<M>>> {
+  override async page(cursor: string | undefined = this.#terms.cursor): Promise<Page<T>> {
     const scope = scopeOf(this.#model, this.#terms);
-    const { cursor } = this.#terms;
     const start = cursor === undefined ? undefined : positionOf(scope, cursor);
     const read = await this.#read(start, scope);
-    const items = read.items.map((item) => decodeItem(this.#model, item) as ItemOf<M>);
+    const items = read.items.map((item) => decodeResult(this.#model, this.#terms.select, item) as T);
     return read.end === undefined ? { items } : { items, cursor: cursorOf(scope, read.end) };
   }
 
-  /** Reads page after page. */
-  async *pages(): AsyncGenerator<Page<ItemOf<M>>, void, undefined> {
-    let query: Query<M> = this;
-    for (;;) {
-      const page = await query.page();
-      yield page;
-      if (page.cursor === undefined) {
-        return;
-      }
-      query = query.cursor(page.cursor);
-    }
-  }
-
-  /** Reads item after item, a page at a time. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<ItemOf<M>, void, undefined> {
-    for await (const page of this.pages()) {
-      yield* page.items;
-    }
-  }
-
-  /** Reads all items into memory. */
-  async all(): Promise<ItemOf<M>[]> {
-    const items: ItemOf<M>[] = [];
-    for await (const item of this) {
-      items.push(item);
-    }
-    return items;
-  }
-
-  #with(terms: Partial<Terms>): Query<M> {
+  #with(terms: Partial<Terms>): Query<M, I, T> {
     return new Query(this.#source, this.#model, { ...this.#terms, ...terms });
   }
 
@@ -157,4 +125,36 @@ export class Query<M extends Model> implements AsyncIterable<ItemOf<M>> {
       throw readFailure(`query ${this.#model.name} in table ${this.#model.tableName}`, error);
     }
   }
+}
+
+/** Returns the filter of the arguments of `filter`: a function that builds one, or a comparison. */
+export function filterOf(given: readonly unknown[]): Filter<never> {
+  const builder = new FilterBuilder<Model>();
+  const [build] = given;
+  const filter =
+    typeof build === 'function'
+      ? (build as (f: FilterBuilder<Model>) => Filter)(builder)
+      : builder.where(...(given as [attribute: string, operator: '=', value: unknown]));
+  return filter as Filter<never>;
+}
+
+/** Checks the arguments of `select`. */
+export function selection(attributes: readonly string[]): readonly string[] {
+  if (attributes.length === 0) {
+    throw new InvalidQueryError('select takes the name of at least one attribute');
+  }
+  return [...new Set(attributes)];
+}
+
+/** Checks the argument of `limit`. */
+export function checkLimit(items: number): number {
+  if (!Number.isSafeInteger(items) || items < 1) {
+    throw new InvalidQueryError(`limit must be a whole number of at least 1 (got ${items})`);
+  }
+  return items;
+}
+
+/** Decodes an item, or the attributes that were read of it. */
+export function decodeResult(model: Model, select: readonly string[] | undefined, item: Item): unknown {
+  return select === undefined ? decodeItem(model, item) : decodePart(model, select, item);
 }

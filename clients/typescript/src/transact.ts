@@ -5,6 +5,7 @@ import type { RawCondition } from './expression.js';
 import { identityOf } from './identity.js';
 import type { FieldOf, InputOf, ItemOf, KeyOf } from './infer.js';
 import type { Model } from './model.js';
+import { builtChanges, fieldChanges, type UpdateBuilder } from './update.js';
 import { conditionCheckOf, createOf, deleteOf, putOf, rawUpdateOf, updateOf, type Write } from './write.js';
 
 /** A registered model, or its name. */
@@ -27,12 +28,20 @@ export interface TransactUpdate<M extends Model> extends RawCondition {
   updateExpression: string;
 }
 
-/** Sets some attributes of an existing item; see `TheorydbClient.update`. */
+/** Sets some attributes of an existing item, or with `upsert` of one that may be missing; see `TheorydbClient.update`. */
 export interface TransactUpdateFields<M extends Model> extends RawCondition {
-  kind: 'update';
+  kind: 'update' | 'upsert';
   model: ModelName<M>;
   item: KeyOf<M> & Partial<ItemOf<M>>;
   fields: readonly FieldOf<M>[];
+}
+
+/** Changes an item by an update builder; see `TheorydbClient.update`. */
+export interface TransactUpdateBuilder<M extends Model> extends RawCondition {
+  kind: 'update' | 'upsert';
+  model: ModelName<M>;
+  item: KeyOf<M> & Partial<ItemOf<M>>;
+  changes: (update: UpdateBuilder<M>) => unknown;
 }
 
 /** Deletes an item. */
@@ -52,7 +61,13 @@ export interface TransactConditionCheck<M extends Model> extends RawCondition {
 
 /** One action of a transaction, of any of the models. */
 export type TransactAction<M extends Model = Model> = M extends Model
-  ? TransactPut<M> | TransactUpdate<M> | TransactUpdateFields<M> | TransactDelete<M> | TransactConditionCheck<M>
+  ?
+      | TransactPut<M>
+      | TransactUpdate<M>
+      | TransactUpdateFields<M>
+      | TransactUpdateBuilder<M>
+      | TransactDelete<M>
+      | TransactConditionCheck<M>
   : never;
 
 /** DynamoDB's limits: actions per transaction, and characters per client token. */
@@ -67,13 +82,17 @@ type AnyAction = TransactAction<Model>;
  *
  * @throws InvalidQueryError if there are no actions, too many, or two on one item.
  */
-export function writesOf(actions: readonly unknown[], resolve: (model: string | Model) => Model): Write[] {
+export function writesOf(
+  actions: readonly unknown[],
+  resolve: (model: string | Model) => Model,
+  nowMs: number,
+): Write[] {
   if (!Array.isArray(actions) || actions.length === 0 || actions.length > maxActions) {
     throw new InvalidQueryError(
       `a transaction must have 1 to ${maxActions} actions (got ${actions?.length ?? 'none'})`,
     );
   }
-  const writes = actions.map((action, i) => writeOf(action as AnyAction, i, resolve));
+  const writes = actions.map((action, i) => writeOf(action as AnyAction, i, resolve, nowMs));
   const seen = new Map<string, number>();
   for (const [i, write] of writes.entries()) {
     const identity = `${write.request.TableName} ${identityOf(write.key)}`;
@@ -88,22 +107,31 @@ export function writesOf(actions: readonly unknown[], resolve: (model: string | 
   return writes;
 }
 
-function writeOf(action: AnyAction, index: number, resolve: (model: string | Model) => Model): Write {
+function writeOf(action: AnyAction, index: number, resolve: (model: string | Model) => Model, nowMs: number): Write {
   const model = resolve(action?.model);
   switch (action.kind) {
     case 'put':
-      return action.ifNotExists ? createOf(model, action.item, action) : putOf(model, action.item, action);
+      return action.ifNotExists
+        ? createOf(model, action.item, action, nowMs)
+        : putOf(model, action.item, action, nowMs);
     case 'update':
-      return 'item' in action
-        ? updateOf(model, action.item, action.fields, action)
-        : rawUpdateOf(model, action.key, action.updateExpression, action);
+    case 'upsert': {
+      if ('updateExpression' in action || !('item' in action)) {
+        return rawUpdateOf(model, action.key, action.updateExpression, action);
+      }
+      const changes =
+        'changes' in action
+          ? builtChanges(model, action.changes)
+          : fieldChanges(model, action.item as Record<string, unknown>, action.fields);
+      return updateOf(model, action.kind, action.item, changes, action, nowMs);
+    }
     case 'delete':
       return deleteOf(model, action.key, action);
     case 'conditionCheck':
       return conditionCheckOf(model, action.key, action);
     default:
       throw new InvalidQueryError(
-        `action ${index} of the transaction has the kind ${(action as { kind: unknown }).kind}; expected put, update, delete or conditionCheck`,
+        `action ${index} of the transaction has the kind ${(action as { kind: unknown }).kind}; expected put, update, upsert, delete or conditionCheck`,
       );
   }
 }

@@ -1,12 +1,14 @@
 /** Writes of one item, sent alone or as an action of a transaction. */
 
 import type { Precondition } from './classify.js';
+import { floorSeconds } from './clock.js';
 import { InvalidInputError, InvalidQueryError } from './errors.js';
 import { allOf, Expressions, type Placeholders, type RawCondition } from './expression.js';
 import type { Item } from './item.js';
-import { attributeOf, encodeItem, encodeKey, encodeMember, nameOf } from './marshal.js';
-import type { AttributeDefinition, Model } from './model.js';
-import { formatValue } from './value.js';
+import { attributeOf, encodeItem, encodeKey, nameOf } from './marshal.js';
+import { type AttributeDefinition, isOptional, type Model } from './model.js';
+import type { Changes } from './update.js';
+import { encode, formatValue } from './value.js';
 
 /** The members that all write requests share. */
 export interface Conditional extends Placeholders {
@@ -19,8 +21,10 @@ export interface Conditional extends Placeholders {
 interface BaseWrite {
   readonly precondition: Precondition;
   readonly key: Item;
-  /** The version that it stores; undefined if it does not set one. */
+  /** The version that it requires and increments; undefined if it compares none. */
   readonly version?: number | undefined;
+  /** The version and the times that it stores, as values of the model. */
+  readonly stamps: Readonly<Record<string, unknown>>;
 }
 
 /** A put. */
@@ -32,8 +36,10 @@ export interface PutWrite extends BaseWrite {
 /** An update. */
 export interface UpdateWrite extends BaseWrite {
   readonly kind: 'update';
-  /** The attributes that it sets, including the version, and removes; undefined for a raw update expression. */
+  /** The attributes that it sets, including the version, and removes; undefined if it computes values, or is a raw expression. */
   readonly changes?: { readonly set: Item; readonly remove: readonly string[] };
+  /** It must not be repeated after a lost reply. */
+  readonly once: boolean;
   readonly request: Conditional & { Key: Item; UpdateExpression: string };
 }
 
@@ -56,63 +62,122 @@ export type SingleWrite = PutWrite | UpdateWrite | DeleteWrite;
 export type Write = SingleWrite | CheckWrite;
 
 /** Builds the put of an item that must not exist. Its version is 1 unless the item has one. */
-export function createOf(model: Model, item: unknown, raw: RawCondition): PutWrite {
+export function createOf(model: Model, item: unknown, raw: RawCondition, nowMs: number): PutWrite {
   const builder = new WriteBuilder(model, raw);
   builder.require(`attribute_not_exists(${builder.partition()})`);
-  return itemPut(builder, 'create', item, Math.max(versionOf(model, item) ?? 0, 1));
+  return itemPut(builder, 'create', item, Math.max(versionOf(model, item) ?? 0, 1), nowMs);
 }
 
 /**
  * Builds the put that replaces an item. The version is still checked and incremented:
  * otherwise the put would silently undo changes made since the item was read.
  */
-export function putOf(model: Model, item: unknown, raw: RawCondition): PutWrite {
+export function putOf(model: Model, item: unknown, raw: RawCondition, nowMs: number): PutWrite {
   const builder = new WriteBuilder(model, raw);
-  return itemPut(builder, 'put', item, builder.requireVersion(versionOf(model, item) ?? 0));
+  return itemPut(builder, 'put', item, builder.requireVersion(versionOf(model, item) ?? 0), nowMs);
 }
 
 /** Builds the put of a batch, which cannot have conditions. The version is incremented, so that a later conditional write detects the change. */
-export function unconditionalPutOf(model: Model, item: unknown): PutWrite {
+export function unconditionalPutOf(model: Model, item: unknown, nowMs: number): PutWrite {
   const builder = new WriteBuilder(model, {});
-  return itemPut(builder, 'put', item, nextVersion(model, versionOf(model, item) ?? 0));
+  return itemPut(builder, 'put', item, nextVersion(model, versionOf(model, item) ?? 0), nowMs);
 }
 
-function itemPut(builder: WriteBuilder, kind: string, item: unknown, version: number): PutWrite {
+function itemPut(builder: WriteBuilder, kind: string, item: unknown, version: number, nowMs: number): PutWrite {
   const { model } = builder;
-  const stored = encodeItem(model, item);
-  const attribute = model.version?.attribute;
-  const Item = attribute === undefined ? stored : { ...stored, [attribute]: { N: String(version) } };
+  const encoded = encodeItem(model, item);
+  const created = model.createdAt !== undefined && encoded[model.createdAt.attribute] === undefined;
+  const stamps = Object.fromEntries([
+    ...(model.version === undefined ? [] : [[model.version.attribute, version] as const]),
+    ...(created ? timeStamp(model.createdAt, nowMs) : []),
+    ...timeStamp(model.updatedAt, nowMs),
+  ]);
+  const Item = { ...encoded, ...encodeStamps(model, stamps) };
   const key = encodeKey(model, item);
-  const stamped = attribute === undefined ? undefined : version;
-  return { kind: 'put', key, version: stamped, ...builder.finish(kind, key), request: { ...builder.request(), Item } };
+  const stamped = model.version === undefined ? undefined : version;
+  return {
+    kind: 'put',
+    key,
+    version: stamped,
+    stamps,
+    ...builder.finish(kind, key),
+    request: { ...builder.request(), Item },
+  };
 }
 
-/**
- * Builds the update that sets some attributes of an existing item to the values in `item`,
- * and removes those that are undefined there. With a version, the stored item must be
- * unchanged since it was read.
- */
-export function updateOf(model: Model, item: unknown, fields: readonly string[], raw: RawCondition): UpdateWrite {
+/** Returns the entry that stores a time in an attribute; none without such an attribute. */
+function timeStamp(declared: AttributeDefinition | undefined, nowMs: number): [string, string | number][] {
+  if (declared === undefined) {
+    return [];
+  }
+  // RFC 3339 as Go writes it, without trailing zeros of the fraction.
+  const text = new Date(nowMs).toISOString().replace(/\.?0*Z$/, 'Z');
+  return [[declared.attribute, declared.type === 'N' ? floorSeconds(nowMs) : text]];
+}
+
+function encodeStamps(model: Model, stamps: Readonly<Record<string, unknown>>): Item {
+  const entries = Object.entries(stamps).map(
+    ([name, value]) => [name, encode(attributeOf(model, name), value, `${model.name}.${name}`)] as const,
+  );
+  return Object.fromEntries(entries);
+}
+
+/** How an update treats a missing item: `update` refuses it, `upsert` creates it. */
+export type UpdateKind = 'update' | 'upsert';
+
+/** Builds an update. If the item has a version, the stored one must be the same; it is incremented in any case. */
+export function updateOf(
+  model: Model,
+  kind: UpdateKind,
+  item: unknown,
+  changes: Changes,
+  raw: RawCondition,
+  nowMs: number,
+): UpdateWrite {
   const key = encodeKey(model, item);
+  if (changes.isEmpty) {
+    throw new InvalidQueryError(`${kind} ${nameOf(model, key)}: no attribute to change; name at least one field`);
+  }
   const builder = new WriteBuilder(model, raw);
-  const version = model.version && builder.requireVersion(requiredVersion(model, item));
-  builder.require(`attribute_exists(${builder.partition()})`);
-  const changes = changesOf(model, item as Record<string, unknown>, fields);
-  if (model.version !== undefined) {
-    changes.set[model.version.attribute] = { N: String(version) };
+  const given = versionOf(model, item);
+  const version = given === undefined || model.version === undefined ? undefined : builder.requireVersion(given);
+  if (kind === 'update') {
+    builder.requireItem();
+  } else {
+    checkCreates(model, changes);
   }
-  const UpdateExpression = updateExpression(builder.expressions, changes);
-  if (UpdateExpression === '') {
-    throw new InvalidQueryError(`update ${nameOf(model, key)}: no attribute to change; name at least one field`);
+  if (model.version !== undefined && version !== undefined) {
+    changes.set(model.version.attribute, { N: String(version) });
   }
+  const updated = model.updatedAt && !changes.has(model.updatedAt.attribute) ? timeStamp(model.updatedAt, nowMs) : [];
+  for (const [name, value] of Object.entries(encodeStamps(model, Object.fromEntries(updated)))) {
+    changes.set(name, value);
+  }
+  const increments = model.version !== undefined && version === undefined ? [builder.increment(model.version)] : [];
+  const plain = increments.length === 0 ? changes.plain : undefined;
+  const UpdateExpression = changes.expression(builder.expressions, increments);
   return {
     kind: 'update',
     key,
     version,
-    changes,
-    ...builder.finish('update', key),
+    stamps: {},
+    once: version === undefined && !changes.isIdempotent,
+    ...(plain === undefined ? {} : { changes: plain }),
+    ...builder.finish(kind, key),
     request: { ...builder.request(), Key: key, UpdateExpression },
   };
+}
+
+/** Checks that an item that an upsert creates has all required attributes. */
+function checkCreates(model: Model, changes: Changes): void {
+  for (const declared of model.attributes.values()) {
+    const isSet = changes.has(declared.attribute) || model.keys.includes(declared);
+    if (!isSet && !isOptional(declared) && declared !== model.version && declared !== model.updatedAt) {
+      throw new InvalidInputError(
+        `upsert ${model.name}: it may create the item, but does not set ${declared.attribute}, which is required`,
+      );
+    }
+  }
 }
 
 /** Builds an update from a raw expression. The caller checks and increments versions. */
@@ -125,7 +190,7 @@ export function rawUpdateOf(model: Model, key: unknown, expression: string, raw:
   }
   const builder = new WriteBuilder(model, raw);
   const request = { ...builder.request(), Key, UpdateExpression: expression };
-  return { kind: 'update', key: Key, ...builder.finish('update', Key), request };
+  return { kind: 'update', key: Key, stamps: {}, once: false, ...builder.finish('update', Key), request };
 }
 
 /** Builds the delete of an item. If the key comes with a version, the stored item must have it. */
@@ -139,6 +204,7 @@ export function deleteOf(model: Model, key: unknown, raw: RawCondition): DeleteW
   return {
     kind: 'delete',
     key: Key,
+    stamps: {},
     ...builder.finish('delete', Key),
     request: { ...builder.request(), Key },
   };
@@ -152,7 +218,7 @@ export function conditionCheckOf(model: Model, key: unknown, raw: RawCondition):
   }
   const builder = new WriteBuilder(model, raw);
   const request = { ...builder.request(), Key, ConditionExpression: raw.conditionExpression };
-  return { kind: 'conditionCheck', key: Key, ...builder.finish('condition check', Key), request };
+  return { kind: 'conditionCheck', key: Key, stamps: {}, ...builder.finish('condition check', Key), request };
 }
 
 /** Collects the conditions and placeholders of a write. */
@@ -160,6 +226,7 @@ class WriteBuilder {
   readonly expressions = new Expressions();
   readonly #conditions: string[] = [];
   #requiredVersion: number | undefined;
+  #mustExist = false;
 
   constructor(
     readonly model: Model,
@@ -178,6 +245,18 @@ class WriteBuilder {
 
   require(condition: string): void {
     this.#conditions.push(condition);
+  }
+
+  /** Requires the item to exist. */
+  requireItem(): void {
+    this.#mustExist = true;
+    this.require(`attribute_exists(${this.partition()})`);
+  }
+
+  /** Returns the assignment that increments the version, whatever is stored. */
+  increment(declared: AttributeDefinition): string {
+    const name = this.expressions.name(declared.attribute);
+    return `${name} = if_not_exists(${name}, ${this.expressions.value({ N: '0' })}) + ${this.expressions.value({ N: '1' })}`;
   }
 
   /** Requires a stored version (0: the item has none) and returns the next one; 0 if the model has no versions. */
@@ -210,58 +289,12 @@ class WriteBuilder {
     return {
       precondition: {
         name: `${kind} ${nameOf(this.model, key)} in table ${this.model.tableName}`,
+        mustExist: this.#mustExist,
         conflicts: (item) =>
           required !== undefined && attribute !== undefined && Number(item?.[attribute]?.N ?? 0) !== required,
       },
     };
   }
-}
-
-interface Changes {
-  set: Item;
-  remove: string[];
-}
-
-function changesOf(model: Model, item: Record<string, unknown>, fields: readonly string[]): Changes {
-  const changes: Changes = { set: {}, remove: [] };
-  for (const [i, field] of fields.entries()) {
-    const declared = changeable(model, field);
-    if (fields.indexOf(field) < i) {
-      throw new InvalidQueryError(`update ${model.name}: the attribute ${field} is listed twice`);
-    }
-    const stored = encodeMember(model, declared, item[field]);
-    if (stored === undefined) {
-      changes.remove.push(field);
-    } else {
-      changes.set[field] = stored;
-    }
-  }
-  return changes;
-}
-
-function updateExpression(expressions: Expressions, { set, remove }: Changes): string {
-  const sets = Object.entries(set).map(([name, value]) => `${expressions.name(name)} = ${expressions.value(value)}`);
-  const removes = remove.map((name) => expressions.name(name));
-  return [clause('SET', sets), clause('REMOVE', removes)].filter(Boolean).join(' ');
-}
-
-function changeable(model: Model, field: string): AttributeDefinition {
-  const declared = attributeOf(model, field);
-  if (model.keys.includes(declared)) {
-    throw new InvalidQueryError(
-      `update ${model.name}: ${field} is a key and cannot be changed; create another item and delete this one`,
-    );
-  }
-  if (declared === model.version) {
-    throw new InvalidQueryError(
-      `update ${model.name}: ${field} is the version, which updates increment themselves; leave it out`,
-    );
-  }
-  return declared;
-}
-
-function clause(word: string, parts: readonly string[]): string {
-  return parts.length === 0 ? '' : `${word} ${parts.join(', ')}`;
 }
 
 /** Returns the version of an item, undefined if it has none. */
@@ -273,17 +306,7 @@ function versionOf(model: Model, item: unknown): number | undefined {
   }
   if (typeof version !== 'number' || !Number.isSafeInteger(version) || version < 0) {
     throw new InvalidInputError(
-      `${model.name}.${attribute}: expected a version, a itemPut number of at least 0, found ${formatValue(version)}`,
-    );
-  }
-  return version;
-}
-
-function requiredVersion(model: Model, item: unknown): number {
-  const version = versionOf(model, item);
-  if (version === undefined) {
-    throw new InvalidInputError(
-      `${model.name}.${model.version?.attribute}: an update needs the version that was read; read the item and update that`,
+      `${model.name}.${attribute}: expected a version, a whole number of at least 0, found ${formatValue(version)}`,
     );
   }
   return version;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import type { Clock } from '../src/clock.js';
 import { InvalidInputError, LeaseLostError } from '../src/errors.js';
-import { startHeartbeat } from '../src/heartbeat.js';
+import { startHeartbeat } from '../src/leases/heartbeat.js';
 import { Calls } from '../src/retry.js';
 import { NoReply } from './faults.js';
 

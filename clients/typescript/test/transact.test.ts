@@ -179,5 +179,5 @@ test('invalid transactions are rejected before anything is sent', async () => {
   await assert.rejects(client.transactWrite(many), InvalidQueryError);
   await assert.rejects(client.transactWrite([put, removal]), /actions 0 and 1 .* same item/);
   await assert.rejects(client.transactWrite([put], { clientRequestToken: 'x'.repeat(37) }), InvalidQueryError);
-  await assert.rejects(client.transactWrite([{ kind: 'upsert', model: 'Account' } as never]), /the kind upsert/);
+  await assert.rejects(client.transactWrite([{ kind: 'replace', model: 'Account' } as never]), /the kind replace/);
 });

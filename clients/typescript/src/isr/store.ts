@@ -9,7 +9,7 @@ import {
   PinnedError,
   TheorydbError,
 } from '../errors.js';
-import { leaseLossOf, startHeartbeat } from '../heartbeat.js';
+import { leaseLossOf, startHeartbeat } from '../leases/heartbeat.js';
 import { acquire, clockAheadOf } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
 import { type Backend, errorOf, readRow } from './backend.js';

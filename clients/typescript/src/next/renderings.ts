@@ -1,8 +1,8 @@
 import type { Clock } from '../clock.js';
-import { type Heartbeat, startHeartbeat } from '../heartbeat.js';
 import type { Warn } from '../isr/backend.js';
 import type { Lease } from '../isr/lease.js';
 import type { IsrMetaStore } from '../isr/metastore.js';
+import { type Heartbeat, startHeartbeat } from '../leases/heartbeat.js';
 
 /** A page that this process is rendering, with its lease. */
 export interface Rendering {

@@ -13,16 +13,16 @@
 import { hostname } from 'node:os';
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 
-import { readFailure } from './classify.js';
-import { type Clock, systemClock } from './clock.js';
-import { InvalidInputError, InvalidKeyError, LeaseLostError } from './errors.js';
+import { readFailure } from '../classify.js';
+import { type Clock, systemClock } from '../clock.js';
+import { InvalidInputError, InvalidKeyError, LeaseLostError } from '../errors.js';
+import { acquire } from '../isr/acquire.js';
+import { type Backend, detached, randomText, type Warn } from '../isr/backend.js';
+import { HeldLease, leaseDuration } from '../isr/lease.js';
+import { refresh, release } from '../isr/leaseupdate.js';
+import { Calls, type RetryOptions } from '../retry.js';
+import { formatValue } from '../value.js';
 import { leaseLossOf, startHeartbeat } from './heartbeat.js';
-import { acquire } from './isr/acquire.js';
-import { type Backend, detached, randomText, type Warn } from './isr/backend.js';
-import { HeldLease, leaseDuration } from './isr/lease.js';
-import { refresh, release } from './isr/leaseupdate.js';
-import { Calls, type RetryOptions } from './retry.js';
-import { formatValue } from './value.js';
 
 /** The row of a lease. */
 export interface LeaseKey {

@@ -1,7 +1,7 @@
 /** Heartbeats: extend a lease while a job runs, and abort the job's signal when the lease is lost. */
 
-import type { Clock } from './clock.js';
-import { LeaseLostError } from './errors.js';
+import type { Clock } from '../clock.js';
+import { LeaseLostError } from '../errors.js';
 
 /** The lease that a heartbeat extends. */
 export interface HeartbeatOptions {

@@ -1,0 +1,56 @@
+/** What queries and scans share: pages, and iteration over their items. */
+
+import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+
+import type { Calls } from './retry.js';
+
+/** A page of results. */
+export interface Page<T> {
+  items: T[];
+  /** The cursor of the next page, URL-safe text; absent on the last page. */
+  cursor?: string;
+}
+
+/** The client and retry settings that a query or a scan runs with. */
+export interface Source {
+  ddb: DynamoDBClient;
+  calls: Calls;
+}
+
+/** Results of a query or a scan, read a page at a time. */
+export abstract class Reader<T> implements AsyncIterable<T> {
+  /**
+   * Reads one page: the first, or the one after the page that returned the cursor.
+   *
+   * @throws InvalidQueryError, TableNotFoundError, ThrottledError, MalformedRowError
+   */
+  abstract page(cursor?: string): Promise<Page<T>>;
+
+  /** Reads page after page. */
+  async *pages(): AsyncGenerator<Page<T>, void, undefined> {
+    for (let cursor: string | undefined; ; ) {
+      const page = await this.page(cursor);
+      yield page;
+      cursor = page.cursor;
+      if (cursor === undefined) {
+        return;
+      }
+    }
+  }
+
+  /** Reads item after item, a page at a time. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
+    for await (const page of this.pages()) {
+      yield* page.items;
+    }
+  }
+
+  /** Reads all items into memory. */
+  async all(): Promise<T[]> {
+    const items: T[] = [];
+    for await (const item of this) {
+      items.push(item);
+    }
+    return items;
+  }
+}
