@@ -1,0 +1,429 @@
+"""The cache in this process, with a real table and bucket: outages, bounds, and what WSGI demands."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from tests.conftest import Engine
+from tests.polling import eventually
+from tests.web.fleet import S3, credentials, new_bucket
+from tests.web.outage import Proxy, proxy
+from theorydb_py import InvalidInputError
+from theorydb_py.isr import FaceTheoryIsrMetaStore, PurgeTarget
+from theorydb_py.retry import Retry
+from theorydb_py.web import PageCache, WsgiCache
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+HOST = "site.test"
+SHARED = [("Content-Type", "text/html"), ("Cache-Control", "public, max-age=600, stale-if-error=600")]
+
+
+@dataclass
+class Site:
+    """A WSGI application whose answer a test sets."""
+
+    status: str = "200 OK"
+    headers: list[tuple[str, str]] = field(default_factory=lambda: list(SHARED))
+    body: Callable[[], Iterable[bytes]] | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    closed: int = 0
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        self.calls.append(environ)
+        number = len(self.calls)
+        start_response(self.status, self.headers)
+        return _Body(self, self.body() if self.body else [f"page {number}".encode()])
+
+
+class _Body:
+    def __init__(self, site: Site, chunks: Iterable[bytes]) -> None:
+        self._site, self._chunks = site, chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._chunks)
+
+    def close(self) -> None:
+        self._site.closed += 1
+
+
+@dataclass
+class Answer:
+    status: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def cache(self) -> str:
+        return self.headers.get("cache-status", "")
+
+
+def get(app: Any, path: str = "/", query: str = "", method: str = "GET", **headers: str) -> Answer:
+    environ = {
+        "REQUEST_METHOD": method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "80",
+        "HTTP_HOST": HOST,
+        "wsgi.url_scheme": "http",
+        **headers,
+    }
+    started: list[Any] = []
+
+    def start(status: str, fields: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        del exc_info
+        started[:] = [status, {name.lower(): value for name, value in fields}]
+
+    chunks = app(environ, start)
+    try:
+        body = b"".join(chunks)
+    finally:
+        if hasattr(chunks, "close"):
+            chunks.close()
+    return Answer(started[0], started[1], body)
+
+
+@dataclass
+class Rig:
+    table: Proxy
+    bucket: Proxy
+    store: FaceTheoryIsrMetaStore
+    new: Callable[..., PageCache]
+
+
+@pytest.fixture
+def rig(engine: Engine, table_name: str) -> Iterator[Rig]:
+    """A store and bucket behind proxies, and caches on them."""
+    with new_bucket() as (_, bucket), proxy(engine.url) as table, proxy(S3) as objects, contextlib.ExitStack() as made:
+        config: Any = Config(connect_timeout=2, read_timeout=2, retries={"total_max_attempts": 1}, user_agent="tests")
+        keys = credentials()
+        client: Any = boto3.client
+        s3, dynamodb = (
+            client(
+                service,
+                endpoint_url=url,
+                region_name="us-east-1",
+                aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
+                aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
+                config=config,
+            )
+            for service, url in (("s3", objects.url), ("dynamodb", table.url))
+        )
+        retry = Retry(first_backoff=0.001, timeout=1)
+        store = FaceTheoryIsrMetaStore(dynamodb, table_name, retry=retry, settle_timeout=1)
+
+        def new(**options: Any) -> PageCache:
+            defaults = {"poll_seconds": 0.05, "store_timeout_seconds": 30, "stale_seconds": 60}
+            cache = PageCache(store, s3, bucket, **{**defaults, **options})
+            made.callback(cache.close)
+            return cache
+
+        yield Rig(table, objects, store, new)
+        made.close()
+        s3.close()
+        dynamodb.close()
+
+
+@pytest.mark.parametrize("which", ["table", "bucket"])
+def test_outage(rig: Rig, which: str) -> None:
+    site = Site()
+    cache = rig.new()
+    app = WsgiCache(site, cache)
+    assert get(app, "/held").body == b"page 1"
+    broken: Proxy = getattr(rig, which)
+    broken.cut(off=True)
+    # What is in memory is served, and other pages are rendered, once for all who ask.
+    assert get(app, "/held").body == b"page 1"
+    with ThreadPoolExecutor(4) as visitors:
+        answers = list(visitors.map(lambda _: get(app, "/other"), range(8)))
+    assert {answer.status for answer in answers} == {"200 OK"}
+    assert len({answer.body for answer in answers}) <= 2
+    assert any("store-error" in answer.cache or "unpublished" in answer.cache for answer in answers)
+    broken.cut(off=False)
+    assert eventually(lambda: "stored" in get(app, "/other", "utm_source=x").cache or stored(rig, "/other"))
+
+
+def stored(rig: Rig, path: str) -> bool:
+    return rig.store.read(HOST + path).entry is not None
+
+
+def test_table_hangs(rig: Rig) -> None:
+    site = Site()
+    app = WsgiCache(site, rig.new(store_timeout_seconds=0.2))
+    rig.table.hang = True
+    answer = get(app, "/")
+    assert (answer.body, "store-error" in answer.cache) == (b"page 1", True)
+    assert get(app, "/").body == b"page 1"
+    rig.table.hang = False
+    rig.table.cut(off=True)
+    rig.table.cut(off=False)
+    assert eventually(lambda: get(app, "/") is not None and stored(rig, "/"))
+
+
+def test_stale_during_outage(rig: Rig) -> None:
+    site = Site(headers=[("Cache-Control", "public, max-age=1")])
+    app = WsgiCache(site, rig.new())
+    assert get(app).body == b"page 1"
+    time.sleep(1.1)
+    rig.table.cut(off=True)
+    answer = get(app)
+    assert (answer.body, "detail=stale" in answer.cache) == (b"page 1", True)
+
+
+def test_purge_by_this_process_and_others(rig: Rig) -> None:
+    site = Site(headers=[*SHARED, ("Cache-Tag", "a,b"), ("Surrogate-Key", "c")])
+    cache, other = rig.new(), WsgiCache(site, rig.new())
+    app = WsgiCache(site, cache)
+    purges: list[dict[str, Any]] = [
+        {"tags": ["b"]},
+        {"tags": ["c"]},
+        {"urls": [f"https://{HOST}/news"]},
+        {"prefixes": [f"{HOST}/ne"]},
+    ]
+    for targets in purges:
+        before = get(app, "/news").body
+        assert get(other, "/news").body == before
+        cache.purge(**targets, hard=True)
+        assert get(app, "/news").body != before
+        assert eventually(partial(differs, other, before))
+    # A soft purge: the stale page, while it is rendered again.
+    before = get(app, "/news").body
+    cache.purge(tags=["a"])
+    answer = get(app, "/news")
+    assert (answer.body, answer.headers["cache-control"]) == (before, "max-age=0, must-revalidate")
+    assert eventually(lambda: get(app, "/news").body != before)
+
+
+def differs(app: WsgiCache, before: bytes) -> bool:
+    return get(app, "/news").body != before
+
+
+def test_purge_while_rendering(rig: Rig) -> None:
+    begun, go = threading.Event(), threading.Event()
+    site = Site()
+    app = WsgiCache(site, rig.new())
+
+    def body() -> Iterable[bytes]:
+        begun.set()
+        go.wait(30)
+        return [b"old"]
+
+    site.body = body
+    with ThreadPoolExecutor(1) as visitor:
+        first = visitor.submit(get, app, "/")
+        assert begun.wait(30)
+        rig.store.purge([PurgeTarget(kind="site")], hard=True)
+        time.sleep(0.3)  # until the log is read
+        go.set()
+        assert first.result().body == b"old"
+    site.body = None
+    assert get(app, "/").body == b"page 2"
+
+
+def test_gap_in_the_log(rig: Rig, client: DynamoDBClient, table_name: str) -> None:
+    site = Site(headers=[*SHARED, ("Cache-Tag", "a")])
+    cache = rig.new(poll_seconds=300)
+    app = WsgiCache(site, cache)
+    assert get(app, "/").body == b"page 1"
+    assert eventually(lambda: get(app, "/").cache.startswith("isr; hit"))
+    cache._follower.read_now()
+    seq = rig.store.purge([PurgeTarget(kind="tag", value="a")], hard=True).seq
+    client.delete_item(TableName=table_name, Key={"pk": {"S": "PURGE"}, "sk": {"S": f"LOG#{seq:020d}"}})
+    assert get(app, "/").body == b"page 1"  # within the bound
+    cache._follower.read_now()
+    assert get(app, "/").body == b"page 2"
+
+
+def test_failures(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    site = Site(status="500 Internal Server Error", headers=[("Content-Type", "text/plain")])
+    app = WsgiCache(site, rig.new())
+    answers = [get(app, "/broken") for _ in range(3)]
+    assert {(a.status, a.body, a.headers["cache-control"]) for a in answers} == {
+        ("500 Internal Server Error", b"page 1", "no-store")
+    }
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in answers)
+    # Another process respects the backoff.
+    assert get(WsgiCache(site, rig.new()), "/broken").status == "503 Service Unavailable"
+    site.headers = [("Set-Cookie", "a=b")]
+    personal = get(app, "/personal")
+    assert (personal.status, "set-cookie" in personal.headers) == ("503 Service Unavailable", False)
+
+    def raising(*_: Any) -> Any:
+        raise ValueError("broken")
+
+    assert get(WsgiCache(raising, rig.new()), "/raises").status == "503 Service Unavailable"
+    assert "broken" in caplog.text
+
+
+def test_render_timeout(rig: Rig) -> None:
+    go = threading.Event()
+    site = Site(body=lambda: [str(go.wait(30)).encode()])
+    app = WsgiCache(site, rig.new(render_timeout_seconds=0.2, renders=1))
+    assert get(app, "/hangs").status == "504 Gateway Timeout"
+    # The thread that hangs is not replaced: nothing makes more of them.
+    for path in ("/a", "/b", "/c"):
+        assert get(app, path).status[:3] in ("503", "504")
+    go.set()
+    site.body = None
+    assert eventually(lambda: get(app, "/new").status == "200 OK" or get(app, f"/{time.time()}").status == "200 OK")
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ([], "no-freshness"),
+        ([("Cache-Control", "max-age=60")], "no-freshness"),
+        ([("Expires", "Thu, 01 Jan 2099 00:00:00 GMT")], "no-freshness"),
+        ([("Cache-Control", "public, max-age=60, private")], "private"),
+        ([("Cache-Control", "s-maxage=60"), ("Set-Cookie", "a=b")], "set-cookie"),
+        ([("Cache-Control", "s-maxage=60"), ("Vary", "Cookie")], "vary"),
+        ([("Cache-Control", "s-maxage=60"), ("Vary", "*")], "vary"),
+        ([("Cache-Control", 's-maxage=60, x="')], "malformed"),
+        ([("CDN-Cache-Control", "no-store"), ("Cache-Control", "s-maxage=60")], "no-store"),
+        ([("CDN-Cache-Control", "max-age=60, private;x")], "private"),
+        ([("Cache-Control", "s-maxage=60"), ("Content-Encoding", "gzip")], "content-encoding"),
+        ([("Cache-Control", "s-maxage=60"), ("Content-Type", "text/event-stream")], "stream"),
+        ([("Cache-Control", "s-maxage=60"), ("Cache-Tag", ",".join(map(str, range(129))))], "tags"),
+        ([("Cache-Control", "s-maxage=60"), ("Cache-Groups", "a, b")], "tags"),
+        ([("Cache-Control", "s-maxage=60"), ("X-Large", "x" * 17000)], "too-large"),
+    ],
+)
+def test_refused(rig: Rig, headers: list[tuple[str, str]], reason: str) -> None:
+    site = Site(headers=headers)
+    app = WsgiCache(site, rig.new())
+    for _ in range(2):
+        answer = get(app, "/", HTTP_X_VISITOR="me")
+        assert answer.cache.endswith(f"detail={reason}")
+    assert not stored(rig, "/")
+    assert [("HTTP_X_VISITOR" in environ) for environ in site.calls] == [False, True, True]
+    assert site.closed == 3
+
+
+def test_bodies(rig: Rig) -> None:
+    site = Site()
+    app = WsgiCache(site, rig.new(max_body_bytes=1000))
+    site.body = lambda: iter([b"x" * 600, b"x" * 600])
+    assert len(get(app, "/large").body) == 1200
+    assert get(app, "/large").cache.endswith("detail=too-large")
+    site.body = list
+    assert get(app, "/empty").cache.endswith("detail=empty")
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"x" * 100
+
+    site.body = endless
+    chunks = app({"REQUEST_METHOD": "GET", "PATH_INFO": "/endless", "HTTP_HOST": HOST}, lambda *_: None)
+    assert next(iter(chunks)) == b"x" * 100  # it passes through as it comes
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "headers", "key"),
+    [
+        ("/", "", {}, "/"),
+        ("/caf\xc3\xa9 x", "", {}, "/caf%C3%A9%20x"),
+        ("/a%?#", "", {}, "/a%25%3F%23"),
+        ("/a", "lang=de&utm_source=x&gclid=y", {}, "/a?lang=de"),
+        ("/a", "lang=d%65&lang=b", {}, "/a?lang=de&lang=b"),
+        ("/a", "", {"HTTP_COOKIE": "_ga=1; theme=x"}, "/a"),
+    ],
+)
+def test_keys(rig: Rig, path: str, query: str, headers: dict[str, str], key: str) -> None:
+    site = Site()
+    app = WsgiCache(site, rig.new(query=["lang"], ignore_cookies=["them*"]))
+    assert "stored" in get(app, path, query, **headers).cache
+    assert stored(rig, key)
+    seen = site.calls[0]
+    assert (seen["PATH_INFO"], seen["HTTP_HOST"], seen["wsgi.url_scheme"]) == (path, HOST, "https")
+    assert not {"HTTP_COOKIE", "REMOTE_ADDR"} & set(seen)
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        ({"query": "other=1"}, "query"),
+        ({"query": "lang=1;other=2"}, "query"),
+        ({"query": "lang=%FF%"}, "host"),
+        ({"HTTP_COOKIE": "session=1"}, "cookie"),
+        ({"HTTP_AUTHORIZATION": "Basic x"}, "authorization"),
+        ({"HTTP_UPGRADE": "websocket"}, "upgrade"),
+        ({"CONTENT_LENGTH": "3"}, "body"),
+        ({"HTTP_TRANSFER_ENCODING": "chunked"}, "body"),
+        ({"HTTP_X_TENANT_ID": "a"}, "tenant"),
+        ({"HTTP_HOST": ""}, "host"),
+        ({"HTTP_HOST": "evil.test/x?"}, "host"),
+        ({"HTTP_HOST": "a b"}, "host"),
+        ({"path": "/" + "x" * 5000}, "key-length"),
+    ],
+)
+def test_bypassed(rig: Rig, request_: dict[str, str], reason: str) -> None:
+    site = Site()
+    app = WsgiCache(site, rig.new(query=["lang"]))
+    get(app, "/")
+    answer = get(app, **{"path": "/", **request_})
+    assert (answer.body, answer.cache) == (b"page 2", f"isr; fwd=bypass; detail={reason}")
+
+
+def test_memory_is_bounded(rig: Rig) -> None:
+    site = Site(body=lambda: [b"x" * 10_000])
+    app = WsgiCache(site, rig.new(memory_bytes=50_000))
+    for n in range(10):
+        get(app, f"/{n}")
+    assert get(app, "/0").cache.startswith("isr; hit")  # from the bucket
+    assert len(site.calls) == 10
+    small = WsgiCache(site, rig.new(memory_bytes=0))
+    assert [get(small, "/1").cache.startswith("isr; hit") for _ in range(2)] == [True, True]
+
+
+def test_damaged_body(rig: Rig) -> None:
+    site = Site()
+    cache = rig.new()
+    assert get(WsgiCache(site, cache), "/").body == b"page 1"
+    entry = rig.store.read(f"{HOST}/").entry
+    assert entry is not None
+    cache._bodies._client.put_object(Bucket=cache._bodies._bucket, Key=entry.s3_key, Body=b"page X")
+    assert get(WsgiCache(site, rig.new()), "/").body == b"page 2"
+
+
+def test_withdrawn(rig: Rig) -> None:
+    site = Site()
+    cache = rig.new()
+    app = WsgiCache(site, cache)
+    get(app, "/")
+    site.headers = [("Cache-Control", "private")]
+    cache.purge(urls=[f"{HOST}/"])
+    get(app, "/")  # the stale page
+    assert eventually(lambda: get(app, "/").cache.endswith("private"))
+    other = WsgiCache(Site(headers=[("Cache-Control", "private")]), rig.new())
+    assert get(other, "/").cache.endswith("detail=private")
+
+
+def test_options(rig: Rig) -> None:
+    for wrong in (
+        {"scheme": "ftp"},
+        {"poll_seconds": 0},
+        {"lease_seconds": 0.5},
+        {"renders": 1000},
+        {"query": "lang"},
+        {"max_body_bytes": -1},
+        {"stale_seconds": True},
+    ):
+        with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+            rig.new(**wrong)
+    tenants = FaceTheoryIsrMetaStore(object(), "t", tenant="a")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="tenant"):
+        PageCache(tenants, object(), "bucket")

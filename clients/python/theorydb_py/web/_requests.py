@@ -1,0 +1,219 @@
+"""Requests: which bypass the cache, the key of the others, and the request that the application is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, unquote_plus
+
+from theorydb_py import InvalidInputError, InvalidKeyError
+from theorydb_py.isr import canonical_key
+
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPORT", "SEARCH"})
+_TENANT_HEADERS = ("x-tenant", "x-tenant-id", "tenant-id", "x-org-id", "x-organization-id", "x-account-id")
+_PATH_SAFE = "/!$&'()*+,;=:@[]-._~"
+
+# Cookies that scripts of browsers set and read, as in the Go package internal/wellknown.
+_ANALYTICS = [
+    "_ga",
+    "_ga_*",
+    "_gid",
+    "_gat",
+    "_gat_*",
+    "_gcl_*",
+    "_gac_*",
+    "__utm*",
+    "_dc_gtm_*",
+    "FPID",
+    "FPLC",
+    "_fbp",
+    "_fbc",
+    "_pk_*",
+    "_hj*",
+    "_clck",
+    "_clsk",
+    "_uetsid",
+    "_uetvid",
+    "_scid",
+    "_scid_r",
+    "_ttp",
+    "_tt_*",
+    "_pin_unauth",
+    "_rdt_uuid",
+    "_li_ss",
+    "_mkto_trk",
+    "__hstc",
+    "__hssc",
+    "__hssrc",
+    "hubspotutk",
+    "ajs_*",
+    "amplitude_*",
+    "amp_*",
+    "mp_*",
+    "optimizely*",
+    "_vwo_*",
+    "__gads",
+    "__gpi",
+    "_cb",
+    "_chartbeat2",
+    "_parsely_*",
+    "__qca",
+    "_sp_id.*",
+    "_sp_ses.*",
+    "plausible_ignore",
+    "_matomo_*",
+]
+# Query parameters that only record where a visitor came from, likewise.
+_TRACKING_PREFIXES = ("utm_", "mtm_", "pk_")
+_TRACKING = frozenset(
+    [
+        "gclid",
+        "gclsrc",
+        "dclid",
+        "gbraid",
+        "wbraid",
+        "gad_source",
+        "gad_campaignid",
+        "_gl",
+        "_ga",
+        "fbclid",
+        "msclkid",
+        "twclid",
+        "ttclid",
+        "li_fat_id",
+        "igshid",
+        "igsh",
+        "yclid",
+        "mc_cid",
+        "mc_eid",
+        "_hsenc",
+        "_hsmi",
+        "mkt_tok",
+        "epik",
+        "ScCid",
+        "rdt_cid",
+        "srsltid",
+        "_openstat",
+        "vero_id",
+        "wickedid",
+        "oly_anon_id",
+        "oly_enc_id",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the cache reads of a request."""
+
+    method: str
+    path: str
+    """Decoded, as applications get it, with the path that the application is mounted at."""
+    query: str
+    """As it was sent."""
+    headers: Mapping[str, str]
+    """Names in lower case; the lines of a repeated header are joined by commas."""
+    has_body: bool
+
+    @property
+    def host(self) -> str:
+        """The Host header; empty if there is none."""
+        return self.headers.get("host", "")
+
+    @property
+    def unsafe(self) -> bool:
+        """Whether the request may change its page (RFC 9110, section 9.2.1)."""
+        return self.method not in _SAFE_METHODS
+
+
+@dataclass(frozen=True)
+class Projected:
+    """The request that a page is rendered for. It is made of the cache key alone."""
+
+    host: str
+    path: str
+    """Percent-encoded."""
+    query: str
+
+    @classmethod
+    def of(cls, key: str) -> Projected:
+        """Return the request of a key."""
+        rest, _, query = key.partition("?")
+        host, _, path = rest.partition("/")
+        return cls(host, "/" + path, query)
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """All of its headers."""
+        return (("host", self.host), ("accept", "*/*"), ("accept-encoding", "identity"), ("user-agent", "isr"))
+
+    def server(self, scheme: str) -> tuple[str, int]:
+        """Return the name and the port of the server that the request names."""
+        name, colon, port = self.host.rpartition(":")
+        if not colon or self.host.endswith("]"):
+            return self.host, 443 if scheme == "https" else 80
+        return name, int(port)
+
+
+class Projection:
+    """Maps requests to keys."""
+
+    def __init__(self, query: tuple[str, ...], ignore_cookies: tuple[str, ...]) -> None:
+        """Create the mapping of a cache with these declared query parameters and ignored cookies."""
+        self._query = frozenset(query)
+        self._cookies = tuple(_ANALYTICS) + ignore_cookies
+
+    def bypass(self, request: Request) -> str:
+        """Return why a request must not be answered from the cache; empty if it may be."""
+        headers = request.headers
+        for applies, reason in (
+            (request.method not in ("GET", "HEAD"), "method"),
+            (request.host == "", "host"),
+            (any(name in headers for name in _TENANT_HEADERS), "tenant"),
+            ("authorization" in headers, "authorization"),
+            ("upgrade" in headers, "upgrade"),
+            (request.has_body, "body"),
+            (not self._ignores_cookies(headers.get("cookie", "")), "cookie"),
+        ):
+            if applies:
+                return reason
+        return ""
+
+    def key(self, request: Request) -> tuple[str, str]:
+        """Return the key of a request and an empty text, or an empty key and why it has none."""
+        return self.key_of(request.host, request.path, request.query)
+
+    def key_of(self, host: str, path: str, query: str) -> tuple[str, str]:
+        """Return the key of a URL, as key does. The path is decoded."""
+        kept = self._kept(query)
+        if kept is None:
+            return "", "query"
+        if any(character in host for character in "/?#"):
+            return "", "host"
+        encoded = quote(path.encode("utf-8", "surrogateescape"), safe=_PATH_SAFE)
+        try:
+            return canonical_key(f"{host}{encoded}" + (f"?{kept}" if kept else "")), ""
+        except (InvalidKeyError, InvalidInputError):
+            return "", "host" if len(encoded) + len(kept) < 1024 else "key-length"
+
+    def _kept(self, query: str) -> str | None:
+        """Return the declared parameters; None if there are others, or their meaning is ambiguous."""
+        kept: list[str] = []
+        for part in filter(None, query.split("&")):
+            try:
+                name = unquote_plus(part.partition("=")[0], errors="strict")
+            except UnicodeDecodeError:
+                return None
+            if name in self._query and ";" not in part and "#" not in part:
+                kept.append(part.replace("?", "%3F"))
+            elif name not in _TRACKING and not name.startswith(_TRACKING_PREFIXES):
+                return None
+        return "&".join(kept)
+
+    def _ignores_cookies(self, header: str) -> bool:
+        names = (pair.partition("=")[0].strip() for pair in header.replace(",", ";").split(";"))
+        return all(any(_matches(pattern, name) for pattern in self._cookies) for name in names if name)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
