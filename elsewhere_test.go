@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -77,6 +79,8 @@ func TestStalePagesGoToTheQueue(t *testing.T) {
 		if p := sent[0]; p != sent[1] || p.Key != page || p.Generation == "" || p.Reason != "stale" || p.Attempt != 1 || p.PurgeSeq != 0 {
 			t.Errorf("sent %+v", sent)
 		}
+		expectExplained(t, a, "/", "sent to the queue of regenerations")
+		expectExplained(t, worker, "/", "regenerated in the background")
 		if r, err := worker.Regenerate(t.Context(), page, isr.WithUnlessFresh(), isr.WithIdempotencyKey("m1")); err != nil || r.Fresh || r.Replayed {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -86,6 +90,15 @@ func TestStalePagesGoToTheQueue(t *testing.T) {
 		time.Sleep(time.Second)
 		expect(t, get(a, "/"), "/ rendered 2", "isr; hit")
 	})
+}
+
+// expectExplained checks that a process, of a request for a stale page, says who regenerates it.
+func expectExplained(t *testing.T, p *peer, path, want string) {
+	t.Helper()
+	d := p.Handler.(isr.Explainer).Explain(httptest.NewRequest(http.MethodGet, "http://example.com"+path, nil), false)
+	if d.Verdict != isr.VerdictStale || !slices.ContainsFunc(d.Reasons, func(r isr.Reason) bool { return strings.Contains(r.Text, want) }) {
+		t.Errorf("%s: %+v; want a reason with %q", d.Verdict, d.Reasons, want)
+	}
 }
 
 // A page that its origin renews keeps its generation. Each time it is stale it is another request.
@@ -203,6 +216,7 @@ func TestQueueBreaker(t *testing.T) {
 			get(a, path)
 			time.Sleep(10 * time.Millisecond)
 		}
+		expectExplained(t, a, "/8", "by this server: the queue of regenerations has failed lately")
 		if q.asked != 3 || !a.QueueDown() {
 			t.Errorf("asked %d times, open %t; want 3 and open", q.asked, a.QueueDown())
 		}

@@ -190,7 +190,23 @@ func (x *explainer) follow(d *decision) {
 		x.refuse(d.err)
 	}
 	if d.act == actHitStale && h.c.storeDown() == nil {
-		x.because("the page is regenerated in the background", "RFC 5861, section 3")
+		x.regenerated()
+	}
+}
+
+// regenerated says who regenerates a page that is served stale.
+func (x *explainer) regenerated() {
+	const section = "RFC 5861, section 3"
+	c := x.h.c
+	switch {
+	case c.sender == nil:
+		x.because("the page is regenerated in the background", section)
+	case !c.QueueDown():
+		x.because("the page is sent to the queue of regenerations, unless it was sent lately, and a worker regenerates it", section)
+	case c.cfg.Freezes:
+		x.because("the page stays stale: the queue of regenerations has failed lately, and the next request tries again", section)
+	default:
+		x.because("the page is regenerated in the background by this server: the queue of regenerations has failed lately", section)
 	}
 }
 

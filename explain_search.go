@@ -141,7 +141,7 @@ func (x *explainer) run(d *decision, old *page) {
 			return
 		case err == nil && x.h.route.Policy != Wait && s.minSeq == 0:
 			x.reply(d, p)
-			x.because("the page is regenerated in the background", "RFC 5861, section 3")
+			x.regenerated()
 			return
 		case err == nil:
 			old = p

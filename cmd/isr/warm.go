@@ -310,7 +310,7 @@ func (w *warming) page(ctx context.Context, client *admin.Client, k store.Key) e
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.inARow++; w.inARow == maxWarmFailures {
-			return fmt.Errorf("%d pages in a row have failed; repair the site and repeat the command", maxWarmFailures)
+			return fmt.Errorf("%d pages in a row have failed; correct the cause, and repeat the command", maxWarmFailures)
 		}
 		return nil
 	}

@@ -49,7 +49,8 @@ func Queue(api QueueAPI, url, purpose string) Check {
 			if queue.IsFIFO(url) {
 				kind = "FIFO"
 			}
-			q.add(OK, fmt.Sprintf("%s, %s messages wait, with a dead-letter queue", kind, attributes[types.QueueAttributeNameApproximateNumberOfMessages]), "")
+			q.add(OK, fmt.Sprintf("%s, %s messages wait, visibility timeout %s s, with a dead-letter queue", kind,
+				attributes[types.QueueAttributeNameApproximateNumberOfMessages], attributes[types.QueueAttributeNameVisibilityTimeout]), "")
 		}
 		return q.found
 	}}

@@ -34,7 +34,7 @@ func TestQueuesOnElasticMQ(t *testing.T) {
 		return fmt.Sprintf(`{"deadLetterTargetArn":"arn:aws:sqs:elasticmq:000000000000:%s-dead","maxReceiveCount":"%d"}`, base, receives)
 	}
 	sound := create("-sound", map[string]string{"RedrivePolicy": redrive(5)})
-	mustFind(t, doctor.OK, doctor.Queue(client, sound, "regenerations"), "queue "+base+"-sound (regenerations)", "standard, 0 messages wait")
+	mustFind(t, doctor.OK, doctor.Queue(client, sound, "regenerations"), "queue "+base+"-sound (regenerations)", "standard, 0 messages wait", "visibility timeout 30 s")
 	mustFind(t, doctor.Warning, doctor.Queue(client, dead, "purges"), "no redrive policy", "configure a dead-letter queue")
 	mustFind(t, doctor.Warning, doctor.Queue(client, create("-eager", map[string]string{"RedrivePolicy": redrive(1)}), "purges"), "after 1 deliveries", "maxReceiveCount")
 	if _, err := client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &dead, MessageBody: aws.String("poison")}); err != nil {

@@ -241,7 +241,7 @@ func (c *Consumer) checkRedrive(ctx context.Context) {
 	})
 	switch {
 	case err != nil:
-		c.log.Warn("failed to read the attributes of the queue", "error", err)
+		c.log.Warn("failed to read the attributes of the queue", "error", advise(err))
 	case out.Attributes[string(types.QueueAttributeNameRedrivePolicy)] == "":
 		c.log.Warn("the queue has no redrive policy: invalid messages are delivered again and again until they expire; configure a dead-letter queue")
 	}
@@ -258,7 +258,7 @@ func (c *Consumer) receive(ctx context.Context, most int) ([]types.Message, erro
 		},
 	})
 	if err != nil {
-		return nil, err
+		return nil, advise(err)
 	}
 	return out.Messages, nil
 }
@@ -373,7 +373,7 @@ func (c *Consumer) delete(ctx context.Context, handles []*string) []error {
 	out, err := c.api.DeleteMessageBatch(ctx, in)
 	switch {
 	case err != nil:
-		c.log.Warn("failed to delete executed messages; they will be delivered again", "messages", len(handles), "error", err)
+		c.log.Warn("failed to delete executed messages; they will be delivered again", "messages", len(handles), "error", advise(err))
 	case len(out.Failed) > 0:
 		c.log.Warn("failed to delete executed messages; they will be delivered again", "messages", len(out.Failed),
 			"error", aws.ToString(out.Failed[0].Message))
@@ -457,6 +457,6 @@ func (b *batch) change(ctx context.Context, indexes []int, d time.Duration) {
 		})
 	}
 	if _, err := b.c.api.ChangeMessageVisibilityBatch(ctx, in); err != nil && ctx.Err() == nil {
-		b.c.log.Warn("failed to set the visibility timeout of messages", "error", err)
+		b.c.log.Warn("failed to set the visibility timeout of messages", "error", advise(err))
 	}
 }

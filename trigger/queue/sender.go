@@ -74,7 +74,7 @@ func (s *Sender) call(ctx context.Context, requests []Request) []error {
 	}
 	out, err := s.api.SendMessageBatch(ctx, in)
 	if err != nil {
-		return allFailed(len(requests), err)
+		return allFailed(len(requests), advise(err))
 	}
 	errs := make([]error, len(requests))
 	for _, f := range out.Failed {
