@@ -7,7 +7,7 @@ import { InvalidInputError } from '../errors.js';
 import type { Warn } from '../isr/backend.js';
 import type { Entry } from '../isr/entry.js';
 import { periodsOf } from './answers.js';
-import { type GetContext, tagsOf, type Value } from './contract.js';
+import { type CacheControl, type GetContext, tagsOf, type Value } from './contract.js';
 import { LruCache } from './lru.js';
 
 /**
@@ -65,6 +65,13 @@ interface ManifestRoute {
   srcRoute?: string | null;
 }
 
+/** What is kept of a page of the manifest, which has much more about each. */
+interface BuiltRoute {
+  life: CacheControl;
+  /** The route whose pages have parameters in their paths. */
+  srcRoute: string | undefined;
+}
+
 /** What Next.js asks for: its key, and how it will use the value. */
 export interface SeedRequest {
   /** The key of this package, for the memory. */
@@ -101,7 +108,7 @@ export class Seeds {
   /** How old a seed may be, in milliseconds: rows that replace seeds are kept for longer. */
   readonly #maxAgeMs: number;
   /** The pages of the build by their paths, as in keys. */
-  readonly #routes: ReadonlyMap<string, ManifestRoute>;
+  readonly #routes: ReadonlyMap<string, BuiltRoute>;
   readonly #notFound: ReadonlySet<string>;
   readonly #known = new LruCache<{ seed: Seed | undefined }>(maxKnown);
 
@@ -111,7 +118,7 @@ export class Seeds {
     this.#maxAgeMs = maxAgeMs;
     this.#onDemandSecret = manifest.preview?.previewModeId ?? '';
     const all = { ...manifest.dynamicRoutes, ...manifest.routes };
-    this.#routes = new Map(Object.entries(all).map(([path, route]) => [keyPath(path), route]));
+    this.#routes = new Map(Object.entries(all).map(([path, route]) => [keyPath(path), builtRoute(route)]));
     this.#notFound = new Set((manifest.notFoundRoutes ?? []).map(keyPath));
   }
 
@@ -210,16 +217,19 @@ export class Seeds {
   }
 }
 
+function builtRoute(route: ManifestRoute): BuiltRoute {
+  const revalidate = route.initialRevalidateSeconds ?? route.fallbackRevalidate ?? false;
+  const life = { revalidate, expire: route.initialExpireSeconds ?? route.fallbackExpire };
+  return { life, srcRoute: route.srcRoute ?? undefined };
+}
+
 /** Returns the entry of a seed. Its body is in files: only the name in the memory of values is of use. */
-function entryOf(name: string, value: Value, route: ManifestRoute, generatedAtMs: number): Entry {
+function entryOf(name: string, value: Value, { life }: BuiltRoute, generatedAtMs: number): Entry {
   const status = value?.['status'];
   return {
     htmlPointer: `seed ${name}`,
     generatedAtMs,
-    ...periodsOf({
-      revalidate: route.initialRevalidateSeconds ?? route.fallbackRevalidate ?? false,
-      expire: route.initialExpireSeconds ?? route.fallbackExpire,
-    }),
+    ...periodsOf(life),
     status: typeof status === 'number' ? status : value === null ? 404 : 200,
     tags: tagsOf(value, {}),
     foreign: false,
