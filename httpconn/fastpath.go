@@ -214,7 +214,6 @@ func (f *FastPath) respond(c *coalescingConn, head []byte) (outcome Outcome, ope
 			f.close(c)
 		}
 	}()
-	c.failed = nil
 	return f.responder.Respond(c.client, head, c.send), true
 }
 

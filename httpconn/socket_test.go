@@ -168,3 +168,29 @@ func TestSocketErrors(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// A response that breaks off is reported, with what was sent of it, also after its first step.
+func TestSocketSendsPart(t *testing.T) {
+	s, own, other := sockets(t)
+	c := &coalescingConn{TCPConn: own, socket: s, stall: time.Minute}
+	body := make([]byte, 64<<20)
+	go func() {
+		_, _ = io.CopyN(io.Discard, other, 2*writeStep)
+		_, _ = other.SetLinger(0), other.Close()
+	}()
+	n, err := c.sendWhole([]byte("head"), body)
+	if n <= writeStep || n >= int64(len(body)) || err == nil || c.failed != err { //nolint:errorlint // the same
+		t.Errorf("sent %d bytes, %v, failed: %v", n, err, c.failed)
+	}
+}
+
+// The time to read a response counts from its beginning.
+func TestSocketStalls(t *testing.T) {
+	s, own, _ := sockets(t)
+	c := &coalescingConn{TCPConn: own, socket: s, accepted: time.Now(), stall: 50 * time.Millisecond}
+	limit := time.AfterFunc(time.Minute, func() { _ = own.Close() })
+	defer limit.Stop()
+	if _, err := c.sendWhole(make([]byte, 64<<20), nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("to a client that does not read: %v", err)
+	}
+}
