@@ -18,7 +18,7 @@ from theorydb_py import (
     ModelDefinition,
     Outcome,
     Table,
-    TransactUpdate,
+    TransactUpsert,
     UnknownOutcomeError,
     UpdateAdd,
     UpdateSetIfNotExists,
@@ -205,7 +205,7 @@ def test_update_add_counts_once(counters: tuple[Faults, Table[Counter]]) -> None
     faults, table = counters
     faults.lose("UpdateItem", 2)
     faults.lose("TransactWriteItems", 2)
-    assert table.update("p", "s", {"hits": UpdateAdd(5)}) == Counter("p", "s", 5)
+    assert table.upsert("p", "s", {"hits": UpdateAdd(5)}) == Counter("p", "s", 5)
     faults.drop("TransactWriteItems")
     at_least_five: dict[str, Any] = {
         "condition_expression": "hits >= :least",
@@ -224,14 +224,14 @@ def test_update_add_is_applied_if_the_read_fails(
     faults, table = counters
     faults.drop("GetItem", 100)
     with pytest.raises(UnknownOutcomeError, match="it was applied, but the item could not be read"):
-        table.update("p", "s", {"hits": UpdateAdd(1)})
+        table.upsert("p", "s", {"hits": UpdateAdd(1)})
     faults.drop("GetItem", 0)
     assert table.get("p", "s", consistent_read=True).hits == 1
 
 
 def test_sets_and_defaults_are_single_updates(client: DynamoDBClient, table_name: str) -> None:
     faults, people = Faults(client), Table(PEOPLE, client=client, table_name=table_name)
-    people.update("p", "s", {"marks": UpdateAdd({"a"}), "name": UpdateSetIfNotExists("Ada")})
+    people.upsert("p", "s", {"marks": UpdateAdd({"a"}), "name": UpdateSetIfNotExists("Ada")})
     assert faults.sent == {"UpdateItem": 1}
 
 
@@ -258,7 +258,7 @@ def test_expired_client_token_is_not_repeated(engine: Engine, table_name: str, c
     client.meta.events.register_first("before-send.dynamodb.*", freeze)
     faults.lose("TransactWriteItems")
     with pytest.raises(UnknownOutcomeError):
-        table.transact_write([TransactUpdate("p", "s", {"hits": UpdateAdd(1)})])
+        table.transact_write([TransactUpsert("p", "s", {"hits": UpdateAdd(1)})])
     assert faults.sent["TransactWriteItems"] == 1
     frozen[0] = 0
     assert table.get("p", "s", consistent_read=True).hits == 1

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +19,9 @@ from tests.conftest import Engine
 from tests.lostreplies import Faults
 from theorydb_py import (
     ConditionFailedError,
+    Index,
     InvalidInputError,
+    InvalidModelError,
     InvalidQueryError,
     ItemNotFoundError,
     MalformedRowError,
@@ -28,8 +36,11 @@ from theorydb_py import (
     UpdateAdd,
     UpdateSetIfNotExists,
     VersionConflictError,
+    gsi,
+    lsi,
     outcome_of,
     theorydb_field,
+    where,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +90,7 @@ def counted(client: DynamoDBClient, table_name: str) -> Table[Counted]:
 def test_put_get_delete(notes: Table[Note]) -> None:
     note = Note("A", "B", 1, "t", {"x", "y"}, Decimal("0.5"))
     assert notes.put(note) == note
-    assert notes.get("A", "B", consistent_read=True) == note
+    assert notes.get("A", "B") == note
     notes.delete("A", "B")
     with pytest.raises(ItemNotFoundError, match="read Note pk='A' sk='B' in table"):
         notes.get("A", "B")
@@ -89,7 +100,7 @@ def test_put_get_delete(notes: Table[Note]) -> None:
 def test_put_replaces_the_item(notes: Table[Note]) -> None:
     notes.put(Note("A", "B", 1, "t"))
     notes.put(Note("A", "B", 2))
-    assert notes.get("A", "B", consistent_read=True) == Note("A", "B", 2)
+    assert notes.get("A", "B") == Note("A", "B", 2)
 
 
 def test_create_does_not_replace(notes: Table[Note]) -> None:
@@ -133,7 +144,7 @@ def test_update_changes_only_the_named_fields(notes: Table[Note]) -> None:
 
 def test_update_adds(notes: Table[Note]) -> None:
     changes = {"value": UpdateAdd(5), "words": UpdateAdd({"x"}), "tag": UpdateSetIfNotExists("first")}
-    assert notes.update("A", "B", changes) == Note("A", "B", 5, "first", {"x"})
+    assert notes.upsert("A", "B", changes) == Note("A", "B", 5, "first", {"x"})
     changes = {"value": UpdateAdd(-2), "words": UpdateAdd({"y"}), "tag": UpdateSetIfNotExists("second")}
     assert notes.update("A", "B", changes) == Note("A", "B", 3, "first", {"x", "y"})
 
@@ -142,7 +153,7 @@ def test_update_adds(notes: Table[Note]) -> None:
     ("updates", "message"),
     [
         ({}, "at least one field"),
-        ({"pk": "C"}, "keys and the version cannot be updated"),
+        ({"pk": "C"}, "keys, the version"),
         ({"share": Decimal(1), "part": Decimal(2)}, "updated twice"),
         ({"tag": UpdateAdd("x")}, "a number or a set"),
     ],
@@ -164,7 +175,7 @@ def test_updates_of_the_wrong_type_are_refused(notes: Table[Note], updates: Any,
 def test_update_of_a_malformed_item_is_applied(client: DynamoDBClient, table_name: str) -> None:
     table = Table(ModelDefinition.from_dataclass(Strict, table_name=table_name), client=client)
     with pytest.raises(MalformedRowError, match="needed"):
-        table.update("A", "B", {"hits": UpdateAdd(1)})
+        table.upsert("A", "B", {"hits": UpdateAdd(1)})
     assert client.get_item(TableName=table_name, Key={"pk": {"S": "A"}, "sk": {"S": "B"}})["Item"]["hits"] == {"N": "1"}
 
 
@@ -175,7 +186,7 @@ def test_writes_increment_the_version(counted: Table[Counted]) -> None:
     first = counted.put(Counted("A", "B", "one"))
     assert first.version == 1
     second = counted.put(replace(first, text="two"))
-    assert counted.get("A", "B", consistent_read=True) == second == Counted("A", "B", "two", 2)
+    assert counted.get("A", "B") == second == Counted("A", "B", "two", 2)
 
 
 def test_stale_version_raises_a_conflict(counted: Table[Counted]) -> None:
@@ -190,7 +201,7 @@ def test_stale_version_raises_a_conflict(counted: Table[Counted]) -> None:
         counted.update("A", "B", {"text": "x"}, expected_version=1)
     with pytest.raises(VersionConflictError):
         counted.delete("A", "B", expected_version=1)
-    assert counted.get("A", "B", consistent_read=True).text == "meanwhile"
+    assert counted.get("A", "B").text == "meanwhile"
     assert counted.update("A", "B", {"text": "x"}, expected_version=2).version == 3
     counted.delete("A", "B", expected_version=3)
     with pytest.raises(VersionConflictError, match="there is no item"):
@@ -210,7 +221,7 @@ def test_create_sets_version_one(counted: Table[Counted]) -> None:
 
 
 def test_version_cannot_be_updated(counted: Table[Counted], notes: Table[Note]) -> None:
-    with pytest.raises(InvalidQueryError, match="keys and the version cannot be updated"):
+    with pytest.raises(InvalidQueryError, match="keys, the version"):
         counted.update("A", "B", {"version": 9})
     with pytest.raises(InvalidQueryError, match="Note has no version field"):
         notes.update("A", "B", {"value": 9}, expected_version=1)
@@ -221,7 +232,7 @@ def test_concurrent_updates_are_not_lost(counted: Table[Counted]) -> None:
 
     def append(word: str) -> None:
         while True:
-            seen = counted.get("A", "B", consistent_read=True)
+            seen = counted.get("A", "B")
             try:
                 counted.put(replace(seen, text=seen.text + word))
             except VersionConflictError:
@@ -231,7 +242,7 @@ def test_concurrent_updates_are_not_lost(counted: Table[Counted]) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(append, "abcdefghijklmnop"))
-    after = counted.get("A", "B", consistent_read=True)
+    after = counted.get("A", "B")
     assert sorted(after.text) == list("abcdefghijklmnop")
     assert after.version == 17
 
@@ -264,12 +275,12 @@ def keys(items: list[Note]) -> list[int]:
     ],
 )
 def test_sort_keys(filled: Table[Note], sort: SortKeyCondition | None, expected: Any) -> None:
-    assert keys(filled.query_all("P", sort=sort, consistent_read=True)) == list(expected)
+    assert keys(filled.query("P", sort=sort).all()) == list(expected)
 
 
 @pytest.mark.parametrize("forward", [True, False])
 def test_pages(filled: Table[Note], forward: bool) -> None:
-    pages = list(filled.query_iter("P", limit=7, scan_forward=forward, consistent_read=True))
+    pages = list(filled.query("P", limit=7, scan_forward=forward).pages())
     assert [len(page.items) for page in pages[:5]] == [7, 7, 7, 7, 2]
     seen = [key for page in pages for key in keys(page.items)]
     assert seen == sorted(range(30), reverse=not forward)
@@ -283,8 +294,7 @@ def test_filters_apply_after_the_limit(filled: Table[Note]) -> None:
         filter_expression="#t = :even AND #v > :least",
         expression_attribute_names={"#t": "tag", "#v": "value"},
         expression_attribute_values={":even": "even", ":least": 0},
-        consistent_read=True,
-    )
+    ).page()
     assert keys(page.items) == [2]
     assert page.next_cursor
 
@@ -293,22 +303,22 @@ def test_pages_are_read_on_demand(engine: Engine, filled: Table[Note]) -> None:
     client = engine.client()
     faults = Faults(client)
     table = Table(NOTES, client=client, table_name=filled.table_name)
-    for _ in table.query_iter("P", limit=5):
+    for _ in table.query("P", limit=5):
         break
     assert faults.sent["Query"] == 1
 
 
 def test_cursor_is_bound_to_its_query(filled: Table[Note]) -> None:
-    cursor = filled.query("P", limit=3, consistent_read=True).next_cursor
+    cursor = filled.query("P", limit=3).page().next_cursor
     assert cursor is not None
-    assert keys(filled.query("P", limit=2, cursor=cursor, consistent_read=True).items) == [3, 4]
+    assert keys(filled.query("P", limit=2).page(cursor).items) == [3, 4]
     for wrong in (cursor[:-2], cursor + "!", "", "x" * 10_000, "e30", "W10", cursor.swapcase()):
         with pytest.raises(InvalidQueryError, match="cursor"):
-            filled.query("P", cursor=wrong)
+            filled.query("P").page(wrong)
     with pytest.raises(InvalidQueryError, match="cursor"):
-        filled.query("Q", cursor=cursor)
+        filled.query("Q").page(cursor)
     with pytest.raises(InvalidQueryError, match="cursor"):
-        filled.query("P", cursor=cursor, scan_forward=False)
+        filled.query("P", scan_forward=False).page(cursor)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "1"])
@@ -324,10 +334,10 @@ def test_batches_of_any_size(notes: Table[Note]) -> None:
     items = [Note("P", f"{i:03}", i) for i in range(230)]
     notes.batch_write(puts=items)
     wanted = [("P", f"{i * 7 % 240:03}") for i in range(240)]
-    found = notes.batch_get([*wanted, *wanted], consistent_read=True)
-    assert found == [items[int(sk)] for _, sk in wanted if int(sk) < 230]
+    found = notes.batch_get([*wanted, *wanted])
+    assert found == [items[int(sk)] if int(sk) < 230 else None for _, sk in wanted] * 2
     notes.batch_write(puts=[Note("P", "new")], deletes=[("P", f"{i:03}") for i in range(230)])
-    assert notes.query_all("P", consistent_read=True) == [Note("P", "new")]
+    assert notes.query("P").all() == [Note("P", "new")]
 
 
 def test_empty_batches(notes: Table[Note]) -> None:
@@ -376,9 +386,9 @@ def test_unprocessed_items_are_retried(engine: Engine, table_name: str) -> None:
     Sparing(client, allowed)
     table.batch_write(puts=items)
     assert allowed == []
-    assert table.query_all("P", consistent_read=True) == items
+    assert table.query("P").all() == items
     allowed += [50, 0, 1]
-    assert table.batch_get([("P", f"{i:03}") for i in range(60)], consistent_read=True) == items
+    assert table.batch_get([("P", f"{i:03}") for i in range(60)]) == items
     assert allowed == []
 
 
@@ -393,9 +403,11 @@ def test_persistently_unprocessed_items_raise(engine: Engine, table_name: str) -
     patience = Retry(timeout=5, sleep=sleep, monotonic=lambda: now)
     table = Table(NOTES, client=client, table_name=table_name, retry=patience)
     Sparing(client, [10] + [0] * 1000)
-    with pytest.raises(ThrottledError, match="10 of 60 are written; repeat the whole batch: 15 items are unprocessed"):
+    with pytest.raises(ThrottledError, match=r"10 of 60 are written, .*: 15 items") as failed:
         table.batch_write(puts=[Note("P", f"{i:03}", i) for i in range(60)])
     assert now <= 5
+    assert failed.value.unprocessed is not None
+    assert failed.value.unprocessed.puts == tuple(Note("P", f"{i:03}", i) for i in range(10, 60))
     table.batch_write()
 
 
@@ -418,7 +430,7 @@ def test_missing_table(client: DynamoDBClient) -> None:
     for do in (
         lambda: table.get("A", "B"),
         lambda: table.put(Note("A", "B")),
-        lambda: table.query("A"),
+        lambda: table.query("A").all(),
         lambda: table.batch_get([("A", "B")]),
         lambda: table.batch_write(puts=[Note("A", "B")]),
     ):
@@ -475,11 +487,11 @@ def test_write_without_a_reply_is_unknown(faulty: tuple[Faults, Table[Counted]])
     faults.lose("PutItem")
     with pytest.raises(UnknownOutcomeError, match="put Counted pk='A' sk='B'"):
         table.put(Counted("A", "B"))
-    assert table.get("A", "B", consistent_read=True).version == 1
+    assert table.get("A", "B").version == 1
     faults.drop("DeleteItem")
     with pytest.raises(UnknownOutcomeError):
         table.delete("A", "B")
-    assert table.get("A", "B", consistent_read=True).version == 1
+    assert table.get("A", "B").version == 1
 
 
 def test_batches_are_retried(faulty: tuple[Faults, Table[Counted]]) -> None:
@@ -487,7 +499,7 @@ def test_batches_are_retried(faulty: tuple[Faults, Table[Counted]]) -> None:
     faults.lose("BatchWriteItem", 2)
     table.batch_write(puts=[Counted("A", f"{i}") for i in range(30)])
     faults.drop("BatchGetItem", 2)
-    assert len(table.batch_get([("A", f"{i}") for i in range(30)], consistent_read=True)) == 30
+    assert len(table.batch_get([("A", f"{i}") for i in range(30)])) == 30
 
 
 def test_unanswered_batch_reports_how_much_is_written(faulty: tuple[Faults, Table[Counted]]) -> None:
@@ -503,3 +515,116 @@ def test_unanswered_batch_reports_how_much_is_written(faulty: tuple[Faults, Tabl
     table._client.meta.events.register_last("response-received.dynamodb.BatchWriteItem", then_lose)  # type: ignore[attr-defined]
     with pytest.raises(UnknownOutcomeError, match="25 of 30 are written"):
         table.batch_write(puts=[Counted("A", f"{i}") for i in range(30)])
+
+
+# --- Reads and provisioning -------------------------------------------------
+
+
+def test_scan_in_segments_leaves_no_thread(filled: Table[Note]) -> None:
+    before = threading.active_count()
+    assert sorted(keys(filled.scan(segments=40, limit=2).all())) == [0, *range(30)]  # one of another partition
+    reader = iter(filled.scan(segments=4, limit=1))
+    next(reader)
+    del reader
+    assert threading.active_count() == before
+    with pytest.raises(InvalidQueryError, match="no single page"):
+        filled.scan(segments=2).page()
+    with pytest.raises(InvalidQueryError, match="segments"):
+        filled.scan(segments=0)
+
+
+def test_pages_of_a_scan(filled: Table[Note]) -> None:
+    first = filled.scan(limit=10).page()
+    assert first.next_cursor is not None
+    rest = filled.scan().page(first.next_cursor)
+    assert sorted(keys([*first.items, *rest.items])) == [0, *range(30)]
+
+
+def test_invalid_filters_are_refused(filled: Table[Note]) -> None:
+    for wrong in (("tag", "like", "x"), ("tag", "between", 1), ("tag", "exists", 1), ("tag", "in")):
+        with pytest.raises(InvalidQueryError, match="expected"):
+            where(*wrong)
+    with pytest.raises(InvalidQueryError, match="&"):
+        bool(where("tag", "exists"))
+    with pytest.raises(InvalidInputError, match="no field 'values'"):
+        filled.query("P", filter=where("values", "=", 1))
+    with pytest.raises(InvalidInputError, match="an int"):
+        filled.query("P", filter=where("value", "=", "1"))
+    with pytest.raises(InvalidQueryError, match="no index"):
+        filled.query("P", index="by-tag")
+
+
+@dataclass(frozen=True)
+class Letter:
+    pk: str = theorydb_field(roles=["pk"])
+    sk: str = theorydb_field(roles=["sk"])
+    sender: str = theorydb_field(omitempty=True, default="")
+    day: int | None = theorydb_field(omitempty=True, default=None)
+    expires: int | None = theorydb_field(roles=["ttl"], omitempty=True, default=None)
+
+
+def test_ensure_table_adapts_an_existing_table(client: DynamoDBClient) -> None:
+    name = f"python-{uuid.uuid4().hex}"
+    Table(ModelDefinition.from_dataclass(Note), client=client, table_name=name).ensure_table()
+    indexes = [gsi("by-sender", partition="sender", sort="day")]
+    letters = Table(ModelDefinition.from_dataclass(Letter, indexes=indexes), client=client, table_name=name)
+    try:
+        letters.ensure_table()
+        letters.ensure_table()  # again
+        letters.put(Letter("A", "1", "Ada", 3))
+        letters.put(Letter("A", "2", "Ada", 2))
+        letters.put(Letter("A", "3"))
+        assert [letter.day for letter in letters.query("Ada", index="by-sender")] == [2, 3]
+        ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+        assert ttl.get("AttributeName") == "expires"
+        local = ModelDefinition.from_dataclass(Letter, indexes=[lsi("by-day", sort="day")])
+        with pytest.raises(InvalidModelError, match="only a new table"):
+            Table(local, client=client, table_name=name).ensure_table()
+        other = ModelDefinition.from_dataclass(Letter, indexes=[gsi("by-sender", partition="sender")])
+        with pytest.raises(InvalidModelError, match="has the keys"):
+            Table(other, client=client, table_name=name).ensure_table()
+    finally:
+        client.delete_table(TableName=name)
+
+
+def test_local_index(client: DynamoDBClient) -> None:
+    model = ModelDefinition.from_dataclass(Letter, indexes=[lsi("by-day", sort="day")])
+    letters = Table(model, client=client, table_name=f"python-{uuid.uuid4().hex}")
+    letters.create_table()
+    try:
+        for i in range(5):
+            letters.put(Letter("A", str(i), day=9 - i))
+        found = letters.query("A", index="by-day", sort=SortKeyCondition.gt(6), consistent_read=True, limit=1)
+        assert [letter.day for letter in found] == [7, 8, 9]
+    finally:
+        client.delete_table(TableName=letters.table_name)
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        (gsi("by", partition="sender"), "3 to 255"),
+        (gsi("by-x", partition="nothing"), "no field"),
+        (gsi("by-x", partition="sender", sort="sender"), "both"),
+    ],
+)
+def test_invalid_indexes_are_refused(index: Index, message: str) -> None:
+    with pytest.raises(InvalidModelError, match=message):
+        ModelDefinition.from_dataclass(Letter, indexes=[index])
+
+
+def test_type_checkers_know_required_fields() -> None:
+    """Run mypy on wrong programs: each line that it must reject says so, and it rejects no other."""
+    program = Path(__file__).parent / "rejected" / "wrong.py"
+    expected = {i for i, line in enumerate(program.read_text().splitlines(), 1) if "# rejected" in line}
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, program],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    found = {int(line.split(":")[1]) for line in run.stdout.splitlines() if ": error:" in line}
+    assert expected
+    assert found == expected, run.stdout

@@ -3,11 +3,16 @@
 Services in Go and TypeScript share the same tables and rows.
 """
 
+from theorydb_py._filters import Filter, where
+from theorydb_py._indexes import Index, gsi, lsi
+from theorydb_py._reads import Query, Reader
+from theorydb_py._updates import Update
 from theorydb_py.actions import (
     TransactConditionCheck,
     TransactDelete,
     TransactPut,
     TransactUpdate,
+    TransactUpsert,
     TransactWriteAction,
     UpdateAdd,
     UpdateSetIfNotExists,
@@ -36,11 +41,12 @@ from theorydb_py.errors import (
     ThrottledError,
     TransactionConflictError,
     UnknownOutcomeError,
+    Unprocessed,
     VersionConflictError,
 )
 from theorydb_py.isr import FaceTheoryIsrMetaStore
 from theorydb_py.lease import Lease, LeaseKey, LeaseManager
-from theorydb_py.model import ModelDefinition, theorydb_field
+from theorydb_py.model import ModelDefinition, theorydb_field, theorydb_model
 from theorydb_py.outcome import Outcome, outcome_of
 from theorydb_py.query import Page, SortKeyCondition
 from theorydb_py.retry import Retry
@@ -52,6 +58,8 @@ __all__ = [
     "CancellationReason",
     "ConditionFailedError",
     "FaceTheoryIsrMetaStore",
+    "Filter",
+    "Index",
     "InvalidInputError",
     "InvalidKeyError",
     "InvalidModelError",
@@ -70,6 +78,8 @@ __all__ = [
     "Page",
     "PinnedError",
     "PurgedError",
+    "Query",
+    "Reader",
     "RequestCompletedError",
     "RequestInProgressError",
     "RequestMismatchError",
@@ -84,12 +94,19 @@ __all__ = [
     "TransactDelete",
     "TransactPut",
     "TransactUpdate",
+    "TransactUpsert",
     "TransactWriteAction",
     "TransactionConflictError",
     "UnknownOutcomeError",
+    "Unprocessed",
+    "Update",
     "UpdateAdd",
     "UpdateSetIfNotExists",
     "VersionConflictError",
+    "gsi",
+    "lsi",
     "outcome_of",
     "theorydb_field",
+    "theorydb_model",
+    "where",
 ]

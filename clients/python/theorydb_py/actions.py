@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from theorydb_py._updates import Update
 
 T = TypeVar("T")
 
@@ -39,15 +42,20 @@ class TransactPut(Generic[T]):
 
 @dataclass(frozen=True)
 class TransactUpdate:
-    """Update some attributes of an item, which is created if it does not exist; see Table.update."""
+    """Update some attributes of an existing item; see Table.update."""
 
     pk: Any
     sk: Any | None
-    updates: Mapping[str, Any]
+    updates: Mapping[str, Any] | Update
     condition_expression: str | None = None
     expression_attribute_names: Mapping[str, str] | None = None
     expression_attribute_values: Mapping[str, Any] | None = None
     expected_version: int | None = None
+
+
+@dataclass(frozen=True)
+class TransactUpsert(TransactUpdate):
+    """Update some attributes of an item, which is created if it does not exist; see Table.upsert."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -29,34 +29,42 @@ class Batches:
         self._table = table
         self._retry = retry
 
-    def read(self, keys: Sequence[Any], *, consistent: bool) -> Iterator[dict[str, Any]]:
-        """Read items by distinct keys, in no particular order."""
+    def read(self, keys: Sequence[Any], *, consistent: bool) -> Iterator[tuple[list[Any], list[dict[str, Any]]]]:
+        """Read items by distinct keys. Yields keys that were read, with their items in no particular order."""
+        done = 0
 
         def what() -> str:
-            return f"read a batch of {len(keys)} from table {self._table}"
+            return (
+                f"read a batch from table {self._table}: {done} of {len(keys)} were read, the others are in unprocessed"
+            )
 
-        def send(part: list[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+        def send(part: list[Any]) -> tuple[list[tuple[list[Any], list[dict[str, Any]]]], list[Any]]:
+            nonlocal done
             request = {"Keys": part, "ConsistentRead": consistent}
             try:
                 response = self._retry.bounded(lambda: self._client.batch_get_item(RequestItems={self._table: request}))
             except Exception as error:
                 raise read_failure(what(), error) from error
             unprocessed = response.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
-            return response.get("Responses", {}).get(self._table, []), unprocessed
+            done += len(part) - len(unprocessed)
+            read = [key for key in part if key not in unprocessed]
+            return [(read, response.get("Responses", {}).get(self._table, []))], unprocessed
 
         for part in _parts(keys, MAX_GET):
             yield from self._until_done(what, part, send)
 
-    def write(self, requests: Sequence[Any]) -> None:
-        """Put and delete distinct items. An error tells how many are known to be written."""
+    def write(self, requests: Mapping[str, Any], identify: Callable[[Any], str]) -> Iterator[str]:
+        """Put and delete distinct items, by their identities. Yields those that are known to be written.
+
+        ``identify`` returns the identity of a request.
+        """
         done = 0
 
         def what() -> str:
-            return (
-                f"write a batch to table {self._table}: {done} of {len(requests)} are written; repeat the whole batch"
-            )
+            progress = f"{done} of {len(requests)} are written, the others are in unprocessed"
+            return f"write a batch to table {self._table}: {progress}"
 
-        def send(part: list[Any]) -> tuple[list[None], list[Any]]:
+        def send(part: list[Any]) -> tuple[list[str], list[Any]]:
             nonlocal done
             try:
                 response = self._retry.bounded(lambda: self._client.batch_write_item(RequestItems={self._table: part}))
@@ -64,11 +72,11 @@ class Batches:
                 raise write_failure(what(), error) from error
             unprocessed = response.get("UnprocessedItems", {}).get(self._table, [])
             done += len(part) - len(unprocessed)
-            return [None] * (len(part) - len(unprocessed)), unprocessed
+            left = {identify(request) for request in unprocessed}
+            return [name for name in map(identify, part) if name not in left], unprocessed
 
-        for part in _parts(requests, MAX_WRITE):
-            for _ in self._until_done(what, part, send):
-                pass
+        for part in _parts(requests.values(), MAX_WRITE):
+            yield from self._until_done(what, part, send)
 
     def _until_done(
         self, what: Callable[[], str], part: list[Any], send: Callable[[list[Any]], tuple[list[T], list[Any]]]

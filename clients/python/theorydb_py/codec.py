@@ -53,7 +53,7 @@ class ScalarCodec(Codec):
     def __init__(self, kind: type[str] | type[bool] | type[bytes], name: str, expected: str) -> None:
         """``name`` is the attribute's type descriptor."""
         self._kind = kind
-        self._name = name
+        self.name = name
         self.empty = kind
         self.expected = expected
 
@@ -65,7 +65,7 @@ class ScalarCodec(Codec):
 
     def decode(self, attribute: Attribute) -> Any:
         """Decode S, BOOL or B."""
-        return _member(attribute, self._name, self.expected)
+        return _member(attribute, self.name, self.expected)
 
 
 class NumberCodec(Codec):
@@ -207,7 +207,7 @@ class ListCodec(Codec):
     def __init__(self, kind: type[list[Any]] | type[tuple[Any, ...]], element: Codec) -> None:
         """``kind`` is list or tuple."""
         self._kind = kind
-        self._element = element
+        self.element = element
         self.empty = kind
         self.expected = f"a {kind.__name__}"
 
@@ -216,12 +216,12 @@ class ListCodec(Codec):
         if not isinstance(value, self._kind):
             raise value_mismatch(self.expected, value)
         check_depth(depth)
-        return {"L": [_encode_at(f"[{i}]", self._element, v, depth + 1) for i, v in enumerate(value)]}
+        return {"L": [_encode_at(f"[{i}]", self.element, v, depth + 1) for i, v in enumerate(value)]}
 
     def decode(self, attribute: Attribute) -> Any:
         """Decode L, SS, NS or BS."""
         elements = _elements(attribute, self.expected)
-        return self._kind(_decode_at(f"[{i}]", self._element, element) for i, element in enumerate(elements))
+        return self._kind(_decode_at(f"[{i}]", self.element, element) for i, element in enumerate(elements))
 
 
 class SetCodec(Codec):
@@ -235,7 +235,7 @@ class SetCodec(Codec):
     def __init__(self, kind: type[set[Any]] | type[frozenset[Any]], element: Codec) -> None:
         """``kind`` is set or frozenset."""
         self._kind = kind
-        self._element = element
+        self.element = element
         self.empty = kind
         self.expected = f"a {kind.__name__}"
 
@@ -244,13 +244,13 @@ class SetCodec(Codec):
         if not isinstance(value, self._kind):
             raise value_mismatch(self.expected, value)
         for member in value:
-            self._element.encode(member, depth)  # determines the set type
+            self.element.encode(member, depth)  # determines the set type
         return encode_set(value)
 
     def decode(self, attribute: Attribute) -> Any:
         """Decode SS, NS, BS or L."""
         elements = _elements(attribute, self.expected)
-        return self._kind(_decode_at(f"[{i}]", self._element, element) for i, element in enumerate(elements))
+        return self._kind(_decode_at(f"[{i}]", self.element, element) for i, element in enumerate(elements))
 
 
 class MapCodec(Codec):

@@ -20,7 +20,7 @@ def is_echo(write: Write, stored: Mapping[str, Attribute] | None) -> bool:
     """
     if not stored or write.result is None:
         return False
-    if write.kind != "update" and stored.keys() != write.result.keys():
+    if write.kind not in ("update", "upsert") and stored.keys() != write.result.keys():
         return False
     return all(_same(stored.get(name), sent) for name, sent in write.result.items())
 

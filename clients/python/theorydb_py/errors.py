@@ -39,6 +39,18 @@ class CancellationReason:
         return self.code != "None"
 
 
+@dataclass(frozen=True)
+class Unprocessed:
+    """What is left of a batch, as the caller passed it, for another attempt."""
+
+    puts: tuple[Any, ...] = ()
+    """The objects that are not known to be stored."""
+    deletes: tuple[Any, ...] = ()
+    """The keys of items that are not known to be deleted."""
+    gets: tuple[Any, ...] = ()
+    """The keys that were not read."""
+
+
 class TheorydbError(Exception):
     """Base class of this package's errors. The message tells what was tried and what to do.
 
@@ -53,6 +65,8 @@ class TheorydbError(Exception):
         super().__init__(message)
         self.reasons = reasons
         """One for each action of the cancelled transaction, in order; empty for any other error."""
+        self.unprocessed: Unprocessed | None = None
+        """What is left of a batch that ended early; None for any other error."""
 
 
 # --- Invalid arguments; nothing was sent ------------------------------------
@@ -89,7 +103,7 @@ class InvalidQueryError(TheorydbError):
 
 
 class ItemNotFoundError(TheorydbError):
-    """The item does not exist."""
+    """The item does not exist: a ``get``, or an ``update``, which then changed nothing."""
 
     code = "ItemNotFound"
 

@@ -59,6 +59,10 @@ class Expression:
             arguments["ExpressionAttributeValues"] = dict(self._values)
         return arguments
 
+    def names_argument(self) -> dict[str, Any]:
+        """Return the names as an argument of the request."""
+        return {"ExpressionAttributeNames": dict(self._names)} if self._names else {}
+
     def _add(self, mark: str, into: dict[str, Any], what: Any) -> str:
         number = len(into)
         while (placeholder := f"{mark}td{number}") in into:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, dataclass_transform, overload
 
+from theorydb_py._indexes import Index
+from theorydb_py.codec import (
+    DecimalCodec,
+    EpochCodec,
+    IntCodec,
+    ListCodec,
+    OptionalCodec,
+    ScalarCodec,
+    SetCodec,
+    TimeCodec,
+)
 from theorydb_py.codecerror import CodecError, describe
-from theorydb_py.errors import InvalidInputError, InvalidModelError, MalformedRowError
-from theorydb_py.structure import Field, FieldOptions, Structure, structure_of
+from theorydb_py.errors import InvalidInputError, InvalidModelError, InvalidQueryError, MalformedRowError
+from theorydb_py.structure import ROLES, Field, FieldOptions, Structure, structure_of
 from theorydb_py.table_name import checked_table_name
 from theorydb_py.values import Attribute
 
@@ -21,6 +33,7 @@ def theorydb_field(
     name: str | None = None,
     roles: Iterable[str] = (),
     omitempty: bool = False,
+    encrypted: bool = False,
     default: Any = dataclasses.MISSING,
     default_factory: Callable[[], Any] | Any = dataclasses.MISSING,
 ) -> Any:
@@ -28,17 +41,48 @@ def theorydb_field(
 
     ``name`` is the name of the attribute; None: that of the field. A field has at most
     one of the ``roles``: ``pk`` (the partition key; required), ``sk`` (the sort key),
-    ``ttl`` (when DynamoDB may delete the item: an int of epoch seconds, or a datetime)
-    and ``version`` (an int that counts writes, for optimistic locking). With
-    ``omitempty``, None is not stored, or for types without None: False, 0, "" and empty
-    collections; the default must then be that value.
+    ``ttl`` (when DynamoDB may delete the item: an int of epoch seconds, or a datetime),
+    ``version`` (an int that counts writes, for optimistic locking), ``created_at`` (set
+    by the first write that does not find it set) and ``updated_at`` (set by every
+    write; both are an int of epoch seconds, or a datetime). With ``omitempty``, None is
+    not stored, or for types without None: False, 0, "" and empty collections; the
+    default must then be that value. An ``encrypted`` field is stored as ciphertext, and
+    its Table needs ``keys``.
 
     A field error raises InvalidModelError when the model is defined.
     """
-    options = FieldOptions(name=name, roles=tuple(roles), omitempty=omitempty)
+    options = FieldOptions(name=name, roles=tuple(roles), omitempty=omitempty, encrypted=encrypted)
     if default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=default_factory, metadata={FieldOptions.METADATA: options})
     return dataclasses.field(default=default, metadata={FieldOptions.METADATA: options})
+
+
+@overload
+def theorydb_model(cls: type[T], /) -> type[T]: ...
+@overload
+def theorydb_model(
+    *, frozen: bool = False, kw_only: bool = False, eq: bool = True, order: bool = False
+) -> Callable[[type[T]], type[T]]: ...
+@dataclass_transform(field_specifiers=(theorydb_field, dataclasses.field))
+def theorydb_model(cls: type[T] | None = None, /, **options: bool) -> type[T] | Callable[[type[T]], type[T]]:
+    """Make a class a dataclass, as ``@dataclass`` does.
+
+    Unlike under ``@dataclass``, type checkers know that a theorydb_field without a
+    default is required.
+    """
+    if cls is not None:
+        return dataclass(cls)
+    return lambda decorated: dataclass(**options)(decorated)
+
+
+@dataclass(frozen=True)
+class IndexDefinition:
+    """An index of a model, with its fields."""
+
+    name: str
+    partition: Field
+    sort: Field | None
+    is_global: bool
 
 
 @dataclass(frozen=True)
@@ -70,15 +114,24 @@ class ModelDefinition(Generic[T]):
     sk: Field | None
     ttl: Field | None
     version: Field | None
+    created_at: Field | None
+    updated_at: Field | None
+    indexes: Mapping[str, IndexDefinition]
 
     @classmethod
-    def from_dataclass(cls, dataclass_type: type[T], *, table_name: str | None = None) -> ModelDefinition[T]:
-        """Define the model of a dataclass. Raises InvalidModelError for invalid fields.
+    def from_dataclass(
+        cls, dataclass_type: type[T], *, table_name: str | None = None, indexes: Iterable[Index] = ()
+    ) -> ModelDefinition[T]:
+        """Define the model of a dataclass. Without a table name, each Table needs one.
 
-        Without a table name, each Table needs one.
+        ``indexes`` are made by gsi and lsi.
+
+        Raises:
+            InvalidModelError: a field or an index is invalid.
+            InvalidInputError: the table name is.
         """
         structure = structure_of(dataclass_type)
-        roles = {role: _field_in(structure, role) for role in ("pk", "sk", "ttl", "version")}
+        roles = {role: _field_in(structure, role) for role in ROLES}
         if roles["pk"] is None:
             raise InvalidModelError(f'{dataclass_type.__name__}: no field has the role pk; give one roles=["pk"]')
         return cls(
@@ -89,7 +142,22 @@ class ModelDefinition(Generic[T]):
             sk=roles["sk"],
             ttl=roles["ttl"],
             version=roles["version"],
+            created_at=roles["created_at"],
+            updated_at=roles["updated_at"],
+            indexes=_indexes(structure, roles["pk"], roles["sk"], indexes),
         )
+
+    @property
+    def encrypted(self) -> tuple[Field, ...]:
+        """The encrypted fields."""
+        return tuple(field for field in self.structure.fields if field.encrypted)
+
+    def index(self, name: str) -> IndexDefinition:
+        """Return an index. Raises InvalidQueryError if there is none of this name."""
+        if name not in self.indexes:
+            known = ", ".join(self.indexes) or "none"
+            raise InvalidQueryError(f"{self.name} has no index {name!r:.60}; it has {known}")
+        return self.indexes[name]
 
     @property
     def name(self) -> str:
@@ -121,16 +189,7 @@ class ModelDefinition(Generic[T]):
         try:
             made: T = self.structure.decode(item)
         except CodecError as error:
-            pk, sk = self._format_key(item, self.pk), self._format_key(item, self.sk)
-            raise MalformedRowError(
-                f"the stored {self.name} pk={pk} sk={sk} is malformed: {error.path}: "
-                f"expected {error.expected}, found {error.found}",
-                pk=pk,
-                sk=sk,
-                attribute=error.path,
-                expected=error.expected,
-                found=error.found,
-            ) from error
+            raise self._malformed(item, error) from error
         return made
 
     def marshal_field(self, field: Field, value: object) -> Attribute:
@@ -139,6 +198,20 @@ class ModelDefinition(Generic[T]):
             return field.encode(value, 1)
         except CodecError as error:
             raise self._input_error(error) from error
+
+    def marshal_member(self, field: Field, value: object) -> Attribute:
+        """Encode a part of a text, an element of a list or a member of a set. Raises InvalidInputError."""
+        codec = field.codec.inner if isinstance(field.codec, OptionalCodec) else field.codec
+        if isinstance(codec, (ListCodec, SetCodec)):
+            field = dataclasses.replace(field, codec=codec.element, role="")
+        return self.marshal_field(field, value)
+
+    def unmarshal_part(self, item: Mapping[str, Attribute], fields: Iterable[Field]) -> dict[str, Any]:
+        """Decode some fields; absent ones are left out. Raises MalformedRowError for an invalid attribute."""
+        try:
+            return {f.name: f.decode(item[f.attribute]) for f in fields if f.attribute in item}
+        except CodecError as error:
+            raise self._malformed(item, error) from error
 
     def key(self, pk: object, sk: object = None) -> dict[str, Attribute]:
         """Encode a key. Raises InvalidInputError for an invalid key."""
@@ -152,6 +225,18 @@ class ModelDefinition(Generic[T]):
     def key_of(self, item: Mapping[str, Attribute]) -> dict[str, Attribute]:
         """Return the key of a stored item."""
         return {f.attribute: item[f.attribute] for f in (self.pk, self.sk) if f is not None}
+
+    def _malformed(self, item: Mapping[str, Attribute], error: CodecError) -> MalformedRowError:
+        pk, sk = self._format_key(item, self.pk), self._format_key(item, self.sk)
+        return MalformedRowError(
+            f"the stored {self.name} pk={pk} sk={sk} is malformed: {error.path}: "
+            f"expected {error.expected}, found {error.found}",
+            pk=pk,
+            sk=sk,
+            attribute=error.path,
+            expected=error.expected,
+            found=error.found,
+        )
 
     def _input_error(self, error: CodecError) -> InvalidInputError:
         return InvalidInputError(f"{self.name}: attribute {error.path}: expected {error.expected}, found {error.found}")
@@ -171,3 +256,52 @@ def _field_in(structure: Structure, role: str) -> Field | None:
             f"{structure.type.__name__}: several fields have the role {role}: {names}; at most one may"
         )
     return found[0] if found else None
+
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+
+
+def _indexes(structure: Structure, pk: Field, sk: Field | None, indexes: Iterable[Index]) -> dict[str, IndexDefinition]:
+    made: dict[str, IndexDefinition] = {}
+    for index in indexes:
+        where = f"{structure.type.__name__}: the index {index.name!r:.60}"
+        if not isinstance(index.name, str) or _NAME.fullmatch(index.name) is None:
+            raise InvalidModelError(f"{where}: expected a name of 3 to 255 letters, digits, -, _ and .")
+        if index.name in made:
+            raise InvalidModelError(f"{where} is declared twice")
+        partition = _index_key(where, structure, index.partition) if index.is_global else pk
+        sort = None if index.sort is None else _index_key(where, structure, index.sort)
+        if sort is not None and sort == partition:
+            raise InvalidModelError(f"{where}: {sort.name} is both of its keys")
+        if not index.is_global and sk is None:
+            raise InvalidModelError(f"{where}: a table without a sort key has no local indexes")
+        made[index.name] = IndexDefinition(index.name, partition, sort, index.is_global)
+    return made
+
+
+def _index_key(where: str, structure: Structure, name: str) -> Field:
+    """Return a key field of an index."""
+    field = next((f for f in structure.fields if f.name == name), None)
+    if field is None:
+        raise InvalidModelError(f"{where}: there is no field {name!r:.60}; there are {structure.names}")
+    optional = isinstance(field.codec, OptionalCodec)
+    if key_type(field) is None:
+        raise InvalidModelError(f"{where}: {name}: a key is str, int, Decimal, bytes or a datetime")
+    if optional and not field.omitempty:
+        raise InvalidModelError(f"{where}: {name}: a key cannot be NULL; give the field omitempty=True")
+    if field.encrypted:
+        raise InvalidModelError(f"{where}: {name} is encrypted, and so cannot be a key")
+    return field
+
+
+def key_type(field: Field) -> str | None:
+    """Return the type descriptor of a key: S, N or B; None: it cannot be a key."""
+    codec = field.codec.inner if isinstance(field.codec, OptionalCodec) else field.codec
+    match codec:
+        case ScalarCodec():
+            return codec.name if codec.name in ("S", "B") else None
+        case EpochCodec() | IntCodec() | DecimalCodec():
+            return "N"
+        case TimeCodec():
+            return "S"
+    return None

@@ -6,9 +6,10 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, TypeVar
 
 from theorydb_py.errors import InvalidQueryError
 from theorydb_py.values import Attribute
@@ -67,53 +68,50 @@ class SortKeyCondition:
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """One page of a query."""
+    """One page of a query or a scan."""
 
     items: list[T]
     next_cursor: str | None
     """The start of the next page; None at the end. An empty page may have one: filters apply after reading."""
 
 
-class QueryOptions(TypedDict, total=False):
-    """The options of Table.query except the cursor."""
-
-    sort: SortKeyCondition | None
-    limit: int | None
-    scan_forward: bool
-    consistent_read: bool
-    filter_expression: str | None
-    expression_attribute_names: Mapping[str, str] | None
-    expression_attribute_values: Mapping[str, Any] | None
+def encode_cursor(scope: str, key: Mapping[str, Attribute]) -> str:
+    """Encode the last key of a page as a URL-safe text, valid only in its scope."""
+    parts = {
+        name: {kind: base64.b64encode(v).decode() if kind == "B" else v for kind, v in value.items()}
+        for name, value in key.items()
+    }
+    return base64.urlsafe_b64encode(json.dumps([_digest(scope), parts]).encode()).decode().rstrip("=")
 
 
-def encode_cursor(scope: str, sort_key: Attribute | None) -> str:
-    """Encode the end of a page as a URL-safe text, valid only in its scope."""
-    key = {k: base64.b64encode(v).decode() if k == "B" else v for k, v in (sort_key or {}).items()}
-    return base64.urlsafe_b64encode(json.dumps([_digest(scope), key]).encode()).decode().rstrip("=")
+def decode_cursor(scope: str, names: frozenset[str], cursor: object) -> dict[str, Attribute]:
+    """Decode the text of encode_cursor: a key of these attributes.
 
-
-def decode_cursor(scope: str, cursor: object) -> Attribute | None:
-    """Decode the text of encode_cursor. Raises InvalidQueryError if it is damaged or from another query."""
-    if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR:
+    Raises:
+        InvalidQueryError: it is damaged or from another query.
+    """
+    if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR or _CURSOR.fullmatch(cursor) is None:
         raise _no_cursor()
     try:
         digest, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if digest != _digest(scope) or not isinstance(key, dict) or len(key) > 1:
+        if digest != _digest(scope) or not isinstance(key, dict) or key.keys() != names:
             raise _no_cursor()
-        return _sort_key(key)
-    except (ValueError, TypeError, binascii.Error) as error:
+        return {name: _key_value(value) for name, value in key.items()}
+    except (ValueError, TypeError, binascii.Error, RecursionError) as error:
         raise _no_cursor() from error
 
 
-_MAX_CURSOR = 8192  # characters; a sort key has at most 1,024 bytes
+_CURSOR = re.compile(r"[A-Za-z0-9_-]+")
+_MAX_CURSOR = 32_768  # characters; a key has at most four attributes, of 2,048 and 1,024 bytes
 
 
-def _sort_key(stored: dict[str, Any]) -> Attribute | None:
-    for kind, value in stored.items():
-        if kind not in ("S", "N", "B") or not isinstance(value, str):
-            raise _no_cursor()
-        return {kind: base64.b64decode(value, validate=True) if kind == "B" else value}
-    return None
+def _key_value(stored: object) -> Attribute:
+    if not isinstance(stored, dict) or len(stored) != 1:
+        raise _no_cursor()
+    ((kind, value),) = stored.items()
+    if kind not in ("S", "N", "B") or not isinstance(value, str):
+        raise _no_cursor()
+    return {kind: base64.b64decode(value, validate=True) if kind == "B" else value}
 
 
 def _digest(scope: str) -> str:
@@ -122,5 +120,5 @@ def _digest(scope: str) -> str:
 
 def _no_cursor() -> InvalidQueryError:
     return InvalidQueryError(
-        "the cursor is damaged or from a query of another table, partition or direction; start without a cursor"
+        "the cursor is damaged or from a query of another table, index, partition or direction; start without a cursor"
     )

@@ -31,7 +31,7 @@ from theorydb_py.codecerror import CodecError, attribute_mismatch, value_mismatc
 from theorydb_py.errors import InvalidModelError
 from theorydb_py.values import Attribute, check_depth
 
-ROLES = ("pk", "sk", "ttl", "version")
+ROLES = ("pk", "sk", "ttl", "version", "created_at", "updated_at")
 
 # The types of keys, and their limits in bytes.
 _KEY_TYPES = (str, int, Decimal, bytes)
@@ -50,6 +50,7 @@ class FieldOptions:
     name: str | None = None
     roles: tuple[str, ...] = ()
     omitempty: bool = False
+    encrypted: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Field:
     omitempty: bool
     default: Callable[[], Any] | None
     """Creates the value of an absent attribute; None: the attribute is required."""
+    encrypted: bool = False
 
     def is_omitted(self, value: object) -> bool:
         """Return whether the value is stored as an absent attribute."""
@@ -180,7 +182,9 @@ class _Inspector:
         if options.omitempty and (codec.empty is None or role in _MAX_KEY):
             raise InvalidModelError(f"{where}: omitempty: the type has no empty value; make it {_name_of(hint)} | None")
         default = _default(where, declared, codec, omitempty=options.omitempty or codec.must_omit_empty)
-        return Field(declared.name, attribute, role, codec, options.omitempty, default)
+        if options.encrypted and (role or not is_item):
+            raise InvalidModelError(f"{where}: encrypted: only fields of the item that have no role can be encrypted")
+        return Field(declared.name, attribute, role, codec, options.omitempty, default, options.encrypted)
 
     def _codec(self, where: str, hint: Any) -> Codec:
         plain = _PLAIN.get(hint) if isinstance(hint, typing.Hashable) else None
@@ -279,6 +283,11 @@ def _codec_in_role(where: str, role: str, hint: Any, codec: Codec) -> Codec:
                 )
             epoch = by_type[type(inner)]
             return epoch if inner is codec else OptionalCodec(epoch)
+        case "created_at" | "updated_at":
+            if type(inner) not in (IntCodec, TimeCodec):
+                raise InvalidModelError(
+                    f"{where}: {role} is an int of epoch seconds or a datetime, or one of them | None"
+                )
     return codec
 
 

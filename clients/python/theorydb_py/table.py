@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import boto3
 from botocore.config import Config
 
+from theorydb_py._filters import Filter, filter_text
+from theorydb_py._provision import Provision
+from theorydb_py._reads import MAX_SEGMENTS, Query, Reader, Request, with_arguments
+from theorydb_py._updates import Update
 from theorydb_py.actions import (
     TransactConditionCheck,
     TransactDelete,
     TransactPut,
     TransactUpdate,
+    TransactUpsert,
     TransactWriteAction,
 )
 from theorydb_py.batch import Batches
@@ -27,13 +33,16 @@ from theorydb_py.errors import (
     InvalidInputError,
     InvalidQueryError,
     ItemNotFoundError,
+    TheorydbError,
     UnknownOutcomeError,
+    Unprocessed,
 )
 from theorydb_py.expression import Expression
 from theorydb_py.model import ModelDefinition
 from theorydb_py.outcome import was_retried
-from theorydb_py.query import Page, QueryOptions, SortKeyCondition, decode_cursor, encode_cursor
+from theorydb_py.query import SortKeyCondition
 from theorydb_py.retry import Retry
+from theorydb_py.structure import Field
 from theorydb_py.table_name import checked_table_name
 from theorydb_py.transaction import Transaction, check_token
 from theorydb_py.values import Attribute
@@ -72,8 +81,8 @@ class Table(Generic[T]):
         ``client`` is a boto3 DynamoDB client; the default one waits 2 s for a
         connection and 5 s for a reply, and sends a request at most three times.
         ``new_token`` returns a unique client token of at most 36 characters for a
-        transaction. ``now`` returns the wall time in epoch seconds, by which tokens
-        age.
+        transaction. ``now`` returns the wall time in epoch seconds, by which tokens age,
+        and which created_at and updated_at get.
         """
         name = table_name if table_name is not None else model.table_name
         if name is None:
@@ -84,22 +93,34 @@ class Table(Generic[T]):
         self._retry = retry or Retry()
         self._new_token = new_token
         self._now = now
-        self._writes = Writes(model)
+        self._writes = Writes(model, now)
         self._batches = Batches(self._client, self.table_name, self._retry)
 
     # --- Single items -------------------------------------------------------
 
-    def get(self, pk: Any, sk: Any = None, *, consistent_read: bool = False) -> T:
-        """Read an item by its key. Raises ItemNotFoundError."""
+    def get(self, pk: Any, sk: Any = None, *, consistent_read: bool = True) -> T:
+        """Read an item by its key.
+
+        Raises:
+            ItemNotFoundError: there is none; see get_or_none.
+            InvalidInputError: the key is invalid.
+            MalformedRowError: the stored item does not fit the model.
+            TableNotFoundError, ThrottledError: as they say.
+        """
+        found = self.get_or_none(pk, sk, consistent_read=consistent_read)
+        if found is None:
+            raise ItemNotFoundError(f"{self._what('read', self.model.key(pk, sk))}: the item does not exist")
+        return found
+
+    def get_or_none(self, pk: Any, sk: Any = None, *, consistent_read: bool = True) -> T | None:
+        """Read an item by its key; None if there is none. Raises the other errors of get."""
         key = self.model.key(pk, sk)
         what = self._what("read", key)
         try:
             response = self._client.get_item(TableName=self.table_name, Key=key, ConsistentRead=consistent_read)
         except Exception as error:
             raise read_failure(what, error) from error
-        if "Item" not in response:
-            raise ItemNotFoundError(f"{what}: the item does not exist")
-        return self.model.unmarshal(response["Item"])
+        return self._decode(response["Item"]) if "Item" in response else None
 
     def put(
         self,
@@ -129,32 +150,55 @@ class Table(Generic[T]):
         self,
         pk: Any,
         sk: Any,
-        updates: Mapping[str, Any],
+        updates: Mapping[str, Any] | Update,
         *,
         condition_expression: str | None = None,
         expression_attribute_names: Mapping[str, str] | None = None,
         expression_attribute_values: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
     ) -> T:
-        """Update some fields of an item; without a condition it is created if it does not exist.
+        """Update some fields of an existing item.
 
-        ``updates`` maps field names to values; values that omitempty omits are removed,
-        and UpdateAdd and UpdateSetIfNotExists modify the stored value. A version field
-        is incremented, and compared if ``expected_version`` is given (0: the item has
-        none). Returns the whole updated item. A MalformedRowError means that the item
-        was updated but cannot be decoded.
+        ``updates`` is an Update, or a dict of field names and values; values that
+        omitempty omits are removed, and UpdateAdd and UpdateSetIfNotExists modify the
+        stored value. A version field is incremented, and compared if
+        ``expected_version`` is given (0: the item has none). Returns the whole updated
+        item.
 
-        An UpdateAdd of a number without ``expected_version`` would count twice if boto3
-        retried it after a lost reply. It is sent as a transaction with a client token,
-        at twice the write units, and the item is then read strongly consistently: it
-        may include later writes of others.
+        Adding to a number, or appending to a list, without ``expected_version`` would
+        be applied twice if boto3 retried it after a lost reply. It is sent as a
+        transaction with a client token, at twice the write units, and the item is then
+        read strongly consistently: it may include later writes of others.
+
+        Raises:
+            ItemNotFoundError: there is no item; see upsert.
+            VersionConflictError: it does not have the expected version.
+            ConditionFailedError: the condition failed.
+            UnknownOutcomeError: there was no reply.
+            MalformedRowError: it was updated but cannot be decoded.
+            InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
         """
         condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
-        write = self._writes.update(self.model.key(pk, sk), updates, condition, expected_version)
-        if write.non_idempotent:
-            return self._update_once(write)
-        response = self._execute(write, self._client.update_item, ReturnValues="ALL_NEW")
-        return self.model.unmarshal(response["Attributes"])
+        return self._update(pk, sk, updates, condition, expected_version, upsert=False)
+
+    def upsert(
+        self,
+        pk: Any,
+        sk: Any,
+        updates: Mapping[str, Any] | Update,
+        *,
+        condition_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+    ) -> T:
+        """Update some fields of an item like update, or create it; required fields must be among them.
+
+        An item with an ``expected_version`` above 0 must exist (VersionConflictError).
+        Raises the errors of update, except ItemNotFoundError.
+        """
+        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        return self._update(pk, sk, updates, condition, expected_version, upsert=True)
 
     def delete(
         self,
@@ -178,77 +222,154 @@ class Table(Generic[T]):
         partition: Any,
         *,
         sort: SortKeyCondition | None = None,
+        index: str | None = None,
+        filter: Filter | None = None,  # noqa: A002 as in TypeScript
         limit: int | None = None,
-        cursor: str | None = None,
         scan_forward: bool = True,
-        consistent_read: bool = False,
+        consistent_read: bool | None = None,
         filter_expression: str | None = None,
         expression_attribute_names: Mapping[str, str] | None = None,
         expression_attribute_values: Mapping[str, Any] | None = None,
-    ) -> Page[T]:
-        """Read a page of a partition's items, in the order of their sort keys; reversed if not ``scan_forward``.
+    ) -> Query[T]:
+        """Query a partition's items in the order of their sort keys; reversed if not ``scan_forward``.
 
-        A page ends at 1 MB, or after ``limit`` items, counted before the filter.
+        ``index`` is a secondary index of the model, with its own partitions and sort
+        keys. A page ends at 1 MB, or after ``limit`` items, counted before filters.
+        Reads are strongly consistent by default, except on global indexes, which do not
+        support that.
+
+        Raises:
+            InvalidQueryError: an unknown index, an invalid limit or filter.
+            InvalidInputError: an invalid value, or ``consistent_read`` on a global index.
         """
+        source = self._source(index)
         expression = Expression(filter_expression, expression_attribute_names, expression_attribute_values)
-        pk = self.model.marshal_field(self.model.pk, partition)
-        scope = json.dumps([self.table_name, {k: str(v) for k, v in pk.items()}, scan_forward])
-        request: dict[str, Any] = {"ScanIndexForward": scan_forward, "ConsistentRead": consistent_read}
-        if limit is not None:
-            request["Limit"] = _checked_limit(limit)
-        if cursor is not None:
-            request["ExclusiveStartKey"] = self._start_key(pk, decode_cursor(scope, cursor))
-        key_condition = self._key_condition(expression, pk, sort)
-        request |= expression.arguments("FilterExpression", KeyConditionExpression=key_condition)
-        what = f"query {self.model.name} {format_key({self.model.pk.attribute: pk})} in table {self.table_name}"
-        try:
-            response = self._client.query(TableName=self.table_name, **request)
-        except Exception as error:
-            raise read_failure(what, error) from error
-        items = [self.model.unmarshal(item) for item in response["Items"]]
-        return Page(items, self._cursor_of(scope, response.get("LastEvaluatedKey")))
+        pk = self.model.marshal_field(source.partition, partition)
+        arguments = self._read_arguments(source, limit, consistent_read)
+        arguments["ScanIndexForward"] = scan_forward
+        key_condition = self._key_condition(expression, source, pk, sort)
+        if filter is not None:
+            expression.require(filter_text(self.model, expression, filter))
+        arguments |= expression.arguments("FilterExpression", KeyConditionExpression=key_condition)
+        at = {source.partition.attribute: pk}
+        scope = [self.table_name, index, {k: str(v) for k, v in pk.items()}, scan_forward]
+        what = f"query {self.model.name} {format_key(at)} in table {self.table_name}"
+        request = Request(self._client.query, what, arguments, json.dumps(scope), source.cursor_key, at)
+        return Query(request, self._decode, self._projected(expression))
 
-    def query_iter(self, partition: Any, **options: Unpack[QueryOptions]) -> Iterator[Page[T]]:
-        """Iterate over the pages of a query, each read on demand. Takes the options of query."""
-        cursor: str | None = None
-        while True:
-            page = self.query(partition, cursor=cursor, **options)
-            yield page
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+    def scan(
+        self,
+        *,
+        index: str | None = None,
+        filter: Filter | None = None,  # noqa: A002 as in TypeScript
+        limit: int | None = None,
+        segments: int = 1,
+        consistent_read: bool | None = None,
+        filter_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+    ) -> Query[T]:
+        """Scan all items of the table, or of an index, in no particular order.
 
-    def query_all(self, partition: Any, **options: Unpack[QueryOptions]) -> list[T]:
-        """Read all pages into memory. Takes the options of query."""
-        return [item for page in self.query_iter(partition, **options) for item in page.items]
+        It reads, and is charged for, every item. In up to 1,000,000 ``segments``, up to
+        16 requests run at the same time, in threads that end with the iteration. For
+        other options see query.
 
-    def batch_get(self, keys: Iterable[Any], *, consistent_read: bool = False) -> list[T]:
+        Raises:
+            InvalidQueryError: an unknown index, an invalid limit, filter or number of segments.
+            InvalidInputError: an invalid value, or ``consistent_read`` on a global index.
+        """
+        source = self._source(index)
+        if isinstance(segments, bool) or not isinstance(segments, int) or not 1 <= segments <= MAX_SEGMENTS:
+            raise InvalidQueryError(f"segments: expected an int of 1 to {MAX_SEGMENTS}, found {segments!r:.60}")
+        expression = Expression(filter_expression, expression_attribute_names, expression_attribute_values)
+        if filter is not None:
+            expression.require(filter_text(self.model, expression, filter))
+        arguments = self._read_arguments(source, limit, consistent_read)
+        arguments |= expression.arguments("FilterExpression")
+        what = f"scan {self.model.name} in table {self.table_name}"
+        scope = json.dumps([self.table_name, index, "scan"])
+        request = Request(self._client.scan, what, arguments, scope, source.cursor_key, {}, segments)
+        return Query(request, self._decode, self._projected(expression))
+
+    def batch_get(self, keys: Iterable[Any], *, consistent_read: bool = True) -> list[T | None]:
         """Read items by keys: pairs of pk and sk, or partition keys if the model has no sort key.
 
-        Returns them in the order of the keys; missing items are skipped, and duplicate
-        keys are read once. Keys are split into requests of 100, each of which reads a
-        snapshot of its own.
+        Returns as many results as keys, in their order; None for a missing item. A key
+        may occur more than once. Keys are split into requests of 100, each of which
+        reads a snapshot of its own.
+
+        Raises:
+            ThrottledError: DynamoDB left keys unprocessed; ``unprocessed.gets`` has them.
+            InvalidInputError: a key is invalid; nothing was sent.
+            MalformedRowError, TableNotFoundError: as they say.
         """
-        requested = {_identity(key): key for key in map(self._key_from, keys)}
+        given = list(keys)
+        encoded = [self._key_from(key) for key in given]
+        pending = {_identity(key): place for place, key in zip(given, encoded, strict=True)}
+        distinct = {_identity(key): key for key in encoded}
         found: dict[str, T] = {}
-        for item in self._batches.read(list(requested.values()), consistent=consistent_read):
-            found[_identity(self.model.key_of(item))] = self.model.unmarshal(item)
-        return [found[identity] for identity in requested if identity in found]
+        try:
+            for read, items in self._batches.read(list(distinct.values()), consistent=consistent_read):
+                for item in items:
+                    found[_identity(self.model.key_of(item))] = self._decode(item)
+                for key in read:
+                    pending.pop(_identity(key), None)
+        except TheorydbError as error:
+            error.unprocessed = Unprocessed(gets=tuple(pending.values()))
+            raise
+        return [found.get(_identity(key)) for key in encoded]
 
     def batch_write(self, *, puts: Iterable[T] = (), deletes: Iterable[Any] = ()) -> None:
         """Put items and delete items by keys as in batch_get, in requests of 25.
 
         Not atomic and unconditional: versions are incremented but not compared. Nothing
-        is sent if an item is invalid or occurs twice. After an error some items are
-        written; the batch may be repeated.
+        is sent if an item is invalid or occurs twice.
+
+        Raises:
+            ThrottledError, UnknownOutcomeError: the batch ended early; ``unprocessed``
+                has the objects and keys that are not known to be written.
+            InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
         """
         requests: dict[str, dict[str, Any]] = {}
+        given: dict[str, tuple[str, Any]] = {}
         for item in puts:
             attributes, _ = self._writes.blind_put(item)
-            self._add(requests, self.model.key_of(attributes), {"PutRequest": {"Item": attributes}})
-        for key in map(self._key_from, deletes):
-            self._add(requests, key, {"DeleteRequest": {"Key": key}})
-        self._batches.write(list(requests.values()))
+            key = self.model.key_of(attributes)
+            sealed = self._seal(key, attributes)
+            given[self._add(requests, key, {"PutRequest": {"Item": sealed}})] = ("puts", item)
+        for deleted in deletes:
+            key = self._key_from(deleted)
+            given[self._add(requests, key, {"DeleteRequest": {"Key": key}})] = ("deletes", deleted)
+        try:
+            for identity in self._batches.write(requests, self._identify):
+                given.pop(identity, None)
+        except TheorydbError as error:
+            left = {kind: tuple(v for k, v in given.values() if k == kind) for kind in ("puts", "deletes")}
+            error.unprocessed = Unprocessed(**left)
+            raise
+
+    # --- The table itself -----------------------------------------------------
+
+    def create_table(self, *, timeout_seconds: float = 300) -> None:
+        """Create the table with the model's keys, indexes and TTL, billed per request; wait until it is active.
+
+        Raises:
+            botocore.exceptions.ClientError: ResourceInUseException if it exists.
+            ThrottledError: it is not active after ``timeout_seconds``.
+        """
+        self._provision().create(timeout_seconds)
+
+    def ensure_table(self, *, timeout_seconds: float = 300) -> None:
+        """Create the table unless it exists; else check its keys, and add missing global indexes and TTL.
+
+        It never deletes or replaces anything.
+
+        Raises:
+            InvalidModelError: the table or an index has other keys, or lacks a local index.
+            ThrottledError: it is not active after ``timeout_seconds``.
+        """
+        self._provision().ensure(timeout_seconds)
 
     def transact_write(
         self, actions: Sequence[TransactWriteAction[T]], *, client_request_token: str | None = None
@@ -273,7 +394,7 @@ class Table(Generic[T]):
             return call(TableName=self.table_name, **write.arguments, **more, **_ON_FAILURE)
         except Exception as error:
             what = self._what(write.kind, write.key)
-            failure = write_failure(what, error)
+            failure: Exception = write_failure(what, error)
             if isinstance(failure, ConditionFailedError):
                 if was_retried(error):
                     # An earlier attempt of boto3 may have falsified the condition.
@@ -285,6 +406,22 @@ class Table(Generic[T]):
                     ) from error
                 failure = self._writes.classify_failure(failure, write)
             raise failure from error
+
+    def _update(
+        self,
+        pk: Any,
+        sk: Any,
+        updates: Mapping[str, Any] | Update,
+        condition: Expression,
+        version: int | None,
+        *,
+        upsert: bool,
+    ) -> T:
+        write = self._writes.update(self.model.key(pk, sk), updates, condition, version, upsert=upsert)
+        if write.non_idempotent:
+            return self._update_once(write)
+        response = self._execute(write, self._client.update_item, ReturnValues="ALL_NEW")
+        return self._decode(response["Attributes"])
 
     def _update_once(self, write: Write) -> T:
         what = self._what(write.kind, write.key)
@@ -298,7 +435,7 @@ class Table(Generic[T]):
             raise UnknownOutcomeError(f"{what}: it was applied, but the item could not be read: {error}") from error
         if "Item" not in response:
             raise UnknownOutcomeError(f"{what}: it was applied, but another writer has deleted the item since")
-        return self.model.unmarshal(response["Item"])
+        return self._decode(response["Item"])
 
     def _write_of(self, action: TransactWriteAction[T]) -> Write:
         match action:
@@ -306,7 +443,13 @@ class Table(Generic[T]):
                 return self._writes.put(action.item, _condition_of(action))[0]
             case TransactUpdate():
                 key = self.model.key(action.pk, action.sk)
-                return self._writes.update(key, action.updates, _condition_of(action), action.expected_version)
+                return self._writes.update(
+                    key,
+                    action.updates,
+                    _condition_of(action),
+                    action.expected_version,
+                    upsert=isinstance(action, TransactUpsert),
+                )
             case TransactDelete():
                 key = self.model.key(action.pk, action.sk)
                 return self._writes.delete(key, _condition_of(action), action.expected_version)
@@ -316,26 +459,63 @@ class Table(Generic[T]):
             f"an action of a transaction: expected a TransactPut, TransactUpdate or the like, found {action!r:.60}"
         )
 
-    def _key_condition(self, expression: Expression, pk: Attribute, sort: SortKeyCondition | None) -> str:
-        key_condition = f"{expression.name(self.model.pk.attribute)} = {expression.value(pk)}"
+    def _source(self, index: str | None) -> _Source:
+        table_keys = {f.attribute for f in (self.model.pk, self.model.sk) if f is not None}
+        if index is None:
+            return _Source(self.model.pk, self.model.sk, frozenset(table_keys), None, can_be_consistent=True)
+        found = self.model.index(index)
+        keys = {f.attribute for f in (found.partition, found.sort) if f is not None}
+        return _Source(found.partition, found.sort, frozenset(table_keys | keys), index, not found.is_global)
+
+    def _read_arguments(self, source: _Source, limit: int | None, consistent_read: bool | None) -> dict[str, Any]:
+        if consistent_read and not source.can_be_consistent:
+            raise InvalidInputError(
+                f"{self.model.name}: the global index {source.index} has no strongly consistent reads; "
+                "leave out consistent_read"
+            )
+        consistent = source.can_be_consistent if consistent_read is None else consistent_read
+        arguments: dict[str, Any] = {"TableName": self.table_name, "ConsistentRead": consistent}
+        if source.index is not None:
+            arguments["IndexName"] = source.index
+        if limit is not None:
+            arguments["Limit"] = _checked_limit(limit)
+        return arguments
+
+    def _projected(self, expression: Expression) -> Callable[[Request, tuple[str, ...]], Reader[dict[str, Any]]]:
+        def project(request: Request, names: tuple[str, ...]) -> Reader[dict[str, Any]]:
+            fields = list(dict.fromkeys(self.model.field(name) for name in names))
+            read = [f for f in (self.model.pk, self.model.sk) if f is not None and any(g.encrypted for g in fields)]
+            projection = ", ".join(expression.name(f.attribute) for f in dict.fromkeys([*fields, *read]))
+            arguments = {**request.arguments, "ProjectionExpression": projection, **expression.names_argument()}
+            return Reader(
+                with_arguments(request, arguments), lambda item: self.model.unmarshal_part(self._open(item), fields)
+            )
+
+        return project
+
+    def _key_condition(
+        self, expression: Expression, source: _Source, pk: Attribute, sort: SortKeyCondition | None
+    ) -> str:
+        key_condition = f"{expression.name(source.partition.attribute)} = {expression.value(pk)}"
         if sort is None:
             return key_condition
-        if self.model.sk is None:
-            raise InvalidQueryError(f"{self.model.name} has no sort key for a condition")
-        field = self.model.sk
+        if source.sort is None:
+            raise InvalidQueryError(f"{source.index or self.model.name} has no sort key for a condition")
+        field = source.sort
         values = [expression.value(self.model.marshal_field(field, value)) for value in sort.values]
         return f"{key_condition} AND {sort.text(expression.name(field.attribute), values)}"
 
-    def _start_key(self, pk: Attribute, sk: Attribute | None) -> dict[str, Attribute]:
-        start = {self.model.pk.attribute: pk}
-        if self.model.sk is not None and sk is not None:
-            start[self.model.sk.attribute] = sk
-        return start
+    def _provision(self) -> Provision:
+        return Provision(self._client, self.table_name, self.model, self._retry)
 
-    def _cursor_of(self, scope: str, last: Mapping[str, Attribute] | None) -> str | None:
-        if not last:
-            return None
-        return encode_cursor(scope, last[self.model.sk.attribute] if self.model.sk is not None else None)
+    def _decode(self, item: Mapping[str, Attribute]) -> T:
+        return self.model.unmarshal(self._open(item))
+
+    def _open(self, item: Mapping[str, Attribute]) -> Mapping[str, Attribute]:
+        return item
+
+    def _seal(self, key: Mapping[str, Attribute], attributes: Mapping[str, Attribute]) -> Mapping[str, Attribute]:  # noqa: ARG002
+        return attributes
 
     def _key_from(self, key: Any) -> dict[str, Attribute]:
         if self.model.sk is None:
@@ -344,14 +524,32 @@ class Table(Generic[T]):
             raise InvalidInputError(f"a key of {self.model.name}: expected a tuple of pk and sk, found {key!r:.60}")
         return self.model.key(*key)
 
-    def _add(self, requests: dict[str, dict[str, Any]], key: Mapping[str, Attribute], request: dict[str, Any]) -> None:
+    def _add(self, requests: dict[str, dict[str, Any]], key: Mapping[str, Attribute], request: dict[str, Any]) -> str:
         identity = _identity(key)
         if identity in requests:
             raise InvalidQueryError(f"{self._what('write', key)}: the batch contains it twice")
         requests[identity] = request
+        return identity
+
+    def _identify(self, request: Mapping[str, Any]) -> str:
+        """Return the identity of the item of a request of a batch."""
+        if "PutRequest" in request:
+            return _identity(self.model.key_of(request["PutRequest"]["Item"]))
+        return _identity(request["DeleteRequest"]["Key"])
 
     def _what(self, kind: str, key: Mapping[str, Attribute]) -> str:
         return f"{kind} {self.model.name} {format_key(key)} in table {self.table_name}"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The table or an index, as reads use it."""
+
+    partition: Field
+    sort: Field | None
+    cursor_key: frozenset[str]
+    index: str | None
+    can_be_consistent: bool
 
 
 _PAIR = 2  # parts of a key

@@ -8,7 +8,13 @@ from typing import Any
 
 from theorydb_py.botoerrors import format_key, reason_of, transaction_failure
 from theorydb_py.client import DynamoDB
-from theorydb_py.errors import CancellationReason, ConditionFailedError, InvalidQueryError, UnknownOutcomeError
+from theorydb_py.errors import (
+    CancellationReason,
+    ConditionFailedError,
+    InvalidQueryError,
+    TheorydbError,
+    UnknownOutcomeError,
+)
 from theorydb_py.outcome import Outcome, cancellation_reasons, is_retryable, outcome_of
 from theorydb_py.retry import Retry
 from theorydb_py.token_age import TokenAge
@@ -17,7 +23,7 @@ from theorydb_py.writes import Write
 MAX_ACTIONS = 100
 _MAX_TOKEN = 36
 
-_NAMES = {"put": "Put", "update": "Update", "delete": "Delete", "condition check": "ConditionCheck"}
+_NAMES = {"put": "Put", "update": "Update", "upsert": "Update", "delete": "Delete", "condition check": "ConditionCheck"}
 
 
 def check_token(token: object) -> str:
@@ -56,7 +62,7 @@ class Transaction:
         self,
         client: DynamoDB,
         retry: Retry,
-        classify: Callable[[ConditionFailedError, Write], ConditionFailedError],
+        classify: Callable[[ConditionFailedError, Write], TheorydbError],
     ) -> None:
         """Send it, and retry after transient errors.
 
@@ -95,7 +101,7 @@ class Transaction:
     def _failure(
         self,
         error: Exception,
-        classify: Callable[[ConditionFailedError, Write], ConditionFailedError],
+        classify: Callable[[ConditionFailedError, Write], TheorydbError],
         unanswered: bool,
     ) -> Exception:
         if unanswered and not cancellation_reasons(error) and outcome_of(error) is Outcome.REFUSED:

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from theorydb_py.actions import UpdateAdd, UpdateSetIfNotExists
+from theorydb_py._updates import Change, Update, changes_of
 from theorydb_py.botoerrors import format_key
-from theorydb_py.codec import EpochSecondsCodec, IntCodec, NumberCodec, OptionalCodec, SetCodec
-from theorydb_py.errors import ConditionFailedError, InvalidQueryError, VersionConflictError
+from theorydb_py.codec import (
+    DocumentCodec,
+    EpochSecondsCodec,
+    IntCodec,
+    ListCodec,
+    NumberCodec,
+    OptionalCodec,
+    SetCodec,
+)
+from theorydb_py.errors import (
+    ConditionFailedError,
+    InvalidQueryError,
+    ItemNotFoundError,
+    TheorydbError,
+    VersionConflictError,
+)
 from theorydb_py.expression import Expression
 from theorydb_py.model import ModelDefinition
 from theorydb_py.structure import Field
@@ -24,7 +40,7 @@ class Write:
     """One write of one item."""
 
     kind: str
-    """put, create, update, delete or condition check."""
+    """put, create, update, upsert, delete or condition check."""
     key: Mapping[str, Attribute]
     arguments: Mapping[str, Any]
     """The arguments of the request, or of the transaction's action, except the table name."""
@@ -48,8 +64,10 @@ class Writes(Generic[T]):
     the version, so that readers of the item notice the change.
     """
 
-    def __init__(self, model: ModelDefinition[T]) -> None:
+    def __init__(self, model: ModelDefinition[T], now: Callable[[], float]) -> None:
+        """``now`` returns the wall time in epoch seconds, for created_at and updated_at."""
         self._model = model
+        self._now = now
 
     def put(self, item: T, condition: Expression) -> tuple[Write, T]:
         """Put a whole item. Also returns the object as it will be stored."""
@@ -72,20 +90,31 @@ class Writes(Generic[T]):
         return write.arguments["Item"], stored
 
     def update(
-        self, key: Mapping[str, Attribute], updates: Mapping[str, Any], condition: Expression, version: int | None
+        self,
+        key: Mapping[str, Attribute],
+        updates: Mapping[str, Any] | Update,
+        condition: Expression,
+        version: int | None,
+        *,
+        upsert: bool = False,
     ) -> Write:
-        """Update some attributes."""
-        change = _Change(condition)
-        for name, value in updates.items():
-            self._change(change, self._model.field(name), value)
-        self._count(change, condition, version)
+        """Update some attributes of an item, which must exist unless this is an upsert."""
+        change = _Changes(condition)
+        for one in changes_of(updates):
+            self._change(change, self._model.field(one.field), one)
         if change.is_empty:
             raise InvalidQueryError(f"update {format_key(key)}: expected at least one field to change, found none")
+        if self._model.updated_at is not None:
+            change.set(self._model.updated_at.attribute, self._moment(self._model.updated_at))
+        self._count(change, condition, version)
+        if not upsert:
+            condition.require(f"attribute_exists({condition.name(self._model.pk.attribute)})")
         arguments = condition.arguments("ConditionExpression", UpdateExpression=change.text)
         non_idempotent = change.counts and version is None
         # Without a version, equal attributes do not tell whose update it was.
         result = None if version is None else change.result
-        return Write("update", key, {"Key": key, **arguments}, version, result, non_idempotent)
+        kind = "upsert" if upsert else "update"
+        return Write(kind, key, {"Key": key, **arguments}, version, result, non_idempotent)
 
     def delete(self, key: Mapping[str, Attribute], condition: Expression, version: int | None) -> Write:
         """Delete an item."""
@@ -97,8 +126,13 @@ class Writes(Generic[T]):
         """Require a condition on an item."""
         return Write("condition check", key, {"Key": key, **condition.arguments("ConditionExpression")})
 
-    def classify_failure(self, failed: ConditionFailedError, write: Write) -> ConditionFailedError:
-        """Return the error of a failed condition: VersionConflictError if the version differs."""
+    def classify_failure(self, failed: ConditionFailedError, write: Write) -> TheorydbError:
+        """Return the error of a failed condition: VersionConflictError if the version differs.
+
+        ItemNotFoundError if there is no item to update.
+        """
+        if write.kind == "update" and not failed.item:
+            return ItemNotFoundError(f"{failed}; upsert creates it", reasons=failed.reasons)
         field = self._model.version
         if write.required_version is None or field is None:
             return failed
@@ -124,13 +158,34 @@ class Writes(Generic[T]):
         return version or 0
 
     def _put(self, kind: str, item: T, condition: Expression, version: int | None) -> tuple[Write, T]:
-        stored = item
+        stored, changes = item, self._stamps(item)
         if version is not None and self._model.version is not None:
-            changes: dict[str, Any] = {self._model.version.name: version + 1}
+            changes[self._model.version.name] = version + 1
+        if changes:
             stored = dataclasses.replace(item, **changes)  # type: ignore[type-var] # models are dataclasses
         attributes = self._model.marshal(stored)
         arguments = {"Item": attributes, **condition.arguments("ConditionExpression")}
         return Write(kind, self._model.key_of(attributes), arguments, version, attributes), stored
+
+    def _stamps(self, item: T) -> dict[str, Any]:
+        """Return the lifecycle timestamps of a put."""
+        if not isinstance(item, self._model.model_class):
+            return {}
+        created, updated = self._model.created_at, self._model.updated_at
+        stamps: dict[str, Any] = {}
+        if created is not None and not getattr(item, created.name):
+            stamps[created.name] = self._time(created)
+        if updated is not None:
+            stamps[updated.name] = self._time(updated)
+        return stamps
+
+    def _time(self, field: Field) -> int | datetime:
+        now = self._now()
+        codec = field.codec.inner if isinstance(field.codec, OptionalCodec) else field.codec
+        return math.floor(now) if isinstance(codec, IntCodec) else datetime.fromtimestamp(now, UTC)
+
+    def _moment(self, field: Field) -> Attribute:
+        return self._model.marshal_field(field, self._time(field))
 
     def _require_version(self, condition: Expression, version: int) -> None:
         """Require a version of the stored item; 0: it has none."""
@@ -141,7 +196,7 @@ class Writes(Generic[T]):
         else:
             condition.require(f"{name} = {condition.value(value)}")
 
-    def _count(self, change: _Change, condition: Expression, version: int | None) -> None:
+    def _count(self, change: _Changes, condition: Expression, version: int | None) -> None:
         """Increment the version in an update; require one if it is given."""
         if version is not None:
             self._require_version(condition, version)
@@ -158,39 +213,66 @@ class Writes(Generic[T]):
 
     # --- Changes ------------------------------------------------------------
 
-    def _change(self, change: _Change, field: Field, value: Any) -> None:
-        if field in (self._model.pk, self._model.sk, self._model.version):
-            raise InvalidQueryError(f"{self._model.name}.{field.name}: keys and the version cannot be updated")
-        name = change.begin(field)
-        if isinstance(value, UpdateAdd):
-            addend = self._added(field, value.value)
-            change.counts = change.counts or "N" in addend
-            change.add(name, addend)
-        elif isinstance(value, UpdateSetIfNotExists):
-            change.set_if_absent(name, self._model.marshal_field(field, value.default_value))
-        elif field.is_omitted(value):
-            change.remove(name)
-        else:
-            change.set(name, self._model.marshal_field(field, value))
+    def _change(self, changes: _Changes, field: Field, change: Change) -> None:
+        if field in (self._model.pk, self._model.sk, self._model.version, self._model.updated_at):
+            raise InvalidQueryError(
+                f"{self._model.name}.{field.name}: keys, the version and the time of the update cannot be updated"
+            )
+        if field.encrypted and change.kind not in ("set", "remove", "if_not_exists"):
+            raise InvalidQueryError(f"{self._model.name}.{field.name} is encrypted: it can only be set and removed")
+        name, value = changes.begin(field), change.value
+        match change.kind:
+            case "add":
+                addend = self._added(field, value)
+                changes.counts = changes.counts or "N" in addend
+                changes.add(name, addend)
+            case "delete":
+                changes.delete(name, self._members(field, value))
+            case "append":
+                changes.counts = True
+                changes.append(name, self._elements(field, value))
+            case "if_not_exists":
+                changes.set_if_absent(name, self._model.marshal_field(field, value))
+            case "remove":
+                changes.remove(name)
+            case _ if field.is_omitted(value):
+                changes.remove(name)
+            case _:
+                changes.set(name, self._model.marshal_field(field, value))
+
+    def _elements(self, field: Field, value: Any) -> Attribute:
+        codec = field.codec.inner if isinstance(field.codec, OptionalCodec) else field.codec
+        is_list = isinstance(codec, ListCodec) or (isinstance(codec, DocumentCodec) and codec.empty in (None, list))
+        if not is_list or not isinstance(value, (list, tuple)):
+            raise InvalidQueryError(f"{self._model.name}.{field.name}: append: expected a list, and a field of one")
+        if isinstance(codec, ListCodec) and codec.empty is not None:
+            value = codec.empty(value) if codec.empty is tuple else list(value)
+        return self._model.marshal_field(dataclasses.replace(field, omitempty=False), value)
+
+    def _members(self, field: Field, value: Any) -> Attribute:
+        codec = field.codec.inner if isinstance(field.codec, OptionalCodec) else field.codec
+        if not isinstance(codec, SetCodec):
+            raise InvalidQueryError(f"{self._model.name}.{field.name}: delete: expected a set, and a field of one")
+        return self._model.marshal_field(dataclasses.replace(field, codec=codec, omitempty=False), value)
 
     def _added(self, field: Field, value: Any) -> Attribute:
         codec = field.codec.inner if isinstance(field.codec, OptionalCodec) else field.codec
         if not isinstance(codec, (NumberCodec, SetCodec)):
-            raise InvalidQueryError(f"{self._model.name}.{field.name}: UpdateAdd: expected a number or a set")
+            raise InvalidQueryError(f"{self._model.name}.{field.name}: add: expected a number or a set")
         if isinstance(codec, EpochSecondsCodec):
             codec = IntCodec()  # an addend is not a time
         addend = dataclasses.replace(field, codec=codec, omitempty=False)
         return self._model.marshal_field(addend, value)
 
 
-class _Change:
+class _Changes:
     """An update expression under construction, and its result."""
 
     def __init__(self, expression: Expression) -> None:
         self.counts = False
-        """Whether the caller adds to a number."""
+        """Whether the caller adds to a number or appends to a list."""
         self._expression = expression
-        self._clauses: dict[str, list[str]] = {"SET": [], "REMOVE": [], "ADD": []}
+        self._clauses: dict[str, list[str]] = {"SET": [], "REMOVE": [], "ADD": [], "DELETE": []}
         self._changed: set[str] = set()
         self._result: dict[str, Attribute | None] = {}
         self._derived = False  # from stored values
@@ -218,6 +300,16 @@ class _Change:
     def add(self, attribute: str, value: Attribute) -> None:
         self._derived = True
         self._clauses["ADD"].append(f"{self._expression.name(attribute)} {self._expression.value(value)}")
+
+    def delete(self, attribute: str, value: Attribute) -> None:
+        self._derived = True
+        self._clauses["DELETE"].append(f"{self._expression.name(attribute)} {self._expression.value(value)}")
+
+    def append(self, attribute: str, value: Attribute) -> None:
+        self._derived = True
+        name, empty = self._expression.name(attribute), self._expression.value({"L": []})
+        appended = f"list_append(if_not_exists({name}, {empty}), {self._expression.value(value)})"
+        self._clauses["SET"].append(f"{name} = {appended}")
 
     @property
     def result(self) -> Mapping[str, Attribute | None] | None:

@@ -86,7 +86,8 @@ def covering(connection: Connection, page: ReloadTarget, tags: Collection[str]) 
 
 def _tag_marks(connection: Connection, tenant: str, tags: Iterable[str]) -> list[Item]:
     keys = [key(PK_LOG, mark_key(TAG, tenant, tag)) for tag in sorted(set(tags))]
-    return list(Batches(connection.client, connection.table, connection.retry).read(keys, consistent=True))
+    batches = Batches(connection.client, connection.table, connection.retry)
+    return [item for _, items in batches.read(keys, consistent=True) for item in items]
 
 
 def _state(mark: Mark, now: int) -> PurgeState:
