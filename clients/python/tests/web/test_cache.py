@@ -19,7 +19,7 @@ from tests.conftest import Engine
 from tests.polling import eventually
 from tests.web.fleet import S3, credentials, new_bucket
 from tests.web.outage import Proxy, proxy
-from theorydb_py import InvalidInputError
+from theorydb_py import InvalidInputError, InvalidKeyError
 from theorydb_py.isr import FaceTheoryIsrMetaStore, PurgeTarget
 from theorydb_py.retry import Retry
 from theorydb_py.web import PageCache, WsgiCache
@@ -376,6 +376,14 @@ def test_bypassed(rig: Rig, request_: dict[str, str], reason: str) -> None:
     get(app, "/")
     answer = get(app, **{"path": "/", **request_})
     assert (answer.body, answer.cache) == (b"page 2", f"isr; fwd=bypass; detail={reason}")
+
+
+def test_hosts(rig: Rig) -> None:
+    app = WsgiCache(Site(), rig.new(hosts=["Site.Test:80"]))
+    assert "stored" in get(app, "/").cache
+    assert get(app, "/", HTTP_HOST="invented.test").cache == "isr; fwd=bypass; detail=host"
+    with pytest.raises(InvalidKeyError):
+        rig.new(hosts=["a b"])
 
 
 def test_memory_is_bounded(rig: Rig) -> None:

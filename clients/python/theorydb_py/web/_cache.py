@@ -67,6 +67,7 @@ class PageCache:
         s3: Any,
         bucket: str,
         *,
+        hosts: Collection[str] = (),
         query: Collection[str] = (),
         ignore_cookies: Collection[str] = (),
         stale_seconds: int = 0,
@@ -82,7 +83,10 @@ class PageCache:
     ) -> None:
         """Create a cache. ``s3`` is ``boto3.client("s3")``; give it and that of the store timeouts of a second or two.
 
-        The key of a page is its host, its path and the ``query`` parameters. Requests
+        The key of a page is its host, its path and the ``query`` parameters. Pages of
+        other ``hosts`` (``example.com:8080``) than these are not stored; without any,
+        the application must refuse unknown hosts, or visitors can fill the bucket with
+        pages of invented ones. Requests
         with other parameters bypass the cache (known tracking parameters are dropped),
         and so do those with a cookie that ``ignore_cookies`` does not name; a name may
         end in ``*``. ``stale_seconds`` is how long after its freshness window a page may
@@ -103,7 +107,7 @@ class PageCache:
         (1 to 256) is how many pages are searched, and how many rendered, at once; beyond 256 waiting ones
         visitors without a page get 503.
 
-        Raises InvalidInputError.
+        Raises InvalidInputError, and InvalidKeyError for an invalid host.
         """
         settings = Settings(
             stale_seconds=_whole("stale_seconds", stale_seconds, 0, 315360000),
@@ -116,7 +120,7 @@ class PageCache:
             raise InvalidInputError("the store has a tenant: expected one without, as pages of a PageCache have none")
         if scheme not in ("http", "https"):
             raise InvalidInputError(f"scheme is {scheme!r}: expected http or https")
-        for name, names in (("query", query), ("ignore_cookies", ignore_cookies)):
+        for name, names in (("hosts", hosts), ("query", query), ("ignore_cookies", ignore_cookies)):
             if isinstance(names, str) or not all(isinstance(member, str) for member in names):
                 raise InvalidInputError(f"{name} is {names!r}: expected a list of names")
         self.scheme = scheme
@@ -124,7 +128,7 @@ class PageCache:
         self._store = store
         self._bodies = Bodies(s3, bucket, settings.max_body)
         self._settings = settings
-        self._projection = Projection(tuple(query), tuple(ignore_cookies))
+        self._projection = Projection(tuple(hosts), tuple(query), tuple(ignore_cookies))
         self._memory_bytes = _whole("memory_bytes", memory_bytes, 0, 1 << 40)
         self._poll_seconds = _between("poll_seconds", poll_seconds, 0.05, 300)
         self._store_timeout = _between("store_timeout_seconds", store_timeout_seconds, 0.001, 86400)

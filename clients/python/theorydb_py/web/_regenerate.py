@@ -24,7 +24,6 @@ from theorydb_py.isr import (
     body_prefix,
     stale_until,
 )
-from theorydb_py.isr.readers import HeaderValue
 from theorydb_py.web._bodies import Bodies
 from theorydb_py.web._flights import Failed, Flight, Refused, Remembered, Rendered, Served
 from theorydb_py.web._memory import Memory, Position
@@ -362,9 +361,9 @@ class Regeneration:
         flight.resolve(Served(page, f"{how}; detail={page.unshared}"))
 
 
-def _stored(headers: Headers) -> dict[str, tuple[HeaderValue, ...]]:
+def _stored(headers: Headers) -> dict[str, tuple[str | bytes, ...]]:
     """Return a header as entries have it: bytes are values that are not UTF-8."""
-    stored: dict[str, tuple[HeaderValue, ...]] = {}
+    stored: dict[str, tuple[str | bytes, ...]] = {}
     for name, value in headers:
         raw = value.encode("latin-1")
         try:

@@ -158,8 +158,12 @@ class Projected:
 class Projection:
     """Maps requests to keys."""
 
-    def __init__(self, query: tuple[str, ...], ignore_cookies: tuple[str, ...]) -> None:
-        """Create the mapping of a cache with these declared query parameters and ignored cookies."""
+    def __init__(self, hosts: tuple[str, ...], query: tuple[str, ...], ignore_cookies: tuple[str, ...]) -> None:
+        """Create the mapping of a cache with these hosts (none: any), query parameters and ignored cookies.
+
+        Raises InvalidKeyError if a host is none.
+        """
+        self._hosts = frozenset(canonical_key(host + "/").partition("/")[0] for host in hosts)
         self._query = frozenset(query)
         self._cookies = tuple(_ANALYTICS) + ignore_cookies
 
@@ -192,9 +196,11 @@ class Projection:
             return "", "host"
         encoded = quote(path.encode("utf-8", "surrogateescape"), safe=_PATH_SAFE)
         try:
-            return canonical_key(f"{host}{encoded}" + (f"?{kept}" if kept else "")), ""
+            key = canonical_key(f"{host}{encoded}" + (f"?{kept}" if kept else ""))
         except (InvalidKeyError, InvalidInputError):
             return "", "host" if len(encoded) + len(kept) < 1024 else "key-length"
+        known = not self._hosts or key.partition("/")[0] in self._hosts
+        return (key, "") if known else ("", "host")
 
     def _kept(self, query: str) -> str | None:
         """Return the declared parameters; None if there are others, or their meaning is ambiguous."""
