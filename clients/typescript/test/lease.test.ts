@@ -204,3 +204,35 @@ test('invalid keys and terms are rejected before anything is sent', async () => 
   );
   assert.throws(() => new LeaseManager(new DynamoDBClient(), ''), InvalidInputError);
 });
+
+onEngines('a kept lease is released at the end of its block', async (table) => {
+  const manager = new LeaseManager(table.ddb, table.tableName);
+  {
+    await using kept = await manager.hold('job', { leaseSeconds: 30 });
+    assert.equal(kept.signal.aborted, false);
+    await assert.rejects(manager.hold('job', { leaseSeconds: 30 }), LeaseHeldError);
+  }
+  assert.equal(await lockRow(table, 'JOB#job'), undefined);
+});
+
+onEngines('close gives back all leases, aborts their jobs, and refuses further ones', async (table) => {
+  const manager = new LeaseManager(table.ddb, table.tableName);
+  await manager.acquire('by hand', { leaseSeconds: 30 });
+  const kept = await manager.hold('kept', { leaseSeconds: 30 });
+  let begin = () => {};
+  const started = new Promise<void>((resolve) => {
+    begin = resolve;
+  });
+  const job = manager.withLease('job', { leaseSeconds: 30 }, async (_, signal) => {
+    begin();
+    await once(signal, 'abort');
+  });
+  const lost = assert.rejects(job, LeaseLostError);
+  await started;
+  await manager.close();
+  await lost;
+  assert.ok(kept.signal.reason instanceof LeaseLostError);
+  for (const key of ['by hand', 'kept', 'job']) assert.equal(await lockRow(table, `JOB#${key}`), undefined, key);
+  await assert.rejects(manager.acquire('more', { leaseSeconds: 30 }), InvalidInputError);
+  await manager.close();
+});

@@ -2,7 +2,16 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -67,7 +76,12 @@ async function compile(folder: string): Promise<void> {
   assert.equal(stdout, '', 'tsc reports no errors');
 }
 
-async function output(folder: string, program: string, table: TestTable): Promise<string> {
+async function output(
+  folder: string,
+  program: string,
+  table: TestTable,
+  node: string = process.execPath,
+): Promise<string> {
   const env = {
     PATH: process.env['PATH'],
     HOME: folder,
@@ -77,7 +91,7 @@ async function output(folder: string, program: string, table: TestTable): Promis
     AWS_SECRET_ACCESS_KEY: 'test',
     FACETHEORY_CACHE_TABLE_NAME: table.tableName,
   };
-  return (await run(process.execPath, [program], { cwd: folder, env })).stdout;
+  return (await run(node, [program], { cwd: folder, env })).stdout;
 }
 
 /** The programs in the README, in order. */
@@ -113,16 +127,25 @@ test('the package installs, and runs the programs of the reference documents and
     t.test(`programs (${engine.name})`, async (t) => checkPrograms(folder, await newTable(t, engine))),
   );
   await Promise.all(runs);
+  await t.test('other versions of Node.js', { skip: nodes().length === 0 || !engines()[0] ? noNodes : false }, (t) =>
+    checkNodes(t, folder),
+  );
 });
 
 async function checkContents(folder: string, packed: string): Promise<void> {
   await run('tar', ['-xzf', packed], { cwd: folder });
-  assert.deepEqual(readdirSync(path.join(folder, 'package')).sort(), ['LICENSE', 'README.md', 'dist', 'package.json']);
+  assert.deepEqual(readdirSync(path.join(folder, 'package')).sort(), [
+    'LICENSE',
+    'README.md',
+    'dist',
+    'package.json',
+    'src',
+  ]);
   const entries = readdirSync(path.join(folder, 'package/dist'), { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => entry.name);
   assert.ok(files.includes('index.js') && files.includes('index.d.ts'));
   assert.deepEqual(
-    files.filter((name) => !/\.(js|d\.ts)$/.test(name)),
+    files.filter((name) => !/\.(js|d\.ts)(\.map)?$/.test(name)),
     [],
   );
   rmSync(path.join(folder, 'package'), { recursive: true });
@@ -135,6 +158,28 @@ async function checkPublishing(folder: string, packed: string): Promise<void> {
   const publint = path.join(packageFolder(), 'node_modules/.bin/publint');
   const report = await run(publint, [path.join(folder, packed), '--strict']);
   assert.match(report.stdout, /All good!/);
+}
+
+/** The Node.js binaries of test/nodes, which holds the supported versions. */
+function nodes(): string[] {
+  const modules = path.join(packageFolder(), 'test/nodes/node_modules');
+  if (!existsSync(modules)) return [];
+  const names = readdirSync(modules).filter((name) => name.startsWith('node-'));
+  return names.map((name) => path.join(modules, name, 'bin/node'));
+}
+
+const noNodes = 'test/nodes has no binaries of Node.js, or there is no engine; run npm ci in test/nodes';
+
+/** Runs the installed package under each supported version of Node.js. */
+async function checkNodes(t: TestContext, folder: string): Promise<void> {
+  const [engine] = engines();
+  assert.ok(engine);
+  const table = await newTable(t, engine);
+  for (const node of nodes()) {
+    for (const program of ['quickstart.js', 'leases.js', 'quickstart.js']) {
+      assert.notEqual(await output(folder, program, table, node), '', `${node} ${program}`);
+    }
+  }
 }
 
 /** Runs the programs at the same time, but those that use the same rows one after the other. */

@@ -145,6 +145,12 @@ export interface IsrMetaStore {
    * work's own error among its causes (an AggregateError if there are several); otherwise the work's error
    */
   withLease<T>(a: Acquisition, work: (lease: Lease, signal: AbortSignal) => Promise<T>): Promise<T>;
+  /**
+   * Gives back all leases that this store acquired, stops its heartbeats and timers, and
+   * aborts the signals of running work with a LeaseLostError. Further acquisitions are
+   * refused. It does not fail: what cannot be released expires.
+   */
+  close(): Promise<void>;
 
   /**
    * The reference's call: publishes with the lease's token, over META as it was when the

@@ -9,7 +9,8 @@ import {
   PinnedError,
   TheorydbError,
 } from '../errors.js';
-import { leaseLossOf, startHeartbeat } from '../leases/heartbeat.js';
+import { leaseLossOf } from '../leases/heartbeat.js';
+import { LeaseRegistry } from '../leases/registry.js';
 import { acquire, clockAheadOf } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
 import { type Backend, errorOf, readRow } from './backend.js';
@@ -51,18 +52,15 @@ import { type Assertion, pin, rollback } from './rollback.js';
 import { Swap } from './swap.js';
 import { prune, versionsOf } from './version.js';
 
-/** How long after its end a lease can still be looked up by its token, in milliseconds (monotonic). */
-const leaseRetentionMs = 60_000;
-
 /** How many attempts a rollback or a pin makes when other writers keep changing the page. */
 const maxAttempts = 5;
 
-/** The meta store on a DynamoDB table; see {@link IsrMetaStore}. It holds no resources and need not be closed. */
+/** The meta store on a DynamoDB table; see {@link IsrMetaStore}. `close` gives back its leases; without leases it holds no resources. */
 export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   readonly #settings: Settings;
   readonly #backend: Backend;
   /** The leases of this process by token, for calls that pass only the token. */
-  readonly #leases = new Map<string, HeldLease>();
+  readonly #leases: LeaseRegistry;
 
   /**
    * `settings` must be derived from `config`; a caller passes them to share the backend.
@@ -71,6 +69,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   constructor(config: FaceTheoryIsrMetaStoreConfig, settings: Settings = settingsOf(config)) {
     this.#settings = settings;
     this.#backend = this.#settings.backend;
+    this.#leases = new LeaseRegistry(() => this.#backend.clock.elapsed());
   }
 
   async get(page: PageRef): Promise<(Entry & { state: State }) | null> {
@@ -93,6 +92,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 
   async acquireLease(a: Acquisition): Promise<Lease> {
+    this.#leases.checkOpen();
     const pk = this.#pk(a.cacheKey);
     const claim = this.#claim(a);
     const aheadMs = clockAheadOf(this.#backend, a.nowMs);
@@ -104,7 +104,12 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
         : acquire(this.#backend, a.signal, acquirer, a.leaseDurationMs),
     );
     await this.#readUnderLease(lease, a.signal);
-    this.#remember(lease);
+    try {
+      this.#leases.add(lease);
+    } catch (error) {
+      await this.#abandon(lease, 'the store was closed');
+      throw error;
+    }
     return lease;
   }
 
@@ -172,7 +177,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
 
   async withLease<T>(a: Acquisition, work: (lease: Lease, signal: AbortSignal) => Promise<T>): Promise<T> {
     const lease = this.#own(await this.acquireLease(a));
-    const heartbeat = startHeartbeat(
+    const heartbeat = this.#leases.startHeartbeat(
       {
         name: lease.pk,
         durationMs: lease.leaseDurationMs,
@@ -195,6 +200,14 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
       await heartbeat.stop();
       await this.#finish(lease, failure);
     }
+  }
+
+  async close(): Promise<void> {
+    await this.#leases.close((lease) => this.#finish(lease, 'the store was closed'));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   /** Releases the lease and fails its request, unless that has happened. */
@@ -451,14 +464,6 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     lease.granted(expiresAt, askedAt);
     lease.observed(record, 0);
     return lease;
-  }
-
-  #remember(lease: HeldLease): void {
-    const latest = this.#backend.clock.elapsed() - leaseRetentionMs;
-    for (const [token, old] of this.#leases) {
-      if (old.ended || old.deadline < latest) this.#leases.delete(token);
-    }
-    this.#leases.set(lease.leaseToken, lease);
   }
 
   /**

@@ -22,7 +22,8 @@ import { HeldLease, leaseDuration } from '../isr/lease.js';
 import { refresh, release } from '../isr/leaseupdate.js';
 import { Calls, type RetryOptions } from '../retry.js';
 import { formatValue } from '../value.js';
-import { leaseLossOf, startHeartbeat } from './heartbeat.js';
+import { leaseLossOf } from './heartbeat.js';
+import { LeaseRegistry } from './registry.js';
 
 /** The row of a lease. */
 export interface LeaseKey {
@@ -71,12 +72,29 @@ const lockSk = 'LOCK';
 const maxJobKey = 1024;
 const maxPk = 2048;
 
-/** Acquires and keeps leases. It is safe for concurrent use, holds no resources and need not be closed. */
-export class LeaseManager {
+/**
+ * A lease that a heartbeat extends every third of its lifetime until it is given back:
+ *
+ *     await using kept = await leases.hold('nightly-import', { leaseSeconds: 30 });
+ */
+export interface KeptLease extends AsyncDisposable {
+  readonly lease: JobLease;
+  /** Aborted with `term.signal`, or with a LeaseLostError as its reason when the lease is lost. */
+  readonly signal: AbortSignal;
+  /** Stops the heartbeat and releases the lease. It does not fail: what cannot be released expires. */
+  release(): Promise<void>;
+}
+
+/**
+ * Acquires and keeps leases. It is safe for concurrent use. `close`, or `await using`, gives
+ * back all leases; a manager without leases holds no resources.
+ */
+export class LeaseManager implements AsyncDisposable {
   readonly #backend: Backend;
   readonly #owner: string;
   /** The state of the leases that this process acquired. An ended lease never becomes valid again. */
   readonly #held = new WeakMap<JobLease, HeldLease>();
+  readonly #registry: LeaseRegistry;
 
   /** @throws InvalidInputError if the client or the table name is missing. */
   constructor(ddb: DynamoDBClient, tableName: string, options: LeaseManagerOptions = {}) {
@@ -87,6 +105,7 @@ export class LeaseManager {
     const calls = new Calls(clock, options);
     const { newToken = randomText, warn = () => {} } = options;
     this.#backend = { ddb, tableName, clock, calls, settleTimeoutMs: calls.timeoutMs, newToken, warn };
+    this.#registry = new LeaseRegistry(() => clock.elapsed());
     this.#owner = options.leaseOwner ?? `${hostname()}:${process.pid}`;
   }
 
@@ -105,8 +124,16 @@ export class LeaseManager {
   async acquire(key: string | LeaseKey, term: LeaseTerm): Promise<JobLease> {
     const at = keyOf(key);
     const duration = durationOf(term?.leaseSeconds);
+    this.#registry.checkOpen();
     const acquirer = { cacheKey: at.pk, pk: at.pk, owner: this.#owner };
-    return this.#lease(at, await this.#classified(at, acquire(this.#backend, term.signal, acquirer, duration)));
+    const held = await this.#classified(at, acquire(this.#backend, term.signal, acquirer, duration));
+    try {
+      this.#registry.add(held);
+    } catch (error) {
+      await this.#finish(held); // closed meanwhile
+      throw error;
+    }
+    return this.#lease(at, held);
   }
 
   /**
@@ -131,6 +158,7 @@ export class LeaseManager {
       }
       throw error;
     }
+    if (held !== known && this.#registry.get(lease.token) !== undefined) this.#registry.add(held);
     return this.#lease(key, held);
   }
 
@@ -154,6 +182,26 @@ export class LeaseManager {
     term: LeaseTerm,
     job: (lease: JobLease, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
+    const kept = await this.hold(key, term);
+    try {
+      const done = await job(kept.lease, kept.signal);
+      const lost = leaseLossOf(kept.signal);
+      if (lost) throw lost;
+      return done;
+    } catch (error) {
+      throw leaseLossOf(kept.signal, error) ?? error;
+    } finally {
+      await kept.release();
+    }
+  }
+
+  /**
+   * Acquires a lease and keeps it by a heartbeat until it is released, or disposed of by
+   * `await using`.
+   *
+   * @throws the errors of `acquire`
+   */
+  async hold(key: string | LeaseKey, term: LeaseTerm): Promise<KeptLease> {
     const { clock } = this.#backend;
     const acquiredAt = clock.elapsed();
     const lease = await this.acquire(key, term);
@@ -165,18 +213,25 @@ export class LeaseManager {
       clock,
       refresh: (signal: AbortSignal) => this.#extend(held, signal),
     };
-    const heartbeat = startHeartbeat(options, term.signal);
-    try {
-      const done = await job(lease, heartbeat.signal);
-      const lost = leaseLossOf(heartbeat.signal);
-      if (lost) throw lost;
-      return done;
-    } catch (error) {
-      throw leaseLossOf(heartbeat.signal, error) ?? error;
-    } finally {
+    const heartbeat = this.#registry.startHeartbeat(options, term.signal);
+    const release = async () => {
       await heartbeat.stop();
       await this.#finish(held);
-    }
+    };
+    return { lease, signal: heartbeat.signal, release, [Symbol.asyncDispose]: release };
+  }
+
+  /**
+   * Gives back all leases of this manager, stops its heartbeats and timers, and aborts the
+   * signals of running jobs with a LeaseLostError. Further acquisitions are refused. It does
+   * not fail: what cannot be released expires.
+   */
+  async close(): Promise<void> {
+    await this.#registry.close((held) => this.#finish(held));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   async #extend(held: HeldLease, signal: AbortSignal): Promise<void> {
@@ -190,6 +245,7 @@ export class LeaseManager {
 
   /** Releases a lease even if the caller's signal is aborted. If that fails, the lease expires. */
   async #finish(held: HeldLease): Promise<void> {
+    if (held.ended) return;
     try {
       await detached(this.#backend.calls.timeoutMs, (signal) => release(held, signal));
     } catch (failure) {
