@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -368,7 +369,7 @@ func TestFunctionExecutesMessages(t *testing.T) {
 }
 
 // SIGHUP makes a worker read its configuration file again: it then regenerates pages of new hosts. A file
-// that is wrong changes nothing.
+// that is wrong changes nothing. The service manager is told of all that.
 func TestWorkerReloads(t *testing.T) {
 	t.Parallel()
 	c, o := newCloud(t), newOrigin(t)
@@ -384,6 +385,22 @@ func TestWorkerReloads(t *testing.T) {
 	site := "origins: {site: {url: '" + o.server.URL + "'}}\n"
 	write("hosts: [old.example]\n" + site)
 	s := c.settings(t)
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	tells := func(states ...string) {
+		t.Helper()
+		for _, want := range states {
+			_ = socket.SetReadDeadline(time.Now().Add(patience))
+			message := make([]byte, 1<<10)
+			if n, err := socket.Read(message); err != nil || !strings.HasPrefix(string(message[:n]), want) {
+				t.Fatalf("told the service manager %q, %v; want %s", message[:n], err, want)
+			}
+		}
+	}
+	s.env = append(s.env, "NOTIFY_SOCKET="+socket.LocalAddr().String())
 	p := process.Start(t, s.withoutFolder(t, "worker", "--config", file, "--queue", q.url))
 	logs := func(text string) {
 		t.Helper()
@@ -397,16 +414,21 @@ func TestWorkerReloads(t *testing.T) {
 		}
 	}
 	logs("regenerating pages")
+	tells("READY=1")
 	send("before")
 	logs("the host new.example is not served")
 	write("rutes: []\n")
 	p.Signal(t, syscall.SIGHUP)
 	logs("failed to reload configuration")
+	tells("RELOADING=1\n", "READY=1")
 	write("hosts: [old.example, new.example]\n" + site)
 	p.Signal(t, syscall.SIGHUP)
 	logs("reloaded configuration")
+	tells("RELOADING=1\n", "READY=1")
 	send("after")
 	logs("key=new.example/p result=rendered")
+	p.Signal(t, syscall.SIGTERM)
+	tells("STOPPING=1\n")
 }
 
 // Workers that are killed in mid-render lose nothing: each page is published once.
