@@ -12,8 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-
-	"github.com/facetheory/isr/trigger/queue"
 )
 
 // QueueAPI is the part of SQS that [Queue] uses. *sqs.Client implements it.
@@ -46,7 +44,7 @@ func Queue(api QueueAPI, url, purpose string) Check {
 		q.deadLetters(ctx, attributes)
 		if len(q.found) == 0 {
 			kind := "standard"
-			if queue.IsFIFO(url) {
+			if strings.HasSuffix(url, ".fifo") {
 				kind = "FIFO"
 			}
 			q.add(OK, fmt.Sprintf("%s, %s messages wait, visibility timeout %s s, with a dead-letter queue", kind,

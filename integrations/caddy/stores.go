@@ -1,0 +1,208 @@
+package caddy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dirbody"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/s3body"
+	"github.com/facetheory/isr/store"
+)
+
+// Stores name where pages are: a folder of this server, or a table of DynamoDB and a bucket of S3 that
+// any number of servers share.
+type Stores struct {
+	// Data is the folder of the embedded store, which no other process may use. Empty, without a
+	// table: the folder isr in Caddy's data directory.
+	Data string `json:"data,omitempty"`
+	// Table and Bucket must exist; isr table create makes a table. The configuration of AWS is that of
+	// its variables and files; Region and the endpoints, if they are set, replace it.
+	Table            string `json:"table,omitempty"`
+	Bucket           string `json:"bucket,omitempty"`
+	Region           string `json:"region,omitempty"`
+	DynamoDBEndpoint string `json:"dynamodb_endpoint,omitempty"`
+	S3Endpoint       string `json:"s3_endpoint,omitempty"`
+}
+
+const (
+	// openTime bounds the opening of stores.
+	openTime = 20 * time.Second
+	// embeddedTable is the name of the table of an embedded store, as in isr serve.
+	embeddedTable = "isr"
+	// collectEvery is the interval of garbage collection of an embedded store. On a table, isr gc does it.
+	collectEvery = 24 * time.Hour
+)
+
+// pool has the open stores by what names them. A new configuration is provisioned before the previous
+// one ends, so that both use the same.
+var pool = caddy.NewUsagePool() //nolint:gochecknoglobals // outlives configurations, as Caddy's own pools do
+
+// A shared is a pair of stores that Handlers have open.
+type shared struct {
+	key     string
+	where   string // for people
+	meta    store.MetaStore
+	bodies  store.BodyStore
+	collect time.Duration
+	closers []func() error
+
+	mu     sync.Mutex
+	caches map[*isr.Cache]bool // guarded by mu
+}
+
+func (s Stores) validate() error {
+	switch {
+	case s.Data != "" && s.Table != "":
+		return errors.New("isr: data names an embedded store, and table a shared one; give one of them")
+	case (s.Table == "") != (s.Bucket == ""):
+		return errors.New("isr: table and bucket belong together; give both, or neither for an embedded store")
+	case s.Table == "" && (s.Region != "" || s.DynamoDBEndpoint != "" || s.S3Endpoint != ""):
+		return errors.New("isr: region, dynamodb_endpoint and s3_endpoint need table and bucket")
+	}
+	return nil
+}
+
+// use returns the stores, open. Callers must release them.
+func (s Stores) use(ctx context.Context, log *slog.Logger) (*shared, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	if s.Table == "" && s.Data == "" {
+		s.Data = filepath.Join(caddy.AppDataDir(), "isr")
+	}
+	key := fmt.Sprintf("%q", s)
+	value, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) {
+		ctx, cancel := context.WithTimeout(ctx, openTime)
+		defer cancel()
+		opened := &shared{key: key, caches: make(map[*isr.Cache]bool)}
+		open := s.openShared
+		if s.Table == "" {
+			open = s.openEmbedded
+		}
+		if err := open(ctx, opened, log); err != nil {
+			return nil, errors.Join(fmt.Errorf("isr: %w", err), opened.Destruct())
+		}
+		return opened, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return value.(*shared), nil
+}
+
+func (s Stores) openEmbedded(ctx context.Context, to *shared, log *slog.Logger) error {
+	if err := os.MkdirAll(s.Data, 0o700); err != nil {
+		return err
+	}
+	db, err := localdynamo.Open(filepath.Join(s.Data, "table.db"), localdynamo.Options{})
+	if errors.Is(err, localdynamo.ErrLocked) {
+		return fmt.Errorf("the folder %s is used by another process; stop it, or give another folder: data DIR", s.Data)
+	}
+	if err != nil {
+		return err
+	}
+	to.closers = append(to.closers, db.Close)
+	if err := dynamostore.CreateTable(ctx, db, embeddedTable); err != nil {
+		return err
+	}
+	// The process that holds a lease ends with the engine.
+	if to.meta, err = dynamostore.New(db, embeddedTable, dynamostore.Config{Leases: db.Volatile(), Local: true, Logger: log}); err != nil {
+		return err
+	}
+	bodies, err := dirbody.Open(filepath.Join(s.Data, "bodies"), dirbody.Options{Logger: log})
+	if err != nil {
+		return err
+	}
+	to.bodies, to.closers = bodies, append(to.closers, bodies.Close)
+	to.where, to.collect = "folder "+s.Data, collectEvery
+	return nil
+}
+
+func (s Stores) openShared(ctx context.Context, to *shared, log *slog.Logger) error {
+	cfg, err := config.LoadDefaultConfig(ctx, func(o *config.LoadOptions) error {
+		if s.Region != "" {
+			o.Region = s.Region
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("the configuration of AWS: %w", err)
+	}
+	ddb := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.BaseEndpoint = endpoint(s.DynamoDBEndpoint) })
+	if err := dynamostore.CheckTable(ctx, ddb, s.Table, log); err != nil {
+		return err
+	}
+	if to.meta, err = dynamostore.New(ddb, s.Table, dynamostore.Config{Logger: log}); err != nil {
+		return err
+	}
+	bodies, err := s3body.New(s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.BaseEndpoint, o.UsePathStyle = endpoint(s.S3Endpoint), s.S3Endpoint != ""
+	}), s.Bucket, s3body.Config{})
+	if err != nil {
+		return err
+	}
+	if err := bodies.CheckBucket(ctx); err != nil {
+		return err
+	}
+	to.bodies, to.where = bodies, fmt.Sprintf("table %s, bucket %s", s.Table, s.Bucket)
+	return nil
+}
+
+func endpoint(url string) *string {
+	if url == "" {
+		return nil
+	}
+	return aws.String(url)
+}
+
+// release gives stores back, which are closed when no Handler uses them.
+func (s *shared) release() error {
+	_, err := pool.Delete(s.key)
+	return err
+}
+
+// Destruct implements [caddy.Destructor].
+func (s *shared) Destruct() (err error) {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, s.closers[i]())
+	}
+	return err
+}
+
+func (s *shared) add(c *isr.Cache) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.caches[c] = true
+}
+
+func (s *shared) remove(c *isr.Cache) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.caches, c)
+}
+
+// all returns the caches on the stores.
+func (s *shared) all() []*isr.Cache {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*isr.Cache
+	for c := range s.caches {
+		all = append(all, c)
+	}
+	return all
+}
