@@ -303,9 +303,13 @@ func (r Rules) AllowsStale(h http.Header) bool {
 // staleFor returns what a directive grants, within the bound of the route, which is also the
 // default if it is positive. must-revalidate and proxy-revalidate forbid serving a stale
 // response even beside the directive (RFC 9111, sections 5.2.2.2 and 5.2.2.8), and so does
-// s-maxage (section 5.2.2.10), unless the operator allows it.
+// s-maxage (section 5.2.2.10), unless the operator allows it. A directive without an interval,
+// which RFC 5861 requires and Nitro leaves out, grants what the route does.
 func staleFor(d Directives, directive string, route time.Duration, allowed bool) time.Duration {
 	stated, ok := d.Seconds(directive)
+	if d[directive] == "" {
+		ok = false
+	}
 	switch {
 	case route < 0, d.forbidsStale(), d.Has("s-maxage") && !allowed:
 		return 0

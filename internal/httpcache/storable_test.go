@@ -224,6 +224,9 @@ func TestStaleWindows(t *testing.T) {
 		{name: "never", rules: Rules{Stale: -1, StaleIfError: -1}, header: "public, max-age=1" + own},
 		{name: "only on errors", rules: Rules{Stale: -1}, header: "public, max-age=1" + own, error: d},
 		{name: "intervals that are none", header: "public, max-age=1, stale-while-revalidate=x, stale-if-error"},
+		{name: "without a value, as Nitro sends it", header: "s-maxage=600, stale-while-revalidate"},
+		{name: "without a value, and the route overrules s-maxage", rules: Rules{Stale: h}, header: "s-maxage=600, stale-while-revalidate", stale: h},
+		{name: "stale-if-error without a value", rules: Rules{StaleIfError: h}, header: "max-age=600, stale-if-error", error: h},
 	} {
 		header := headerOf("Cache-Control: " + tt.header)
 		rules := tt.rules
