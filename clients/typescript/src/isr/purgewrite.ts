@@ -59,7 +59,7 @@ export class RowPurge {
   with(later: RowPurge): RowPurge {
     const mode = {
       hard: this.#mode.hard || later.#mode.hard,
-      expireSeconds: later.#mode.expireSeconds ?? this.#mode.expireSeconds,
+      expireSeconds: leastOf(this.#mode.expireSeconds, later.#mode.expireSeconds),
     };
     const others = later.#targets.filter(({ value }) => this.#targets.every((known) => known.value !== value));
     return new RowPurge(mode, ...this.#targets, ...others);
@@ -80,12 +80,20 @@ export class RowPurge {
 
   #strength({ seq, nowMs }: PurgeMoment, before: Row | undefined): Record<string, AttributeValue> {
     const { hard, expireSeconds } = this.#mode;
-    const hardSeq = hard ? seq : before && hardSeqOf(markOfRow(before), nowMs);
+    const known = before && markOfRow(before);
+    const hardSeq = hard ? seq : known && hardSeqOf(known, nowMs);
     const hard_seq = hardSeq ? { hard_seq: N(hardSeq) } : {};
     if (expireSeconds === undefined) return hard_seq;
-    const expireAt = Math.min(Math.floor(nowMs / 1000) + Math.ceil(expireSeconds), BOUNDS.moment);
+    const asked = Math.min(Math.floor(nowMs / 1000) + Math.ceil(expireSeconds), BOUNDS.moment);
+    // An earlier expiry that has yet to come stays: a mark has one only, and this purge must not extend it.
+    const isPending = known && known.expireSeq > (hardSeq ?? 0);
+    const expireAt = isPending ? Math.min(asked, known.expireAtMs / 1000) : asked;
     return { ...hard_seq, expire_seq: N(seq), expire_at: N(expireAt) };
   }
+}
+
+function leastOf(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined || b === undefined ? (a ?? b) : Math.min(a, b);
 }
 
 /** Builds the log target of a purge: a page, which is read again with its PURGE row, or the mark itself. */

@@ -3,8 +3,8 @@
  * are declared here so that the package does not depend on `next`.
  */
 
-/** The kinds of cached values. */
-export type Kind = 'APP_PAGE' | 'APP_ROUTE' | 'PAGES' | 'FETCH' | 'REDIRECT' | 'IMAGE';
+/** The kinds of cached values. `USE_CACHE` is this package's: Next.js keeps entries of `'use cache'` by another interface. */
+export type Kind = 'APP_PAGE' | 'APP_ROUTE' | 'PAGES' | 'FETCH' | 'REDIRECT' | 'IMAGE' | 'USE_CACHE';
 
 /**
  * A cached value: a page, the response of a route handler, a fetch or `unstable_cache`, or an

@@ -7,9 +7,9 @@ import type { Value } from './contract.js';
  *
  * The head is `{"value": …, "parts": [length, …]}`. Types that JSON lacks are encoded as
  * `{"$buffer": n}` for bytes (the n-th part), `{"$map": [[key, value], …]}` for a Map, and
- * `{"$object": [[name, value], …]}` for an object with a name that starts with `$`. So values
- * of this and later versions of Next.js round-trip exactly, except that undefined members are
- * dropped. Encoding is deterministic.
+ * `{"$object": [[name, value], …]}` for an object with a name that starts with `$`, and
+ * `{"$undefined": true}`. So values of this and later versions of Next.js round-trip exactly.
+ * Encoding is deterministic.
  */
 
 const magic = Buffer.from('FTNEXT1\n', 'latin1');
@@ -34,10 +34,9 @@ function flatten(value: unknown, parts: Uint8Array[]): unknown {
   if (value instanceof Uint8Array) return { $buffer: parts.push(value) - 1 };
   if (Array.isArray(value)) return value.map((member) => flatten(member, parts));
   if (value instanceof Map) return { $map: Array.from(value, ([k, v]) => [flatten(k, parts), flatten(v, parts)]) };
+  if (value === undefined) return { $undefined: true };
   if (typeof value !== 'object' || value === null) return value;
-  const members = Object.entries(value)
-    .filter(([, member]) => member !== undefined)
-    .map(([name, member]) => [name, flatten(member, parts)] as const);
+  const members = Object.entries(value).map(([name, member]) => [name, flatten(member, parts)] as const);
   return members.some(([name]) => name.startsWith('$')) ? { $object: members } : Object.fromEntries(members);
 }
 
@@ -79,7 +78,8 @@ function cut(bytes: Buffer, from: number, lengths: readonly number[]): Buffer[] 
 function restore(plain: unknown, parts: readonly Buffer[]): unknown {
   if (Array.isArray(plain)) return plain.map((member) => restore(member, parts));
   if (typeof plain !== 'object' || plain === null) return plain;
-  const { $buffer: n, $map: pairs, $object: members } = plain as Record<string, unknown>;
+  const { $buffer: n, $map: pairs, $object: members, $undefined: isUndefined } = plain as Record<string, unknown>;
+  if (isUndefined !== undefined) return undefined;
   if (n !== undefined) return partOf(parts, n);
   if (pairs !== undefined) return new Map(pairsOf(pairs).map(([k, v]) => [restore(k, parts), restore(v, parts)]));
   const named = members === undefined ? Object.entries(plain) : (pairsOf(members) as [string, unknown][]);

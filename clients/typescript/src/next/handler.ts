@@ -1,17 +1,14 @@
-import { writeFailure } from '../classify.js';
 import { InvalidInputError } from '../errors.js';
-import { BOUNDS } from '../isr/names.js';
-import type { PurgeOptions } from '../isr/purge.js';
-import { MAX_PURGE_TARGETS, type PurgeTarget } from '../isr/purgetarget.js';
 import type { Answer, GetContext, HandlerContext, SetContext, Value } from './contract.js';
 import { LocalCache } from './localcache.js';
-import { lookUp, maxQueueMs, type RenderStart } from './lookup.js';
+import { lookUp, type RenderStart } from './lookup.js';
 import { LruCache } from './lru.js';
 import { cacheKeyOf } from './names.js';
-import { type CacheHandlerOptions, settingsOf } from './options.js';
+import type { CacheHandlerOptions } from './options.js';
 import { persist } from './persist.js';
 import { onDemandHeader, stampBuild } from './seeds.js';
-import { Site } from './site.js';
+import { SharedSite, sharedSite } from './shared.js';
+import type { Site } from './site.js';
 
 /** A `cacheHandler` of Next.js. Next.js constructs one per request, or one for several. */
 export interface CacheHandler {
@@ -31,9 +28,10 @@ export type CacheHandlerClass = new (ctx: HandlerContext) => CacheHandler;
  */
 export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHandlerClass {
   let local: LocalCache | undefined;
-  let site: Site | undefined;
+  const shared = new SharedSite(options);
   return ofSingular(
     class {
+      static readonly [sharedSite] = shared;
       readonly #handler: CacheHandler;
 
       /** @throws InvalidInputError InvalidKeyError if the table or the bucket is missing, or an option is invalid */
@@ -44,8 +42,7 @@ export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHand
           this.#handler = ofLocal(local);
           return;
         }
-        site ??= new Site(settingsOf(options, process.env), ctx);
-        this.#handler = new Shared(site, ctx);
+        this.#handler = new Shared(shared.open(ctx), ctx);
       }
 
       get(key: string, ctx: GetContext): Promise<Answer | null> {
@@ -78,7 +75,7 @@ function ofSingular(handler: CacheHandlerClass): CacheHandlerClass {
     has(target, name) {
       if (!methodsOfPlural.has(name)) return Reflect.has(target, name);
       throw new InvalidInputError(
-        "the handler of @facetheory/tabletheory/next is configured in cacheHandlers of next.config, which are for 'use cache': set cacheHandler, in the singular",
+        "the handler of @facetheory/tabletheory/next is configured in cacheHandlers of next.config: set cacheHandler, in the singular, to it, and write cacheHandlers: { default: path, remote: path } with path = require.resolve('@facetheory/tabletheory/next/use-cache')",
       );
     },
   });
@@ -138,36 +135,8 @@ class Shared implements CacheHandler {
 
   /** Rejects if the purge fails, so that a failed purge never goes unnoticed. Next.js logs the error. */
   async revalidateTag(tags: string | readonly string[], durations?: { expire?: number }): Promise<void> {
-    const site = this.#site;
-    const all = [...new Set(typeof tags === 'string' ? [tags] : tags)].filter((tag) => tag !== '');
-    try {
-      const how = { ...purgeModeOf(durations), signal: AbortSignal.timeout(maxQueueMs) };
-      const targets = all.map((value): PurgeTarget => ({ kind: 'tag', value }));
-      for (let at = 0; at < targets.length; at += MAX_PURGE_TARGETS) {
-        await site.store.purge(targets.slice(at, at + MAX_PURGE_TARGETS), how);
-      }
-    } catch (error) {
-      throw writeFailure(`the revalidation of ${named(all)}`, [], error);
-    } finally {
-      site.pages.forget();
-    }
+    await this.#site.revalidations.revalidate(tags, durations);
   }
 
   resetRequestCache(): void {}
-}
-
-/** Formats tags for a message: the first five by name. */
-function named(tags: readonly string[]): string {
-  const some = tags.slice(0, 5).join(', ');
-  return tags.length > 5 ? `${some} and ${tags.length - 5} more` : some;
-}
-
-/** Maps Next.js's durations to a purge: hard without durations, soft until `expire` with them. */
-function purgeModeOf(durations: { expire?: number } | undefined): PurgeOptions {
-  const expire = durations?.expire;
-  if (!durations || expire === 0) return { hard: true };
-  if (expire !== undefined && !(typeof expire === 'number' && expire > 0)) {
-    throw new InvalidInputError(`expire must be a number of seconds, at least 0 (got ${expire})`);
-  }
-  return expire !== undefined && expire < BOUNDS.interval ? { expireSeconds: expire } : {};
 }

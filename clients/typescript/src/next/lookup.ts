@@ -27,12 +27,16 @@ export interface Lookup {
   isPrefetch: boolean;
   /** An on-demand revalidation (`res.revalidate`): Next.js renders, whatever the answer. */
   isOnDemand: boolean;
+  /** See {@link PageRequest.seq}. */
+  seq?: number;
 }
 
 /** The answer to Next.js, and the start of the rendering, should Next.js render. */
 export interface LookupResult {
   answer: Answer | null;
   start: RenderStart;
+  /** What the answer says; undefined: Next.js renders while the visitor waits. */
+  says?: 'fresh' | 'regenerated here' | 'regenerated elsewhere';
 }
 
 /** How long a revalidation may wait in the log queue, in milliseconds; once it is sent, the store's settle timeout applies. */
@@ -71,9 +75,9 @@ export async function lookUp(site: Site, lookup: Lookup): Promise<LookupResult> 
   }
 }
 
-function requestOf(site: Site, { cacheKey, key, ctx }: Lookup): PageRequest {
-  if (ctx.kind !== 'FETCH') return { cacheKey, key, ctx, tags: [], isCurrent: () => true };
+function requestOf(site: Site, { cacheKey, key, ctx, seq }: Lookup): PageRequest {
   const tags = [...(ctx.tags ?? []), ...(ctx.softTags ?? [])];
+  if (ctx.kind !== 'FETCH') return { cacheKey, key, ctx, tags, isCurrent: () => true, seq };
   // Next.js will fetch again if the window is over: a newer response of another process saves that.
   const isCurrent = ({ generatedAtMs }: Entry) =>
     site.settings.clock.now() < generatedAtMs + (ctx.revalidate || BOUNDS.interval) * 1000;
@@ -105,14 +109,17 @@ async function attempt(
   const { entry } = snapshot.record;
   const known = await valueFor(site, snapshot);
   if (known && entry && snapshot.state === 'fresh')
-    return { answer: shown(site, fresh(entry, known.value, now)), start };
-  const showing = known && entry ? staleElsewhere(entry, known.value, now) : undefined;
-  if (showing && lookup.isPrefetch) return { answer: shown(site, showing), start };
+    return { answer: shown(site, fresh(entry, known.value, now)), start, says: 'fresh' };
+  const elsewhere = () =>
+    known && entry
+      ? { answer: shown(site, staleElsewhere(entry, known.value, now)), start, says: 'regenerated elsewhere' as const }
+      : undefined;
+  if (known && lookup.isPrefetch) return elsewhere();
   if (isWorthAcquiring(site, lookup.cacheKey, snapshot.record.lock)) {
     const taken = await site.renderings.take(lookup.cacheKey);
     if (taken) return render(site, request, snapshot, start.seq, taken);
   }
-  return showing && { answer: shown(site, showing), start };
+  return elsewhere();
 }
 
 /** Reports whether an acquisition is worth trying: even a refused one costs a write. */
@@ -152,7 +159,7 @@ async function checkUnderLease(
   const { entry } = snapshot.record;
   if (!known || !entry || snapshot.state !== 'fresh') return askToRender(site, request, snapshot, start);
   await site.renderings.giveUp(rendering);
-  return { answer: shown(site, fresh(entry, known.value, site.settings.clock.now())), start };
+  return { answer: shown(site, fresh(entry, known.value, site.settings.clock.now())), start, says: 'fresh' };
 }
 
 /**
@@ -174,7 +181,9 @@ async function askToRender(
   const known = entry && (await site.pages.valueOf(snapshot));
   if (!entry || !known) return { answer: null, start };
   const now = site.settings.clock.now();
-  if (state === 'stale') return { answer: shown(site, stale(entry, known.value, now)), start };
+  if (state === 'stale') {
+    return { answer: shown(site, stale(entry, known.value, now)), start, says: 'regenerated here' };
+  }
   // For images Next.js has no way to express "expired".
   if (known.value?.kind === 'IMAGE') return { answer: null, start };
   return { answer: shown(site, expired(entry, known.value)), start };

@@ -30,6 +30,8 @@ export interface PageRequest extends SeedRequest {
   tags: readonly string[];
   /** Reports whether the caller takes a fresh entry, read up to a minute ago. */
   isCurrent: (entry: Entry) => boolean;
+  /** The log has been read up to here for this request; undefined: it is read now. */
+  seq?: number | undefined;
 }
 
 /** The memory of a decoded value relative to its body: strings take two bytes per character. */
@@ -75,7 +77,7 @@ export class Pages {
   async read(request: PageRequest): Promise<PageSnapshot> {
     const { store, records, clock } = this.#options;
     const { cacheKey } = request;
-    const seqBefore = records.get(cacheKey) && (await this.#sequence());
+    const seqBefore = records.get(cacheKey) && (request.seq ?? (await this.catchUp()));
     const known = records.get(cacheKey); // the log may have dropped it
     if (known && seqBefore !== undefined) {
       const snapshot = await this.judge(request, known, seqBefore);
@@ -83,7 +85,7 @@ export class Pages {
       if (snapshot.state === 'fresh' && entry && request.isCurrent(entry)) return snapshot;
     }
     const readAt = clock.elapsed();
-    const [record, seq] = await Promise.all([store.read({ cacheKey }), seqBefore ?? this.#sequence()]);
+    const [record, seq] = await Promise.all([store.read({ cacheKey }), seqBefore ?? request.seq ?? this.catchUp()]);
     const snapshot = await this.judge(request, record, seq);
     if (snapshot.state === 'fresh') records.set(cacheKey, record, readAt);
     else records.forget(cacheKey);
@@ -132,7 +134,8 @@ export class Pages {
     this.#caughtUpAt = Number.NEGATIVE_INFINITY;
   }
 
-  async #sequence(): Promise<number> {
+  /** Reads the log, unless that is less than `trustMs` ago, and returns the sequence up to which purges are known. */
+  async catchUp(): Promise<number> {
     const { marks, clock, trustMs } = this.#options;
     const now = clock.elapsed();
     if (now - this.#caughtUpAt < trustMs) return marks.cursor;

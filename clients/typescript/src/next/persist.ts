@@ -15,6 +15,8 @@ export interface RenderedValue {
   value: Value;
   ctx: SetContext;
   start: RenderStart;
+  /** How long the row is kept, in seconds. Default: `retentionSeconds`. */
+  keepSeconds?: number;
 }
 
 /** The content type of the stored bodies, which are not served to visitors directly. */
@@ -94,7 +96,7 @@ async function publish(site: Site, lease: Lease, rendered: RenderedValue, body: 
     tags: tagsOf(rendered.value, rendered.ctx),
     purgeSeq: rendered.start.seq,
     renderMs: Math.max(1, clock.now() - rendered.start.atMs),
-    ttlUnixSeconds: horizon(clock.now() / 1000, retentionSeconds),
+    ttlUnixSeconds: horizon(clock.now() / 1000, rendered.keepSeconds ?? retentionSeconds),
   };
   await site.store.publish(lease, lease.record, next);
 }

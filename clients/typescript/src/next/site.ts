@@ -11,6 +11,7 @@ import { Pages } from './pages.js';
 import { PurgeMarks } from './purgemarks.js';
 import { Records } from './records.js';
 import { Renderings } from './renderings.js';
+import { Revalidations } from './revalidations.js';
 import { Seeds } from './seeds.js';
 
 /** How many pages with a timed-out wait are remembered. */
@@ -27,6 +28,7 @@ export class Site {
   readonly seeds: Seeds | undefined;
   readonly pages: Pages;
   readonly renderings: Renderings;
+  readonly revalidations: Revalidations;
   readonly breaker: CircuitBreaker;
   /** The values that Next.js was given. If it passes one back to `set`, its regeneration has failed. */
   readonly served = new WeakSet<object>();
@@ -58,6 +60,7 @@ export class Site {
       memoryBytes: ctx.maxMemoryCacheSize ?? 0,
     });
     this.renderings = new Renderings({ ...settings, store: this.store });
+    this.revalidations = new Revalidations(this.store, this.pages);
     this.breaker = new CircuitBreaker(clock, settings.outageMs, warn);
   }
 

@@ -43,11 +43,14 @@ for (const [name, value] of Object.entries(values)) {
   });
 }
 
-test('undefined members are dropped', () => {
-  assert.deepEqual(decode(encode({ kind: 'APP_PAGE', html: 'x', rscData: undefined })), {
-    kind: 'APP_PAGE',
-    html: 'x',
-  });
+test('undefined, missing and empty members are different', () => {
+  for (const value of [
+    { kind: 'APP_PAGE', html: '', postponed: undefined, map: new Map([['a', undefined]]) },
+    { kind: 'APP_PAGE', html: '', postponed: '' },
+    { kind: 'APP_PAGE' },
+  ] as const) {
+    assert.deepStrictEqual(decode(encode(value)), value);
+  }
 });
 
 test('truncated, extended and foreign bodies are rejected', () => {

@@ -23,7 +23,7 @@ export interface Stores {
 }
 
 /** Defines a test on an engine. */
-function onEngine(
+export function onEngine(
   name: string,
   engine: Engine | undefined,
   body: (engine: Engine, t: TestContext) => Promise<void>,
@@ -35,14 +35,14 @@ function onEngine(
   test(`${name} (${engine.name})`, { timeout: 120_000 }, (t) => body(engine, t));
 }
 
-async function newStores(t: Cleanup, engine: Engine): Promise<Stores> {
+export async function newStores(t: Cleanup, engine: Engine, folder?: string): Promise<Stores> {
   const table = await newTable(t, engine);
   const bucket = await newBucket(t);
-  return { fleet: await newFleet(t, table, bucket), table, bucket };
+  return { fleet: await newFleet(t, table, bucket, folder), table, bucket };
 }
 
 /** Runs a test, and adds to its failure what the servers of the fleet have printed. */
-async function withOutput(fleet: Fleet, body: () => Promise<void>): Promise<void> {
+export async function withOutput(fleet: Fleet, body: () => Promise<void>): Promise<void> {
   try {
     await body();
   } catch (error) {
@@ -64,7 +64,7 @@ let turn = 0;
  * Returns the engines in turn: Next.js behaves the same on all of them, and the tests of the
  * handler run on every engine.
  */
-function nextEngine(): Engine | undefined {
+export function nextEngine(): Engine | undefined {
   return engines()[turn++ % engines().length];
 }
 

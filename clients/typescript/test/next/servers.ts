@@ -8,6 +8,7 @@ import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { GetItemCommand } from '@aws-sdk/client-dynamodb';
 
@@ -17,8 +18,13 @@ import type { TestBucket } from './stores.js';
 
 /** Tests run from `build/test/next`, in any copy of the package; the site is next to their sources. */
 const compiled = fileURLToPath(new URL('../../src', import.meta.url));
-const handler = new URL('../../src/next/index.js', import.meta.url);
+const handlers = {
+  SITE_HANDLER: new URL('../../src/next/index.js', import.meta.url).href,
+  SITE_USE_CACHE: new URL('../../src/next/usecache/index.js', import.meta.url).href,
+};
 const site = process.env['ISR_TEST_NEXT_CACHE'] ?? fileURLToPath(new URL('../../../test/next/site', import.meta.url));
+/** The site with `cacheComponents`, a directory of the other one, whose packages it uses. */
+export const componentsSite = join(site, 'components');
 const next = join(site, 'node_modules/next/dist/bin/next');
 
 /** The reason for skipping tests that need Next.js; undefined if it is installed. */
@@ -42,15 +48,29 @@ const deployments: readonly Deployment[] = ['one', 'two'];
  * of Node.js. The builds get no table: they need none.
  */
 export async function buildSite(): Promise<void> {
-  const file = join(site, '.next/test-build.json');
-  const inputs = await hashOf(site, compiled);
+  await unlessBuilt(site, async () => {
+    for (const deployment of deployments) await runBuild(site, [], { SITE_DEPLOYMENT: deployment }).then(succeeded);
+  });
+}
+
+/** Builds the site with `cacheComponents`, as {@link buildSite} does. */
+export async function buildComponents(): Promise<void> {
+  await unlessBuilt(componentsSite, async () => {
+    await runBuild(componentsSite).then(succeeded);
+  });
+}
+
+async function unlessBuilt(folder: string, build: () => Promise<void>): Promise<void> {
+  const file = join(folder, '.next/test-build.json');
+  const inputs = await hashOf(folder, compiled);
   if (existsSync(file) && (await readFile(file, 'utf8')) === inputs) return;
-  await rm(join(site, '.next'), { recursive: true, force: true });
-  for (const deployment of deployments) {
-    const { status, output } = await runBuild([], { SITE_DEPLOYMENT: deployment });
-    if (status !== 0) throw new Error(`next build failed:\n${output}`);
-  }
+  await rm(join(folder, '.next'), { recursive: true, force: true });
+  await build();
   await writeFile(file, inputs);
+}
+
+function succeeded({ status, output }: Build): void {
+  if (status !== 0) throw new Error(`next build failed:\n${output}`);
 }
 
 /** When the build of a deployment began, in epoch milliseconds, by its own stamp. */
@@ -85,7 +105,7 @@ export async function regenerateWithPlural(): Promise<Build> {
   } finally {
     await rm(folder, { recursive: true });
   }
-  return runBuild(['--experimental-build-mode', 'generate'], { SITE_PLURAL: '1' });
+  return runBuild(site, ['--experimental-build-mode', 'generate'], { SITE_PLURAL: '1' });
 }
 
 /** Hashes the files of directories, without installed and built ones. */
@@ -105,10 +125,10 @@ async function hashOf(...folders: string[]): Promise<string> {
 }
 
 /** Runs `next build`, for at most five minutes. */
-async function runBuild(flags: string[] = [], environment: Record<string, string> = {}): Promise<Build> {
+async function runBuild(cwd: string, flags: string[] = [], environment: Record<string, string> = {}): Promise<Build> {
   const child = spawn(process.execPath, [next, 'build', ...flags], {
-    cwd: site,
-    env: { ...bare(), SITE_HANDLER: handler.href, ...environment },
+    cwd,
+    env: { ...bare(), ...handlers, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 300_000,
   });
@@ -171,8 +191,8 @@ export interface Server {
   kill(): Promise<void>;
 }
 
-/** Creates a fleet on a table and a bucket, stopped by `t`. */
-export async function newFleet(t: Cleanup, table: TestTable, bucket: TestBucket): Promise<Fleet> {
+/** Creates a fleet of a site on a table and a bucket, stopped by `t`. */
+export async function newFleet(t: Cleanup, table: TestTable, bucket: TestBucket, cwd = site): Promise<Fleet> {
   const folder = await mkdtemp(join(tmpdir(), 'next-fleet-'));
   const servers: Server[] = [];
   const source = await startData(t);
@@ -183,7 +203,7 @@ export async function newFleet(t: Cleanup, table: TestTable, bucket: TestBucket)
   });
   const environment = {
     ...bare(),
-    SITE_HANDLER: handler.href,
+    ...handlers,
     SITE_CONTROL: folder,
     SITE_DATA: source.url,
     FACETHEORY_CACHE_TABLE_NAME: table.tableName,
@@ -198,7 +218,7 @@ export async function newFleet(t: Cleanup, table: TestTable, bucket: TestBucket)
     ...source,
     output: () => servers.map(({ url, output }) => `${url} printed:\n${output().slice(-4000)}`).join('\n'),
     async start(extra = {}) {
-      const server = await startServer({ ...environment, ...extra });
+      const server = await startServer(cwd, { ...environment, ...extra });
       servers.push(server);
       return server;
     },
@@ -234,12 +254,19 @@ async function renderingsIn(file: string, page: string): Promise<{ pid: number }
   });
 }
 
-/** Starts the data server that pages fetch from. */
+/** Starts the data server that pages fetch from, and that actions write to. */
 async function startData(t: Cleanup): Promise<Pick<Fleet, 'data' | 'requests'> & { url: string }> {
   const data = new Map<string, string>();
   const requests = new Map<string, number>();
   const server = createServer((request, response) => {
     const path = (request.url ?? '/').slice(1);
+    if (request.method === 'PUT') {
+      void text(request).then((value) => {
+        data.set(path, value);
+        response.end();
+      });
+      return;
+    }
     requests.set(path, (requests.get(path) ?? 0) + 1);
     response.end(data.get(path) ?? 'nothing');
   });
@@ -252,10 +279,10 @@ async function startData(t: Cleanup): Promise<Pick<Fleet, 'data' | 'requests'> &
   return { data, requests: (path) => requests.get(path) ?? 0, url: `http://127.0.0.1:${port}` };
 }
 
-async function startServer(environment: NodeJS.ProcessEnv): Promise<Server> {
+async function startServer(cwd: string, environment: NodeJS.ProcessEnv): Promise<Server> {
   const port = await freePort();
   const child = spawn(process.execPath, [next, 'start', '--hostname', '127.0.0.1', '--port', String(port)], {
-    cwd: site,
+    cwd,
     env: environment,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
