@@ -6,7 +6,7 @@ import { after, before, describe, type TestContext } from 'node:test';
 import type { Cleanup, Engine } from '../engines.js';
 import { storeOn } from '../isr/table.js';
 import { missing, newProxy, newStores, nextEngine, onEngine, type Stores, withOutput } from './fleets.js';
-import { buildComponents, buildWrongly, componentsSite, noNext, type Server, until, visit } from './servers.js';
+import { buildComponents, componentsSite, type Server, until, visit } from './servers.js';
 
 interface Pair extends Stores {
   two: [Server, Server];

@@ -69,12 +69,13 @@ onStores(
   async (s) => {
     const [a, b] = [startIn(s), startIn(s)];
     for (const tag of ['news', '_N_T_/page']) {
-      await fill(a, 'k', 'one');
-      assert.equal(await look(b, 'k', ['_N_T_/page']), 'fresh one');
+      const key = `of ${tag}`;
+      await fill(a, key, 'one');
+      assert.equal(await look(b, key, ['_N_T_/page']), 'fresh one');
       await a.updateTags([tag]);
-      assert.equal(await a.get('k', ['_N_T_/page']), undefined, 'in the same request: read your writes');
-      await a.set('k', Promise.resolve(entry('two')));
-      for (const handler of [b, a]) assert.equal(await look(handler, 'k', ['_N_T_/page']), 'fresh two');
+      assert.equal(await a.get(key, ['_N_T_/page']), undefined, 'in the same request: read your writes');
+      await a.set(key, Promise.resolve(entry('two')));
+      for (const handler of [b, a]) assert.equal(await look(handler, key, ['_N_T_/page']), 'fresh two');
     }
   },
 );
@@ -126,7 +127,7 @@ onStores(
     assert.equal(await look(a, 'k'), 'fresh two');
     await a.updateTags(['news'], { expire: 31_536_000 });
     s.watch.advance(1000);
-assert.equal(await look(c, 'k'), 'stale two');
+    assert.equal(await look(c, 'k'), 'stale two');
     await c.set('k', Promise.resolve(entry('three')));
     for (const handler of [b, a]) assert.equal(await look(handler, 'k'), 'fresh three');
   },
@@ -171,7 +172,7 @@ onStores('complaint: cost of tag checks, and tag indexes that grow: a request re
   const keys = Array.from({ length: 10 }, (_, i) => `k${i}`);
   for (const key of keys) await fill(handler, key, key);
   s.watch.advance(11_000); // rows are kept in memory ten seconds after the log was loaded
-for (const key of keys) await look(handler, key);
+  for (const key of keys) await look(handler, key);
   commands.length = 0;
   await handler.refreshTags();
   for (const key of keys) assert.ok(await handler.get(key, ['_N_T_/page']));
