@@ -78,7 +78,7 @@ def filter_text(model: ModelDefinition[Any], expression: Expression, condition: 
 
     Raises:
         InvalidInputError: an unknown field, or a value that its attribute cannot have.
-        InvalidQueryError: no filter, groups nested too deeply, or a filter of an encrypted field.
+        InvalidQueryError: no filter, or groups nested too deeply.
     """
     if not isinstance(condition, Filter):
         raise InvalidQueryError(f"a filter: expected where(…), found {condition!r:.60}")
@@ -102,8 +102,6 @@ def _group(kind: str, left: Filter, right: Filter) -> Filter:
 
 def _comparison(model: ModelDefinition[Any], expression: Expression, condition: Filter) -> str:
     field = model.field(condition.field)
-    if field.encrypted:
-        raise InvalidQueryError(f"{model.name}.{field.name} is encrypted and cannot be compared")
     name = expression.name(field.attribute)
     values = [expression.value(_operand(model, condition, value)) for value in condition.values]
     texts: dict[str, Callable[[], str]] = {

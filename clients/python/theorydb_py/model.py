@@ -33,7 +33,6 @@ def theorydb_field(
     name: str | None = None,
     roles: Iterable[str] = (),
     omitempty: bool = False,
-    encrypted: bool = False,
     default: Any = dataclasses.MISSING,
     default_factory: Callable[[], Any] | Any = dataclasses.MISSING,
 ) -> Any:
@@ -46,12 +45,11 @@ def theorydb_field(
     by the first write that does not find it set) and ``updated_at`` (set by every
     write; both are an int of epoch seconds, or a datetime). With ``omitempty``, None is
     not stored, or for types without None: False, 0, "" and empty collections; the
-    default must then be that value. An ``encrypted`` field is stored as ciphertext, and
-    its Table needs ``keys``.
+    default must then be that value.
 
     A field error raises InvalidModelError when the model is defined.
     """
-    options = FieldOptions(name=name, roles=tuple(roles), omitempty=omitempty, encrypted=encrypted)
+    options = FieldOptions(name=name, roles=tuple(roles), omitempty=omitempty)
     if default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=default_factory, metadata={FieldOptions.METADATA: options})
     return dataclasses.field(default=default, metadata={FieldOptions.METADATA: options})
@@ -146,11 +144,6 @@ class ModelDefinition(Generic[T]):
             updated_at=roles["updated_at"],
             indexes=_indexes(structure, roles["pk"], roles["sk"], indexes),
         )
-
-    @property
-    def encrypted(self) -> tuple[Field, ...]:
-        """The encrypted fields."""
-        return tuple(field for field in self.structure.fields if field.encrypted)
 
     def index(self, name: str) -> IndexDefinition:
         """Return an index. Raises InvalidQueryError if there is none of this name."""
@@ -289,8 +282,6 @@ def _index_key(where: str, structure: Structure, name: str) -> Field:
         raise InvalidModelError(f"{where}: {name}: a key is str, int, Decimal, bytes or a datetime")
     if optional and not field.omitempty:
         raise InvalidModelError(f"{where}: {name}: a key cannot be NULL; give the field omitempty=True")
-    if field.encrypted:
-        raise InvalidModelError(f"{where}: {name} is encrypted, and so cannot be a key")
     return field
 
 

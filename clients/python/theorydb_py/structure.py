@@ -50,7 +50,6 @@ class FieldOptions:
     name: str | None = None
     roles: tuple[str, ...] = ()
     omitempty: bool = False
-    encrypted: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,6 @@ class Field:
     omitempty: bool
     default: Callable[[], Any] | None
     """Creates the value of an absent attribute; None: the attribute is required."""
-    encrypted: bool = False
 
     def is_omitted(self, value: object) -> bool:
         """Return whether the value is stored as an absent attribute."""
@@ -182,9 +180,7 @@ class _Inspector:
         if options.omitempty and (codec.empty is None or role in _MAX_KEY):
             raise InvalidModelError(f"{where}: omitempty: the type has no empty value; make it {_name_of(hint)} | None")
         default = _default(where, declared, codec, omitempty=options.omitempty or codec.must_omit_empty)
-        if options.encrypted and (role or not is_item):
-            raise InvalidModelError(f"{where}: encrypted: only fields of the item that have no role can be encrypted")
-        return Field(declared.name, attribute, role, codec, options.omitempty, default, options.encrypted)
+        return Field(declared.name, attribute, role, codec, options.omitempty, default)
 
     def _codec(self, where: str, hint: Any) -> Codec:
         plain = _PLAIN.get(hint) if isinstance(hint, typing.Hashable) else None

@@ -336,8 +336,7 @@ class Table(Generic[T]):
         for item in puts:
             attributes, _ = self._writes.blind_put(item)
             key = self.model.key_of(attributes)
-            sealed = self._seal(key, attributes)
-            given[self._add(requests, key, {"PutRequest": {"Item": sealed}})] = ("puts", item)
+            given[self._add(requests, key, {"PutRequest": {"Item": attributes}})] = ("puts", item)
         for deleted in deletes:
             key = self._key_from(deleted)
             given[self._add(requests, key, {"DeleteRequest": {"Key": key}})] = ("deletes", deleted)
@@ -484,12 +483,9 @@ class Table(Generic[T]):
     def _projected(self, expression: Expression) -> Callable[[Request, tuple[str, ...]], Reader[dict[str, Any]]]:
         def project(request: Request, names: tuple[str, ...]) -> Reader[dict[str, Any]]:
             fields = list(dict.fromkeys(self.model.field(name) for name in names))
-            read = [f for f in (self.model.pk, self.model.sk) if f is not None and any(g.encrypted for g in fields)]
-            projection = ", ".join(expression.name(f.attribute) for f in dict.fromkeys([*fields, *read]))
+            projection = ", ".join(expression.name(f.attribute) for f in fields)
             arguments = {**request.arguments, "ProjectionExpression": projection, **expression.names_argument()}
-            return Reader(
-                with_arguments(request, arguments), lambda item: self.model.unmarshal_part(self._open(item), fields)
-            )
+            return Reader(with_arguments(request, arguments), lambda item: self.model.unmarshal_part(item, fields))
 
         return project
 
@@ -509,13 +505,7 @@ class Table(Generic[T]):
         return Provision(self._client, self.table_name, self.model, self._retry)
 
     def _decode(self, item: Mapping[str, Attribute]) -> T:
-        return self.model.unmarshal(self._open(item))
-
-    def _open(self, item: Mapping[str, Attribute]) -> Mapping[str, Attribute]:
-        return item
-
-    def _seal(self, key: Mapping[str, Attribute], attributes: Mapping[str, Attribute]) -> Mapping[str, Attribute]:  # noqa: ARG002
-        return attributes
+        return self.model.unmarshal(item)
 
     def _key_from(self, key: Any) -> dict[str, Attribute]:
         if self.model.sk is None:

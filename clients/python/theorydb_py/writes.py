@@ -218,8 +218,6 @@ class Writes(Generic[T]):
             raise InvalidQueryError(
                 f"{self._model.name}.{field.name}: keys, the version and the time of the update cannot be updated"
             )
-        if field.encrypted and change.kind not in ("set", "remove", "if_not_exists"):
-            raise InvalidQueryError(f"{self._model.name}.{field.name} is encrypted: it can only be set and removed")
         name, value = changes.begin(field), change.value
         match change.kind:
             case "add":
