@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.polling import BOUND
-from theorydb_py.retry import Retry
+from theorydb_py._retry import Retry
 
 NOW = 1_800_000_000.0
 

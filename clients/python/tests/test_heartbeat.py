@@ -10,8 +10,8 @@ import pytest
 
 from tests.clocks import Time
 from tests.polling import BOUND, eventually
+from theorydb_py._heartbeat import STOP_TIMEOUT, Heartbeat
 from theorydb_py.errors import LeaseLostError
-from theorydb_py.heartbeat import STOP_TIMEOUT, Heartbeat
 
 LOG = logging.getLogger("tests")
 

@@ -13,6 +13,7 @@ import pytest
 from tests.clocks import Clock, Time
 from tests.conftest import Engine
 from tests.lostreplies import Faults
+from theorydb_py._retry import Retry
 from theorydb_py.errors import (
     InvalidInputError,
     InvalidKeyError,
@@ -21,8 +22,7 @@ from theorydb_py.errors import (
     TableNotFoundError,
     UnknownOutcomeError,
 )
-from theorydb_py.lease import LeaseKey, LeaseManager
-from theorydb_py.retry import Retry
+from theorydb_py.leases._manager import LeaseKey, LeaseManager
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

@@ -15,8 +15,8 @@ from botocore.exceptions import (
 
 from tests.isr.vectors import load
 from theorydb_py import errors
-from theorydb_py.botoerrors import write_failure
-from theorydb_py.outcome import Outcome, is_retryable, outcome_of, reason_codes
+from theorydb_py._classify import write_failure
+from theorydb_py._outcome import Outcome, is_retryable, outcome_of, reason_codes
 
 
 def answer(code: str, status: int = 400, **more: Any) -> ClientError:

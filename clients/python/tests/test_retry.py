@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ConnectionClosedError, ParamValidationError
 
+from theorydb_py._retry import Retry
 from theorydb_py.errors import InvalidInputError
-from theorydb_py.retry import Retry
 
 
 class Clock:

@@ -3,11 +3,14 @@
 Services in Go and TypeScript share the same tables and rows.
 """
 
-from theorydb_py._filters import Filter, where
-from theorydb_py._indexes import Index, gsi, lsi
-from theorydb_py._reads import Query, Reader
-from theorydb_py._updates import Update
-from theorydb_py.actions import (
+from theorydb_py._filter import Filter, where
+from theorydb_py._index import Index, gsi, lsi
+from theorydb_py._outcome import Outcome, outcome_of
+from theorydb_py._query import Page, SortKeyCondition
+from theorydb_py._reader import Query, Reader
+from theorydb_py._retry import Retry
+from theorydb_py._table import Table
+from theorydb_py._transact import (
     TransactConditionCheck,
     TransactDelete,
     TransactPut,
@@ -17,6 +20,7 @@ from theorydb_py.actions import (
     UpdateAdd,
     UpdateSetIfNotExists,
 )
+from theorydb_py._update import Update
 from theorydb_py.errors import (
     CancellationReason,
     ConditionFailedError,
@@ -45,12 +49,8 @@ from theorydb_py.errors import (
     VersionConflictError,
 )
 from theorydb_py.isr import FaceTheoryIsrMetaStore
-from theorydb_py.lease import Lease, LeaseKey, LeaseManager
+from theorydb_py.leases._manager import Lease, LeaseKey, LeaseManager
 from theorydb_py.model import ModelDefinition, theorydb_field, theorydb_model
-from theorydb_py.outcome import Outcome, outcome_of
-from theorydb_py.query import Page, SortKeyCondition
-from theorydb_py.retry import Retry
-from theorydb_py.table import Table
 
 __version__ = "0.1.0"
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from theorydb_py.botoerrors import read_failure
-from theorydb_py.client import DynamoDB
+from theorydb_py._classify import read_failure
+from theorydb_py._client import DynamoDB
+from theorydb_py._outcome import error_code
+from theorydb_py._retry import Retry
+from theorydb_py._structure import Field
 from theorydb_py.errors import InvalidModelError, ThrottledError
 from theorydb_py.model import IndexDefinition, ModelDefinition, key_type
-from theorydb_py.outcome import error_code
-from theorydb_py.retry import Retry
-from theorydb_py.structure import Field
 
 _POLL_SECONDS = 0.5
 

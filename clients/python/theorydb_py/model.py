@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, dataclass_transform, overload
 
-from theorydb_py._indexes import Index
-from theorydb_py.codec import (
+from theorydb_py._codec import (
     DecimalCodec,
     EpochCodec,
     IntCodec,
@@ -19,11 +18,12 @@ from theorydb_py.codec import (
     SetCodec,
     TimeCodec,
 )
-from theorydb_py.codecerror import CodecError, describe
+from theorydb_py._codecerror import CodecError, describe
+from theorydb_py._index import Index
+from theorydb_py._structure import ROLES, Field, FieldOptions, Structure, structure_of
+from theorydb_py._table_name import checked_table_name
+from theorydb_py._values import Attribute
 from theorydb_py.errors import InvalidInputError, InvalidModelError, InvalidQueryError, MalformedRowError
-from theorydb_py.structure import ROLES, Field, FieldOptions, Structure, structure_of
-from theorydb_py.table_name import checked_table_name
-from theorydb_py.values import Attribute
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.clocks import NOW, Clock
+from theorydb_py._retry import Retry
 from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, IsrLease
-from theorydb_py.retry import Retry
 
 KEY = "example.com/news"
 DIGEST = "0" * 64

@@ -24,11 +24,11 @@ from theorydb_py.errors import (
     UnknownOutcomeError,
 )
 from theorydb_py.isr import FaceTheoryIsrMetaStore, ReloadTarget
-from theorydb_py.isr.advance import advance
-from theorydb_py.isr.items import child, text
-from theorydb_py.isr.logrow import reload_target
-from theorydb_py.isr.pages import read_sequence
-from theorydb_py.isr.transaction import Transaction
+from theorydb_py.isr._advance import advance
+from theorydb_py.isr._logrow import reload_target
+from theorydb_py.isr._pages import read_sequence
+from theorydb_py.isr._row import child, text
+from theorydb_py.isr._transaction import Transaction
 
 UNANSWERED = [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE, Fault.LAST, Fault.CONFLICT]
 PLANS = [[], *([fault] for fault in Fault), *map(list, itertools.product(UNANSWERED, repeat=2))]

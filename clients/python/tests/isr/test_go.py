@@ -20,7 +20,7 @@ from tests.conftest import Engine
 from tests.polling import eventually
 from theorydb_py.errors import MovedError, RequestCompletedError
 from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, IsrLease, body_prefix, canonical_key
-from theorydb_py.isr.inputs import Json
+from theorydb_py.isr._inputs import Json
 
 BINARY = os.environ.get("ISR_TEST_ISR", "")
 HISTORY = 5

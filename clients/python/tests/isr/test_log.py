@@ -16,6 +16,7 @@ from tests.isr.faultplan import Faulty
 from tests.isr.pages import fill, new_entry, new_store, rows
 from tests.isr.test_faults import FEW, Fleet, is_first, new_fleet, prepared, scenarios
 from tests.polling import BOUND, eventually
+from theorydb_py._outcome import Outcome, outcome_of
 from theorydb_py.errors import (
     InvalidQueryError,
     MovedError,
@@ -23,13 +24,12 @@ from theorydb_py.errors import (
     UnknownOutcomeError,
 )
 from theorydb_py.isr import FOREVER, Assertion, FaceTheoryIsrMetaStore, ReloadTarget
-from theorydb_py.isr.expressions import exists, update
-from theorydb_py.isr.groupcommit import _Waiter
-from theorydb_py.isr.items import key, string
-from theorydb_py.isr.logcommit import LogChange, commit_together
-from theorydb_py.isr.rollback import pin
-from theorydb_py.isr.transaction import Action, Purpose, Refusal
-from theorydb_py.outcome import Outcome, outcome_of
+from theorydb_py.isr._expression import exists, update
+from theorydb_py.isr._groupcommit import _Waiter
+from theorydb_py.isr._logcommit import LogChange, commit_together
+from theorydb_py.isr._rollback import pin
+from theorydb_py.isr._row import key, string
+from theorydb_py.isr._transaction import Action, Purpose, Refusal
 
 
 def fill_pages(client: Any, table: str, store: FaceTheoryIsrMetaStore, count: int) -> list[str]:

@@ -33,7 +33,7 @@ from theorydb_py.isr import (
     freshness,
     host_target,
 )
-from theorydb_py.isr.purgetarget import covers
+from theorydb_py.isr._purgetarget import covers
 
 DAY = 24 * 3600
 EVERYTHING = [

@@ -20,8 +20,8 @@ from tests.polling import eventually
 from tests.web.fleet import S3, credentials, new_bucket
 from tests.web.outage import Proxy, proxy
 from theorydb_py import InvalidInputError, InvalidKeyError
+from theorydb_py._retry import Retry
 from theorydb_py.isr import FaceTheoryIsrMetaStore, PurgeTarget
-from theorydb_py.retry import Retry
 from theorydb_py.web import PageCache, WsgiCache
 
 if TYPE_CHECKING:

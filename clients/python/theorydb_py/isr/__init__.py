@@ -15,8 +15,8 @@ The Go package dynamostore and the TypeScript client use the same rows; see
 spec/schema.md for each attribute.
 """
 
-from theorydb_py.isr.canonicalkey import canonical_key
-from theorydb_py.isr.entry import (
+from theorydb_py.isr._canonicalkey import canonical_key
+from theorydb_py.isr._entry import (
     FOREVER,
     Assertion,
     Change,
@@ -32,12 +32,12 @@ from theorydb_py.isr.entry import (
     Sequence,
     State,
 )
-from theorydb_py.isr.freshness import age, fresh_until, freshness, serves_failures, stale_until
-from theorydb_py.isr.inputs import canonical_json, hash_inputs
-from theorydb_py.isr.keys import body_prefix, hashed_partition, raw_partition
-from theorydb_py.isr.lease import IsrLease
-from theorydb_py.isr.purgetarget import MAX_PURGE_TARGETS, PurgeKind, PurgeTarget, host_target
-from theorydb_py.isr.store import FaceTheoryIsrMetaStore
+from theorydb_py.isr._freshness import age, fresh_until, freshness, serves_failures, stale_until
+from theorydb_py.isr._inputs import canonical_json, hash_inputs
+from theorydb_py.isr._keys import body_prefix, hashed_partition, raw_partition
+from theorydb_py.isr._lease import IsrLease
+from theorydb_py.isr._purgetarget import MAX_PURGE_TARGETS, PurgeKind, PurgeTarget, host_target
+from theorydb_py.isr._store import FaceTheoryIsrMetaStore
 
 __all__ = [
     "FOREVER",

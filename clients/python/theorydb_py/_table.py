@@ -1,0 +1,567 @@
+"""Tables: the operations on the items of a model."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import boto3
+from botocore.config import Config
+
+from theorydb_py._batch import Batches
+from theorydb_py._classify import format_key, read_failure, write_failure
+from theorydb_py._client import DynamoDB
+from theorydb_py._echo import is_echo
+from theorydb_py._expression import Expression
+from theorydb_py._filter import Filter, filter_text
+from theorydb_py._outcome import was_retried
+from theorydb_py._provision import Provision
+from theorydb_py._query import SortKeyCondition
+from theorydb_py._reader import MAX_SEGMENTS, Query, Reader, Request, with_arguments
+from theorydb_py._retry import Retry
+from theorydb_py._structure import Field
+from theorydb_py._table_name import checked_table_name
+from theorydb_py._transact import (
+    TransactConditionCheck,
+    TransactDelete,
+    TransactPut,
+    TransactUpdate,
+    TransactUpsert,
+    TransactWriteAction,
+)
+from theorydb_py._transaction import Transaction, check_token
+from theorydb_py._update import Update
+from theorydb_py._values import Attribute
+from theorydb_py._write import Write, Writes
+from theorydb_py.errors import (
+    ConditionFailedError,
+    InvalidInputError,
+    InvalidQueryError,
+    ItemNotFoundError,
+    TheorydbError,
+    UnknownOutcomeError,
+    Unprocessed,
+)
+from theorydb_py.model import ModelDefinition
+
+T = TypeVar("T")
+
+_TIME_LIMITS = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
+
+_ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+
+
+class Table(Generic[T]):
+    """The items of one model in one table. Safe for concurrent use.
+
+    Conditions are DynamoDB expressions whose values are plain Python values. If a
+    condition fails, nothing was changed, and ConditionFailedError is raised, or
+    VersionConflictError if the version differs. A write without a reply raises
+    UnknownOutcomeError. boto3 retries by itself: if a condition fails on a retry, the
+    stored item is compared with what was sent; if they are equal the write has
+    succeeded, otherwise its outcome is unknown.
+    """
+
+    def __init__(
+        self,
+        model: ModelDefinition[T],
+        *,
+        client: DynamoDB | None = None,
+        table_name: str | None = None,
+        retry: Retry | None = None,
+        new_token: Callable[[], str] = lambda: str(uuid.uuid4()),
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``table_name`` overrides that of the model.
+
+        ``client`` is a boto3 DynamoDB client; the default one waits 2 s for a
+        connection and 5 s for a reply, and sends a request at most three times.
+        ``new_token`` returns a unique client token of at most 36 characters for a
+        transaction. ``now`` returns the wall time in epoch seconds, by which tokens age,
+        and which created_at and updated_at get.
+        """
+        name = table_name if table_name is not None else model.table_name
+        if name is None:
+            raise InvalidInputError(f"{model.name} has no table: pass table_name to the model or to the Table")
+        self.model = model
+        self.table_name = checked_table_name(name)
+        self._client: DynamoDB = client if client is not None else _new_client()
+        self._retry = retry or Retry()
+        self._new_token = new_token
+        self._now = now
+        self._writes = Writes(model, now)
+        self._batches = Batches(self._client, self.table_name, self._retry)
+
+    # --- Single items -------------------------------------------------------
+
+    def get(self, pk: Any, sk: Any = None, *, consistent_read: bool = True) -> T:
+        """Read an item by its key.
+
+        Raises:
+            ItemNotFoundError: there is none; see get_or_none.
+            InvalidInputError: the key is invalid.
+            MalformedRowError: the stored item does not fit the model.
+            TableNotFoundError, ThrottledError: as they say.
+        """
+        found = self.get_or_none(pk, sk, consistent_read=consistent_read)
+        if found is None:
+            raise ItemNotFoundError(f"{self._what('read', self.model.key(pk, sk))}: the item does not exist")
+        return found
+
+    def get_or_none(self, pk: Any, sk: Any = None, *, consistent_read: bool = True) -> T | None:
+        """Read an item by its key; None if there is none. Raises the other errors of get."""
+        key = self.model.key(pk, sk)
+        what = self._what("read", key)
+        try:
+            response = self._client.get_item(TableName=self.table_name, Key=key, ConsistentRead=consistent_read)
+        except Exception as error:
+            raise read_failure(what, error) from error
+        return self._decode(response["Item"]) if "Item" in response else None
+
+    def put(
+        self,
+        item: T,
+        *,
+        condition_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+    ) -> T:
+        """Put a whole item; attributes that are not in the model are removed.
+
+        Returns the object as it is stored. With a version field, the stored item must
+        have the object's version, and gets the next one.
+        """
+        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        write, stored = self._writes.put(item, condition)
+        self._execute(write, self._client.put_item)
+        return stored
+
+    def create(self, item: T) -> T:
+        """Put an item that must not exist yet (ConditionFailedError). Returns it as put does."""
+        write, stored = self._writes.create(item, Expression())
+        self._execute(write, self._client.put_item)
+        return stored
+
+    def update(
+        self,
+        pk: Any,
+        sk: Any,
+        updates: Mapping[str, Any] | Update,
+        *,
+        condition_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+    ) -> T:
+        """Update some fields of an existing item.
+
+        ``updates`` is an Update, or a dict of field names and values; values that
+        omitempty omits are removed, and UpdateAdd and UpdateSetIfNotExists modify the
+        stored value. A version field is incremented, and compared if
+        ``expected_version`` is given (0: the item has none). Returns the whole updated
+        item.
+
+        Adding to a number, or appending to a list, without ``expected_version`` would
+        be applied twice if boto3 retried it after a lost reply. It is sent as a
+        transaction with a client token, at twice the write units, and the item is then
+        read strongly consistently: it may include later writes of others.
+
+        Raises:
+            ItemNotFoundError: there is no item; see upsert.
+            VersionConflictError: it does not have the expected version.
+            ConditionFailedError: the condition failed.
+            UnknownOutcomeError: there was no reply.
+            MalformedRowError: it was updated but cannot be decoded.
+            InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
+        """
+        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        return self._update(pk, sk, updates, condition, expected_version, upsert=False)
+
+    def upsert(
+        self,
+        pk: Any,
+        sk: Any,
+        updates: Mapping[str, Any] | Update,
+        *,
+        condition_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+    ) -> T:
+        """Update some fields of an item like update, or create it; required fields must be among them.
+
+        An item with an ``expected_version`` above 0 must exist (VersionConflictError).
+        Raises the errors of update, except ItemNotFoundError.
+        """
+        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        return self._update(pk, sk, updates, condition, expected_version, upsert=True)
+
+    def delete(
+        self,
+        pk: Any,
+        sk: Any = None,
+        *,
+        condition_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+    ) -> None:
+        """Delete an item. A missing item is no error unless a condition or a version makes it one."""
+        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        write = self._writes.delete(self.model.key(pk, sk), condition, expected_version)
+        self._execute(write, self._client.delete_item)
+
+    # --- Batches and transactions -------------------------------------------
+
+    def query(
+        self,
+        partition: Any,
+        *,
+        sort: SortKeyCondition | None = None,
+        index: str | None = None,
+        filter: Filter | None = None,  # noqa: A002 as in TypeScript
+        limit: int | None = None,
+        scan_forward: bool = True,
+        consistent_read: bool | None = None,
+        filter_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+    ) -> Query[T]:
+        """Query a partition's items in the order of their sort keys; reversed if not ``scan_forward``.
+
+        ``index`` is a secondary index of the model, with its own partitions and sort
+        keys. A page ends at 1 MB, or after ``limit`` items, counted before filters.
+        Reads are strongly consistent by default, except on global indexes, which do not
+        support that.
+
+        Raises:
+            InvalidQueryError: an unknown index, an invalid limit or filter.
+            InvalidInputError: an invalid value, or ``consistent_read`` on a global index.
+        """
+        source = self._source(index)
+        expression = Expression(filter_expression, expression_attribute_names, expression_attribute_values)
+        pk = self.model.marshal_field(source.partition, partition)
+        arguments = self._read_arguments(source, limit, consistent_read)
+        arguments["ScanIndexForward"] = scan_forward
+        key_condition = self._key_condition(expression, source, pk, sort)
+        if filter is not None:
+            expression.require(filter_text(self.model, expression, filter))
+        arguments |= expression.arguments("FilterExpression", KeyConditionExpression=key_condition)
+        at = {source.partition.attribute: pk}
+        scope = [self.table_name, index, {k: str(v) for k, v in pk.items()}, scan_forward]
+        what = f"query {self.model.name} {format_key(at)} in table {self.table_name}"
+        request = Request(self._client.query, what, arguments, json.dumps(scope), source.cursor_key, at)
+        return Query(request, self._decode, self._projected(expression))
+
+    def scan(
+        self,
+        *,
+        index: str | None = None,
+        filter: Filter | None = None,  # noqa: A002 as in TypeScript
+        limit: int | None = None,
+        segments: int = 1,
+        consistent_read: bool | None = None,
+        filter_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+    ) -> Query[T]:
+        """Scan all items of the table, or of an index, in no particular order.
+
+        It reads, and is charged for, every item. In up to 1,000,000 ``segments``, up to
+        16 requests run at the same time, in threads that end with the iteration. For
+        other options see query.
+
+        Raises:
+            InvalidQueryError: an unknown index, an invalid limit, filter or number of segments.
+            InvalidInputError: an invalid value, or ``consistent_read`` on a global index.
+        """
+        source = self._source(index)
+        if isinstance(segments, bool) or not isinstance(segments, int) or not 1 <= segments <= MAX_SEGMENTS:
+            raise InvalidQueryError(f"segments: expected an int of 1 to {MAX_SEGMENTS}, found {segments!r:.60}")
+        expression = Expression(filter_expression, expression_attribute_names, expression_attribute_values)
+        if filter is not None:
+            expression.require(filter_text(self.model, expression, filter))
+        arguments = self._read_arguments(source, limit, consistent_read)
+        arguments |= expression.arguments("FilterExpression")
+        what = f"scan {self.model.name} in table {self.table_name}"
+        scope = json.dumps([self.table_name, index, "scan"])
+        request = Request(self._client.scan, what, arguments, scope, source.cursor_key, {}, segments)
+        return Query(request, self._decode, self._projected(expression))
+
+    def batch_get(self, keys: Iterable[Any], *, consistent_read: bool = True) -> list[T | None]:
+        """Read items by keys: pairs of pk and sk, or partition keys if the model has no sort key.
+
+        Returns as many results as keys, in their order; None for a missing item. A key
+        may occur more than once. Keys are split into requests of 100, each of which
+        reads a snapshot of its own.
+
+        Raises:
+            ThrottledError: DynamoDB left keys unprocessed; ``unprocessed.gets`` has them.
+            InvalidInputError: a key is invalid; nothing was sent.
+            MalformedRowError, TableNotFoundError: as they say.
+        """
+        given = list(keys)
+        encoded = [self._key_from(key) for key in given]
+        pending = {_identity(key): place for place, key in zip(given, encoded, strict=True)}
+        distinct = {_identity(key): key for key in encoded}
+        found: dict[str, T] = {}
+        try:
+            for read, items in self._batches.read(list(distinct.values()), consistent=consistent_read):
+                for item in items:
+                    found[_identity(self.model.key_of(item))] = self._decode(item)
+                for key in read:
+                    pending.pop(_identity(key), None)
+        except TheorydbError as error:
+            error.unprocessed = Unprocessed(gets=tuple(pending.values()))
+            raise
+        return [found.get(_identity(key)) for key in encoded]
+
+    def batch_write(self, *, puts: Iterable[T] = (), deletes: Iterable[Any] = ()) -> None:
+        """Put items and delete items by keys as in batch_get, in requests of 25.
+
+        Not atomic and unconditional: versions are incremented but not compared. Nothing
+        is sent if an item is invalid or occurs twice.
+
+        Raises:
+            ThrottledError, UnknownOutcomeError: the batch ended early; ``unprocessed``
+                has the objects and keys that are not known to be written.
+            InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
+        """
+        requests: dict[str, dict[str, Any]] = {}
+        given: dict[str, tuple[str, Any]] = {}
+        for item in puts:
+            attributes, _ = self._writes.blind_put(item)
+            key = self.model.key_of(attributes)
+            given[self._add(requests, key, {"PutRequest": {"Item": attributes}})] = ("puts", item)
+        for deleted in deletes:
+            key = self._key_from(deleted)
+            given[self._add(requests, key, {"DeleteRequest": {"Key": key}})] = ("deletes", deleted)
+        try:
+            for identity in self._batches.write(requests, self._identify):
+                given.pop(identity, None)
+        except TheorydbError as error:
+            left = {kind: tuple(v for k, v in given.values() if k == kind) for kind in ("puts", "deletes")}
+            error.unprocessed = Unprocessed(**left)
+            raise
+
+    # --- The table itself -----------------------------------------------------
+
+    def create_table(self, *, timeout_seconds: float = 300) -> None:
+        """Create the table with the model's keys, indexes and TTL, billed per request; wait until it is active.
+
+        Raises:
+            botocore.exceptions.ClientError: ResourceInUseException if it exists.
+            ThrottledError: it is not active after ``timeout_seconds``.
+        """
+        self._provision().create(timeout_seconds)
+
+    def ensure_table(self, *, timeout_seconds: float = 300) -> None:
+        """Create the table unless it exists; else check its keys, and add missing global indexes and TTL.
+
+        It never deletes or replaces anything.
+
+        Raises:
+            InvalidModelError: the table or an index has other keys, or lacks a local index.
+            ThrottledError: it is not active after ``timeout_seconds``.
+        """
+        self._provision().ensure(timeout_seconds)
+
+    def transact_write(
+        self, actions: Sequence[TransactWriteAction[T]], *, client_request_token: str | None = None
+    ) -> None:
+        """Execute 1 to 100 actions on distinct items atomically.
+
+        It is retried under its client token after conflicts and lost replies. Errors
+        have ``reasons``, one for each action. ``client_request_token`` is 1 to 36
+        characters: within ten minutes, DynamoDB applies a request with the same token
+        and content at most once.
+        """
+        token = self._new_token() if client_request_token is None else client_request_token
+        writes = [self._write_of(action) for action in actions]
+        transaction = Transaction(self.table_name, writes, check_token(token), now=self._now)
+        transaction.send(self._client, self._retry, self._writes.classify_failure)
+
+    # --- Internals ----------------------------------------------------------
+
+    def _execute(self, write: Write, call: Callable[..., Any], **more: Any) -> Any:
+        """Send a write of one item. For an echo, the reply contains only the item, as ``Attributes``."""
+        try:
+            return call(TableName=self.table_name, **write.arguments, **more, **_ON_FAILURE)
+        except Exception as error:
+            what = self._what(write.kind, write.key)
+            failure: Exception = write_failure(what, error)
+            if isinstance(failure, ConditionFailedError):
+                if was_retried(error):
+                    # An earlier attempt of boto3 may have falsified the condition.
+                    if is_echo(write, failure.item):
+                        return {"Attributes": failure.item}
+                    raise UnknownOutcomeError(
+                        f"{failure}; but an earlier attempt of boto3 got no reply and may have been applied: "
+                        "read the item"
+                    ) from error
+                failure = self._writes.classify_failure(failure, write)
+            raise failure from error
+
+    def _update(
+        self,
+        pk: Any,
+        sk: Any,
+        updates: Mapping[str, Any] | Update,
+        condition: Expression,
+        version: int | None,
+        *,
+        upsert: bool,
+    ) -> T:
+        write = self._writes.update(self.model.key(pk, sk), updates, condition, version, upsert=upsert)
+        if write.non_idempotent:
+            return self._update_once(write)
+        response = self._execute(write, self._client.update_item, ReturnValues="ALL_NEW")
+        return self._decode(response["Attributes"])
+
+    def _update_once(self, write: Write) -> T:
+        what = self._what(write.kind, write.key)
+        transaction = Transaction(self.table_name, [write], check_token(self._new_token()), what=what, now=self._now)
+        transaction.send(self._client, self._retry, self._writes.classify_failure)
+        try:
+            response = self._retry.bounded(
+                lambda: self._client.get_item(TableName=self.table_name, Key=write.key, ConsistentRead=True)
+            )
+        except Exception as error:
+            raise UnknownOutcomeError(f"{what}: it was applied, but the item could not be read: {error}") from error
+        if "Item" not in response:
+            raise UnknownOutcomeError(f"{what}: it was applied, but another writer has deleted the item since")
+        return self._decode(response["Item"])
+
+    def _write_of(self, action: TransactWriteAction[T]) -> Write:
+        match action:
+            case TransactPut():
+                return self._writes.put(action.item, _condition_of(action))[0]
+            case TransactUpdate():
+                key = self.model.key(action.pk, action.sk)
+                return self._writes.update(
+                    key,
+                    action.updates,
+                    _condition_of(action),
+                    action.expected_version,
+                    upsert=isinstance(action, TransactUpsert),
+                )
+            case TransactDelete():
+                key = self.model.key(action.pk, action.sk)
+                return self._writes.delete(key, _condition_of(action), action.expected_version)
+            case TransactConditionCheck():
+                return self._writes.check(self.model.key(action.pk, action.sk), _condition_of(action))
+        raise InvalidQueryError(
+            f"an action of a transaction: expected a TransactPut, TransactUpdate or the like, found {action!r:.60}"
+        )
+
+    def _source(self, index: str | None) -> _Source:
+        table_keys = {f.attribute for f in (self.model.pk, self.model.sk) if f is not None}
+        if index is None:
+            return _Source(self.model.pk, self.model.sk, frozenset(table_keys), None, can_be_consistent=True)
+        found = self.model.index(index)
+        keys = {f.attribute for f in (found.partition, found.sort) if f is not None}
+        return _Source(found.partition, found.sort, frozenset(table_keys | keys), index, not found.is_global)
+
+    def _read_arguments(self, source: _Source, limit: int | None, consistent_read: bool | None) -> dict[str, Any]:
+        if consistent_read and not source.can_be_consistent:
+            raise InvalidInputError(
+                f"{self.model.name}: the global index {source.index} has no strongly consistent reads; "
+                "leave out consistent_read"
+            )
+        consistent = source.can_be_consistent if consistent_read is None else consistent_read
+        arguments: dict[str, Any] = {"TableName": self.table_name, "ConsistentRead": consistent}
+        if source.index is not None:
+            arguments["IndexName"] = source.index
+        if limit is not None:
+            arguments["Limit"] = _checked_limit(limit)
+        return arguments
+
+    def _projected(self, expression: Expression) -> Callable[[Request, tuple[str, ...]], Reader[dict[str, Any]]]:
+        def project(request: Request, names: tuple[str, ...]) -> Reader[dict[str, Any]]:
+            fields = list(dict.fromkeys(self.model.field(name) for name in names))
+            projection = ", ".join(expression.name(f.attribute) for f in fields)
+            arguments = {**request.arguments, "ProjectionExpression": projection, **expression.names_argument()}
+            return Reader(with_arguments(request, arguments), lambda item: self.model.unmarshal_part(item, fields))
+
+        return project
+
+    def _key_condition(
+        self, expression: Expression, source: _Source, pk: Attribute, sort: SortKeyCondition | None
+    ) -> str:
+        key_condition = f"{expression.name(source.partition.attribute)} = {expression.value(pk)}"
+        if sort is None:
+            return key_condition
+        if source.sort is None:
+            raise InvalidQueryError(f"{source.index or self.model.name} has no sort key for a condition")
+        field = source.sort
+        values = [expression.value(self.model.marshal_field(field, value)) for value in sort.values]
+        return f"{key_condition} AND {sort.text(expression.name(field.attribute), values)}"
+
+    def _provision(self) -> Provision:
+        return Provision(self._client, self.table_name, self.model, self._retry)
+
+    def _decode(self, item: Mapping[str, Attribute]) -> T:
+        return self.model.unmarshal(item)
+
+    def _key_from(self, key: Any) -> dict[str, Attribute]:
+        if self.model.sk is None:
+            return self.model.key(key)
+        if not isinstance(key, tuple) or len(key) != _PAIR:
+            raise InvalidInputError(f"a key of {self.model.name}: expected a tuple of pk and sk, found {key!r:.60}")
+        return self.model.key(*key)
+
+    def _add(self, requests: dict[str, dict[str, Any]], key: Mapping[str, Attribute], request: dict[str, Any]) -> str:
+        identity = _identity(key)
+        if identity in requests:
+            raise InvalidQueryError(f"{self._what('write', key)}: the batch contains it twice")
+        requests[identity] = request
+        return identity
+
+    def _identify(self, request: Mapping[str, Any]) -> str:
+        """Return the identity of the item of a request of a batch."""
+        if "PutRequest" in request:
+            return _identity(self.model.key_of(request["PutRequest"]["Item"]))
+        return _identity(request["DeleteRequest"]["Key"])
+
+    def _what(self, kind: str, key: Mapping[str, Attribute]) -> str:
+        return f"{kind} {self.model.name} {format_key(key)} in table {self.table_name}"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The table or an index, as reads use it."""
+
+    partition: Field
+    sort: Field | None
+    cursor_key: frozenset[str]
+    index: str | None
+    can_be_consistent: bool
+
+
+_PAIR = 2  # parts of a key
+
+
+def _new_client() -> DynamoDB:
+    client: DynamoDB = boto3.client("dynamodb", config=_TIME_LIMITS)
+    return client
+
+
+def _condition_of(action: Any) -> Expression:
+    return Expression(
+        action.condition_expression, action.expression_attribute_names, action.expression_attribute_values
+    )
+
+
+def _identity(key: Mapping[str, Attribute]) -> str:
+    """Return a text that is equal for keys that DynamoDB considers equal."""
+    return repr(sorted((name, sorted(value.items())) for name, value in key.items()))
+
+
+def _checked_limit(limit: object) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidQueryError(f"limit: expected an int of at least 1, or None, found {limit!r:.60}")
+    return limit

@@ -1,0 +1,97 @@
+"""The store's access to its table: calls, retries and strongly consistent reads."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from theorydb_py._client import DynamoDB
+from theorydb_py._retry import Retry
+from theorydb_py.isr._numbers import check_time
+from theorydb_py.isr._row import Item, key, string
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A table and what the store needs to use it. Safe for concurrent use, as boto3's clients are."""
+
+    client: DynamoDB
+    table: str
+    owner: str
+    clock: Callable[[], float]
+    """Wall time in epoch seconds."""
+    new_token: Callable[[], str]
+    retry: Retry
+    settle_timeout: float
+    """How long an unanswered write is investigated, in seconds."""
+    wait: Callable[[threading.Event, float], bool]
+    """Waits for an event, at most so many seconds, and returns whether it is set. Heartbeats wait with it."""
+    logger: logging.Logger
+    """Logs lost replies, and extensions and releases that failed."""
+
+    def now(self) -> float:
+        """Return the wall time in epoch seconds. Raises InvalidInputError if the clock returns anything else."""
+        return check_time("now()", self.clock())
+
+    def second(self) -> int:
+        """Return the wall time in whole epoch seconds, rounded down."""
+        return math.floor(self.now())
+
+    def monotonic(self) -> float:
+        """Return the monotonic clock in seconds."""
+        return self.retry.monotonic()
+
+    def settle_deadline(self) -> float:
+        """Return the deadline of a settlement that begins now."""
+        return self.monotonic() + self.settle_timeout
+
+    def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Call an operation of the client once."""
+        response: dict[str, Any] = getattr(self.client, operation)(TableName=self.table, **arguments)
+        return response
+
+    def repeat(self, deadline: float | None, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Call an idempotent operation until its answer is definite.
+
+        deadline is a monotonic time; None limits the call to a few attempts instead.
+        """
+        if deadline is None:
+            return self.retry.bounded(lambda: self.call(operation, **arguments))
+        return self.retry.until(deadline, lambda: self.call(operation, **arguments))
+
+    def read_row(self, pk: str, sk: str, deadline: float | None = None) -> Item | None:
+        """Read one row strongly consistently; None if it does not exist. deadline: see repeat."""
+        response = self.repeat(deadline, "get_item", ConsistentRead=True, Key=key(pk, sk))
+        item: Item | None = response.get("Item")
+        return item or None
+
+    def query(self, pk: str, sort_keys: str, **arguments: Any) -> list[Item]:
+        """Return the rows of a partition, strongly consistently, following pagination.
+
+        sort_keys is the key condition of the sort key, with the values ``:first`` and
+        ``:last``.
+        """
+        rows: list[Item] = []
+        question = query_arguments(pk, sort_keys, **arguments)
+        while True:
+            page = self.repeat(None, "query", ConsistentRead=True, **question)
+            rows += page["Items"]
+            if not page.get("LastEvaluatedKey"):
+                return rows
+            question["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+
+def query_arguments(pk: str, sort_keys: str, *, first: str, last: str | None = None, **more: Any) -> dict[str, Any]:
+    """Return the arguments of a query of one partition."""
+    values = {":pk": string(pk), ":first": string(first)}
+    if last is not None:
+        values[":last"] = string(last)
+    return {
+        "KeyConditionExpression": f"pk = :pk AND {sort_keys}",
+        "ExpressionAttributeValues": values,
+        **more,
+    }

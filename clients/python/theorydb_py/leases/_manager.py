@@ -1,0 +1,194 @@
+"""Leases: mutual exclusion between processes, for a bounded time.
+
+They are stored in the table of the pages, or in a table of their own, in the same
+format and by the same code as the leases of pages:
+
+    pk = JOB#<key>   sk = LOCK   lease_token, lease_expires_at, lease_owner, ttl
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from theorydb_py._client import DynamoDB
+from theorydb_py._retry import Retry
+from theorydb_py._table_name import checked_table_name
+from theorydb_py.errors import InvalidInputError, InvalidKeyError, LeaseLostError
+from theorydb_py.isr import _leaseupdate as leasewrites
+from theorydb_py.isr._acquire import acquire
+from theorydb_py.isr._backend import Connection
+from theorydb_py.isr._keys import check_partition, job_partition
+from theorydb_py.isr._lease import IsrLease
+from theorydb_py.isr._leasescope import lease_scope
+from theorydb_py.isr._numbers import MAX_INTERVAL, check_number
+from theorydb_py.isr._row import SK_LOCK
+
+
+@dataclass(frozen=True)
+class LeaseKey:
+    """The location of a lease: the LOCK row of a partition, whose key has 1 to 2,048 bytes."""
+
+    pk: str
+    sk: str = SK_LOCK
+
+    def __post_init__(self) -> None:
+        check_partition(self.pk)
+        if self.sk != SK_LOCK:
+            # Any other row would be taken for a free lease and overwritten.
+            raise InvalidKeyError(f"a lease is stored in the row {SK_LOCK} of its partition, not in {self.sk!r:.60}")
+
+
+class Lease:
+    """An acquired lease, proven by its token. Safe for concurrent use.
+
+    Its token never changes, so that a refresh whose reply was lost can be repeated.
+    """
+
+    def __init__(self, key: LeaseKey, held: IsrLease) -> None:
+        """Create an acquired lease; LeaseManager does."""
+        self.key = key
+        self._held = held
+
+    @property
+    def token(self) -> str:
+        """Proves that this process holds the lease."""
+        return self._held.lease_token
+
+    @property
+    def failures(self) -> int:
+        """How many earlier attempts had failed in a row; also 0 if the reply to the acquisition was lost."""
+        return self._held.failures
+
+    @property
+    def seconds(self) -> int:
+        """The duration, as granted last."""
+        return self._held.duration_seconds
+
+    @property
+    def expires_at(self) -> int:
+        """When it expires unless it is refreshed, in epoch seconds, as last acknowledged."""
+        return self._held.lease_expires_at
+
+    @property
+    def lost(self) -> bool:
+        """Whether it was released, was taken, or expired.
+
+        It expires by the wall clock, by which others judge, or by the monotonic clock,
+        whichever comes first.
+        """
+        return self._held.over or self._held.lost
+
+    def check(self) -> None:
+        """Raise LeaseLostError if the lease is lost. Call it before each side effect."""
+        self._held.check()
+        if self._held.over:
+            raise LeaseLostError(f"the lease of {self.key.pk} was released: acquire it again")
+
+
+class LeaseManager:
+    """Leases in one table, with the same rows and guarantees as in Go and TypeScript.
+
+    At most one unexpired lease per key, whose holder learns when it is lost. A lease
+    does not keep a frozen holder from writing elsewhere after it has expired: make such
+    writes conditional as well.
+
+    A text key names a job, such as a nightly import that one of many processes runs: 1
+    to 1,024 bytes, stored in the partition ``JOB#`` + key, apart from pages. A LeaseKey
+    names any partition. Safe for concurrent use.
+    """
+
+    def __init__(
+        self,
+        client: DynamoDB,
+        *,
+        table_name: str,
+        owner: str = "",
+        now: Callable[[], float] = time.time,
+        token: Callable[[], str] = lambda: secrets.token_hex(16),
+        retry: Retry | None = None,
+        logger: logging.Logger | None = None,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    ) -> None:
+        """``owner`` names this process to people; ``now`` returns the wall time in epoch seconds.
+
+        ``token`` returns an unguessable text that never recurs. ``logger`` logs lost
+        replies, and refreshes and releases that failed. ``wait`` waits for an event, at
+        most so many seconds, and returns whether it is set; heartbeats wait with it.
+        """
+        retry = retry or Retry()
+        self._connection = Connection(
+            client=client,
+            table=checked_table_name(table_name),
+            owner=owner,
+            clock=now,
+            new_token=token,
+            retry=retry,
+            settle_timeout=retry.timeout,
+            wait=wait,
+            logger=logger or logging.getLogger("theorydb_py"),
+        )
+
+    def lock_key(self, pk: str, sk: str = SK_LOCK) -> LeaseKey:
+        """Return the key of a partition's lease, such as that of a page."""
+        return LeaseKey(pk, sk)
+
+    def acquire(self, key: str | LeaseKey, *, lease_seconds: float = 30) -> Lease:
+        """Acquire the lease for a duration rounded up to whole seconds. Does not wait.
+
+        Raises LeaseHeldError if another process holds it, and InvalidKeyError or
+        InvalidInputError before anything is sent. After other errors it was not
+        acquired, or was released; after UnknownOutcomeError at worst an unused lease
+        remains until it expires.
+        """
+        at = key if isinstance(key, LeaseKey) else LeaseKey(job_partition(key))
+        held = IsrLease(
+            self._connection,
+            cache_key=at.pk,
+            pk=at.pk,
+            token=self._connection.new_token(),
+            owner=self._connection.owner,
+            seconds=_whole_seconds(lease_seconds),
+            attempt=None,
+        )
+        acquire(self._connection, held)
+        return Lease(at, held)
+
+    def refresh(self, lease: Lease, *, lease_seconds: float | None = None) -> None:
+        """Extend a held lease from now by so many seconds; None: by its present duration.
+
+        Raises LeaseLostError if it expired or was taken; it cannot be regained. Any
+        other error leaves open whether it was extended; the call may be repeated.
+        """
+        seconds = None if lease_seconds is None else _whole_seconds(lease_seconds)
+        leasewrites.refresh(lease._held.connection, lease._held, seconds)
+
+    def release(self, lease: Lease) -> None:
+        """Release the lease. Releasing a lost lease does nothing and is no error."""
+        leasewrites.release(lease._held.connection, lease._held)
+
+    @contextlib.contextmanager
+    def lease(self, key: str | LeaseKey, *, lease_seconds: float = 30) -> Iterator[Lease]:
+        """Acquire the lease, refresh it after each third of its duration, and release it at the end.
+
+        Python cannot interrupt the block: check ``lease.lost``, or call
+        ``lease.check()``, before each side effect. If the lease was lost before the
+        end, LeaseLostError is raised there, with the block's exception as its cause. A
+        failed release is logged, and the lease left to expire.
+        """
+        began = self._connection.monotonic()
+        lease = self.acquire(key, lease_seconds=lease_seconds)
+        with lease_scope(self._connection, lease._held, began):
+            yield lease
+
+
+def _whole_seconds(lease_seconds: float) -> int:
+    if not 0 < check_number("lease_seconds", lease_seconds) <= MAX_INTERVAL:
+        raise InvalidInputError(f"lease_seconds is {lease_seconds!r}: expected more than 0, at most {MAX_INTERVAL}")
+    return math.ceil(lease_seconds)
