@@ -188,9 +188,11 @@ async function checkPrograms(folder: string, table: TestTable): Promise<void> {
     for (const [name, expected] of programs) assert.equal(await output(folder, `${name}.js`, table), expected, name);
   };
   const quickstart: [string, string] = ['quickstart', 'fresh\nSinnerman 1965\n'];
+  const pages: [string, string] = ['pages', 'true\ntrue\n'];
+  const purge: [string, string] = ['purge', 'stale\n'];
   await Promise.all([
     inOrder(quickstart, quickstart),
-    inOrder(['pages', 'bodies/request-1.html\nbodies/request-1.html\n'], ['purge', 'stale\n']),
+    inOrder(pages, purge, pages, purge),
     inOrder(['leases', 'running until the lease is lost: false\n']),
     inOrder(['transact', 'published\n']),
     inOrder(['store', 'fresh\n'], ['alias', 'fresh\n']),
