@@ -30,7 +30,7 @@ func TestClientsReceiveEvents(t *testing.T) {
 		default:
 			continue
 		}
-		path, seen := "/events/"+c.String(), make(chan struct{})
+		path, seen := "/events/"+c.String(), [3]chan struct{}{make(chan struct{}), make(chan struct{}), make(chan struct{})}
 		s.origin.set(path, events(seen))
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
@@ -43,10 +43,7 @@ func TestClientsReceiveEvents(t *testing.T) {
 				if line, err := in.ReadString('\n'); err != nil || line != "\n" {
 					t.Fatalf("got %q, %v; expected an empty line", line, err)
 				}
-				select {
-				case seen <- struct{}{}:
-				case <-t.Context().Done():
-				}
+				close(seen[i])
 			}
 			if _, err := in.ReadByte(); err != io.EOF {
 				t.Errorf("after the last event: %v, expected the end", err)
@@ -55,15 +52,16 @@ func TestClientsReceiveEvents(t *testing.T) {
 	}
 }
 
-// events sends three events, each after a receipt of the previous one.
-func events(seen <-chan struct{}) behaviour {
+// events sends three events, each after a receipt of the previous one, which is for all requests: a
+// request that is abandoned for another may not have ended yet.
+func events(seen [3]chan struct{}) behaviour {
 	return func(w http.ResponseWriter, r *http.Request, _ int) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i := range 3 {
 			fmt.Fprintf(w, "data: %d\n\n", i)
 			_ = http.NewResponseController(w).Flush() // the client notices
 			select {
-			case <-seen:
+			case <-seen[i]:
 			case <-r.Context().Done():
 				return
 			}

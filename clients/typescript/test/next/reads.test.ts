@@ -139,7 +139,7 @@ onStores('a visit of a page with 10,000 purged tags in the table costs as much a
   const [a, b] = [s.start({ ddb }), s.start()];
   const tags = Array.from({ length: 10_000 }, (_, i) => `tag-${i}`);
   await make(a, '/page', page('one', ...tags.slice(0, 100)));
-  await b.request().revalidateTag(tags.slice(100));
+  for (let at = 100; at < tags.length; at += 900) await b.request().revalidateTag(tags.slice(at, at + 900));
   s.watch.advance(11_000);
   await a.request().get('/page', pageContext);
   await a.request().get('/page', pageContext);

