@@ -136,7 +136,7 @@ export async function withTimeout<T>(milliseconds: number, outer: AbortSignal | 
 }
 
 /** Rejects with the signal's reason once it is aborted. */
-function rejection(signal: AbortSignal): Promise<never> {
+export function rejection(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason), { once: true });
   });

@@ -61,6 +61,16 @@ export function holdsUntil(end: number, nowMs: number): boolean {
 const free =
   'attribute_not_exists(pk) OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now OR lease_expires_at > :longest';
 
+/** Reports whether a page is in backoff after a failure: the row has no holder. Its end may have passed. */
+export function isBackoff(lock: Lock | undefined): boolean {
+  return lock !== undefined && lock.owner === '' && lock.failures > 0;
+}
+
+/** Reports whether a page is in backoff, which has not ended. */
+export function isBackingOff(lock: Lock | undefined, nowMs: number): boolean {
+  return lock !== undefined && isBackoff(lock) && holdsUntil(lock.expiresAtMs / 1000, nowMs);
+}
+
 /** The condition that the lease is not held, see {@link holdsUntil}. A row without a numeric end is free. */
 export function isFree(nowMs: number): Condition {
   const now = floorSeconds(nowMs);

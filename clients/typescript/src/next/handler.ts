@@ -1,8 +1,8 @@
+import { LruCache } from '../cache/lru.js';
 import { InvalidInputError } from '../errors.js';
 import type { Answer, GetContext, HandlerContext, SetContext, Value } from './contract.js';
 import { LocalCache } from './localcache.js';
 import { lookUp, type RenderStart } from './lookup.js';
-import { LruCache } from './lru.js';
 import { cacheKeyOf } from './names.js';
 import type { CacheHandlerOptions } from './options.js';
 import { persist } from './persist.js';

@@ -1,5 +1,5 @@
+import { LruCache } from '../cache/lru.js';
 import type { Answer, Value } from './contract.js';
-import { LruCache } from './lru.js';
 
 /**
  * The cache of `next build` and `next dev`, which need no table. Fetches are kept in memory,

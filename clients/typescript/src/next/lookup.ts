@@ -1,5 +1,5 @@
 import type { Entry, Lock } from '../isr/entry.js';
-import { holdsUntil } from '../isr/lockrow.js';
+import { holdsUntil, isBackingOff, isBackoff } from '../isr/lockrow.js';
 import { BOUNDS } from '../isr/names.js';
 import { expired, fetched, fresh, stale, staleElsewhere } from './answers.js';
 import type { Answer, GetContext, Value } from './contract.js';
@@ -196,12 +196,10 @@ async function askToRender(
 async function valueFor(site: Site, snapshot: PageSnapshot): Promise<{ value: Value } | undefined> {
   const { entry, lock } = snapshot.record;
   const isShown =
-    snapshot.state === 'fresh' || snapshot.state === 'stale' || (snapshot.isServable && isPaused(site, lock));
+    snapshot.state === 'fresh' ||
+    snapshot.state === 'stale' ||
+    (snapshot.isServable && isBackingOff(lock, site.settings.clock.now()));
   return entry && isShown ? site.pages.valueOf(snapshot) : undefined;
-}
-
-function isPaused(site: Site, lock: Lock | undefined): boolean {
-  return isBackoff(lock) && holdsUntil((lock?.expiresAtMs ?? 0) / 1000, site.settings.clock.now());
 }
 
 /**
@@ -214,11 +212,6 @@ async function fetchOf(site: Site, snapshot: PageSnapshot, ctx: GetContext): Pro
   const known = await valueFor(site, snapshot);
   if (!known || !entry || known.value?.kind !== 'FETCH') return null;
   return fetched(entry, known.value, site.settings.clock.now(), snapshot.state === 'stale', ctx.revalidate || 0);
-}
-
-/** Reports whether a page is in backoff after a failure. Then only visitors without a servable value cause a render. */
-export function isBackoff(lock: Lock | undefined): boolean {
-  return lock !== undefined && lock.owner === '' && lock.failures > 0;
 }
 
 /**

@@ -1,13 +1,13 @@
+import type { Bodies } from '../cache/bodies.js';
+import { LruCache } from '../cache/lru.js';
+import type { PurgeMarks } from '../cache/purgemarks.js';
 import type { Clock } from '../clock.js';
 import type { Entry, PurgeState } from '../isr/entry.js';
 import { freshness, mergePurgeStates, type State, servableOnFailure } from '../isr/freshness.js';
 import type { IsrMetaStore } from '../isr/metastore.js';
 import type { PageRecord } from '../isr/record.js';
-import type { Bodies } from './bodies.js';
 import type { Value } from './contract.js';
 import { decode, EnvelopeError } from './envelope.js';
-import { LruCache } from './lru.js';
-import type { PurgeMarks } from './purgemarks.js';
 import type { Records } from './records.js';
 import type { Seed, SeedRequest, Seeds } from './seeds.js';
 

@@ -1,12 +1,13 @@
+import { Bodies, type Described, largestBody, sha256 } from '../cache/bodies.js';
 import { randomText } from '../isr/backend.js';
 import type { Entry, NextEntry } from '../isr/entry.js';
 import { generationId as newGenerationId } from '../isr/generationid.js';
 import type { Lease } from '../isr/lease.js';
+import { isBackoff } from '../isr/lockrow.js';
 import { periodsOf } from './answers.js';
-import { Bodies, type Described, largestBody, sha256 } from './bodies.js';
 import { type CacheControl, type SetContext, tagsOf, type Value } from './contract.js';
 import { encode } from './envelope.js';
-import { isBackoff, type RenderStart } from './lookup.js';
+import type { RenderStart } from './lookup.js';
 import type { Site } from './site.js';
 
 /** A rendered value to store. */

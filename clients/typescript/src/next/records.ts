@@ -1,6 +1,6 @@
+import { LruCache } from '../cache/lru.js';
 import type { Clock } from '../clock.js';
 import type { PageRecord } from '../isr/record.js';
-import { LruCache } from './lru.js';
 
 /**
  * How long a record is used, in milliseconds, whatever the log says: a change that is not in the

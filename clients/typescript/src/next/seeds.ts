@@ -2,13 +2,12 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, join, sep } from 'node:path';
-
+import { LruCache } from '../cache/lru.js';
 import { InvalidInputError } from '../errors.js';
 import type { Warn } from '../isr/backend.js';
 import type { Entry } from '../isr/entry.js';
 import { periodsOf } from './answers.js';
 import { type CacheControl, type GetContext, tagsOf, type Value } from './contract.js';
-import { LruCache } from './lru.js';
 
 /**
  * The pages that `next build` has made, as entries of the cache. They stay in the files of the

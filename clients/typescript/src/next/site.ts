@@ -1,14 +1,14 @@
+import type { Bodies } from '../cache/bodies.js';
+import type { CircuitBreaker } from '../cache/breaker.js';
+import { LruCache } from '../cache/lru.js';
+import { PurgeMarks } from '../cache/purgemarks.js';
+import { storesOf } from '../cache/stores.js';
 import type { Backend } from '../isr/backend.js';
-import { settingsOf as storeSettings } from '../isr/config.js';
-import { FaceTheoryIsrMetaStore } from '../isr/store.js';
-import { Bodies } from './bodies.js';
-import { CircuitBreaker } from './breaker.js';
+import type { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import type { HandlerContext, Value } from './contract.js';
-import { LruCache } from './lru.js';
 import { buildIdOf } from './names.js';
 import type { Settings } from './options.js';
 import { Pages } from './pages.js';
-import { PurgeMarks } from './purgemarks.js';
 import { Records } from './records.js';
 import { Renderings } from './renderings.js';
 import { Revalidations } from './revalidations.js';
@@ -36,18 +36,15 @@ export class Site {
   readonly waitTimedOut = new LruCache<number>(maxTimedOutWaits);
 
   constructor(settings: Settings, ctx: HandlerContext) {
-    const { ddb, tableName, tenant, clock, warn, callMs: callTimeoutMs } = settings;
-    // Pages get a ttl from each call; the store derives the lifetime of purge marks.
-    const metaTtlSeconds = settings.retentionSeconds;
-    const config = { ddb, tableName, clock, warn, callTimeoutMs, metaTtlSeconds, ...(tenant ? { tenant } : {}) };
+    const { tenant, clock, warn } = settings;
+    const { backend, store, bodies, breaker } = storesOf(settings);
     this.settings = settings;
     this.buildId = settings.buildId ?? buildIdOf(ctx.serverDistDir, process.env);
-    const shared = storeSettings(config);
-    this.backend = shared.backend;
-    this.store = new FaceTheoryIsrMetaStore(config, shared);
+    this.backend = backend;
+    this.store = store;
     const records = new Records(clock);
     this.marks = new PurgeMarks(this.backend, tenant, (cacheKey) => records.changed(cacheKey));
-    this.bodies = new Bodies(settings.s3, settings.bucket);
+    this.bodies = bodies;
     this.seeds = Seeds.open(ctx.serverDistDir, settings.retentionSeconds, warn);
     this.pages = new Pages({
       store: this.store,
@@ -61,7 +58,7 @@ export class Site {
     });
     this.renderings = new Renderings({ ...settings, store: this.store });
     this.revalidations = new Revalidations(this.store, this.pages);
-    this.breaker = new CircuitBreaker(clock, settings.outageMs, warn);
+    this.breaker = breaker;
   }
 
   /** Remembers that Next.js was given a value. */

@@ -1,18 +1,20 @@
+import { Bodies } from '../cache/bodies.js';
+import type { CircuitBreaker } from '../cache/breaker.js';
+import { LruCache } from '../cache/lru.js';
+import { PurgeMarks } from '../cache/purgemarks.js';
+import { storesOf } from '../cache/stores.js';
 import { LeaseHeldError } from '../errors.js';
-import { type Backend, randomText } from '../isr/backend.js';
-import { settingsOf as storeSettings } from '../isr/config.js';
-import type { Entry, Lock } from '../isr/entry.js';
+import { randomText } from '../isr/backend.js';
+import type { Entry } from '../isr/entry.js';
 import { freshness, mergePurgeStates, type State, servableOnFailure } from '../isr/freshness.js';
 import { generationId as newGenerationId } from '../isr/generationid.js';
 import type { Lease } from '../isr/lease.js';
+import { isBackingOff } from '../isr/lockrow.js';
 import type { PurgeOptions, Receipt } from '../isr/purge.js';
 import type { PurgeTarget } from '../isr/purgetarget.js';
 import type { PageRecord } from '../isr/record.js';
-import { FaceTheoryIsrMetaStore } from '../isr/store.js';
-import { Bodies } from '../next/bodies.js';
-import { CircuitBreaker } from '../next/breaker.js';
-import { LruCache } from '../next/lru.js';
-import { PurgeMarks } from '../next/purgemarks.js';
+import type { FaceTheoryIsrMetaStore } from '../isr/store.js';
+import { rejection } from '../retry.js';
 import { type Answer, answerOf, bypassed, forVisitor, type How, readBody, unstored } from './answer.js';
 import { judge, storedFields } from './judge.js';
 import { type PageCacheOptions, type Settings, settingsOf } from './options.js';
@@ -60,7 +62,6 @@ const daySeconds = 24 * 3600;
  */
 export class PageCache {
   readonly #settings: Settings;
-  readonly #backend: Backend;
   readonly #store: FaceTheoryIsrMetaStore;
   readonly #marks: PurgeMarks;
   readonly #bodies: Bodies;
@@ -76,15 +77,12 @@ export class PageCache {
   /** @throws InvalidInputError InvalidKeyError for an invalid option, or a missing table or bucket */
   constructor(options: PageCacheOptions) {
     const s = settingsOf(options, process.env);
-    const { ddb, tableName, tenant, clock, warn, callMs: callTimeoutMs } = s;
-    const config = { ddb, tableName, clock, warn, callTimeoutMs, metaTtlSeconds: s.retentionSeconds };
-    const shared = storeSettings({ ...config, ...(tenant ? { tenant } : {}) });
+    const { backend, store, bodies, breaker } = storesOf(s);
     this.#settings = s;
-    this.#backend = shared.backend;
-    this.#store = new FaceTheoryIsrMetaStore({ ...config, ...(tenant ? { tenant } : {}) }, shared);
-    this.#marks = new PurgeMarks(this.#backend, tenant);
-    this.#bodies = new Bodies(s.s3, s.bucket);
-    this.#breaker = new CircuitBreaker(clock, s.outageMs, warn);
+    this.#store = store;
+    this.#marks = new PurgeMarks(backend, s.tenant);
+    this.#bodies = bodies;
+    this.#breaker = breaker;
     this.#inMemory = new LruCache(s.memoryBytes);
   }
 
@@ -205,7 +203,7 @@ export class PageCache {
       await clock.sleep(Math.min(minPollMs * 2 ** poll * (0.5 + Math.random()), maxPollMs, left), undefined);
       const seen = await this.#breaker.call('a look-up', () => this.#look(cacheKey, true));
       if (seen?.page && seen.state === 'fresh') return this.#sharing(seen.page, 'hit');
-      if (!seen?.record.lock || !isBackingOff(seen.record.lock, clock.now())) continue;
+      if (!seen || !isBackingOff(seen.record.lock, clock.now())) continue;
       return seen.page ? this.#sharing(seen.page, 'stale') : this.#withoutStoring(rendered, render, 'back-off');
     }
   }
@@ -351,23 +349,10 @@ class FailedRender extends Error {
   }
 }
 
-function isBackingOff(lock: Lock, nowMs: number): boolean {
-  return lock.owner === '' && lock.failures > 0 && lock.expiresAtMs > nowMs;
-}
-
 /** Waits for work until a signal is aborted. */
 async function within<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   signal.throwIfAborted();
-  let stop: (() => void) | undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason);
-    signal.addEventListener('abort', stop);
-  });
-  try {
-    return await Promise.race([work(), aborted]);
-  } finally {
-    if (stop) signal.removeEventListener('abort', stop);
-  }
+  return Promise.race([work(), rejection(signal)]);
 }
 
 /** Creates a page cache; see {@link PageCacheOptions}. */

@@ -1,6 +1,6 @@
+import { largestBody } from '../../cache/bodies.js';
 import { InvalidInputError } from '../../errors.js';
 import { withTimeout } from '../../retry.js';
-import { largestBody } from '../bodies.js';
 import type { CacheHandlerClass } from '../handler.js';
 import { createCacheHandler } from '../handler.js';
 import { lookUp, maxQueueMs } from '../lookup.js';
