@@ -22,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/facetheory/isr/internal/embedded"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/localdynamo/wire"
 )
@@ -40,7 +41,7 @@ func (s *fieldServer) tables(accessKey, secretKey string) *dynamodb.Client {
 // row returns the first row of the embedded store whose sort key has a prefix.
 func (s *fieldServer) row(sk string) map[string]types.AttributeValue {
 	s.Helper()
-	out, err := s.tables("any", "any").Scan(s.Context(), &dynamodb.ScanInput{TableName: aws.String(embeddedTable)})
+	out, err := s.tables("any", "any").Scan(s.Context(), &dynamodb.ScanInput{TableName: aws.String(embedded.Table)})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/internal/doctor"
+	"github.com/facetheory/isr/internal/embedded"
 	"github.com/facetheory/isr/internal/limits"
 	"github.com/facetheory/isr/s3body"
 	"github.com/facetheory/isr/store"
@@ -153,7 +154,7 @@ func (in *installation) credentials(ctx context.Context) {
 
 // exists reports whether there is anything to examine but the site.
 func (in *installation) exists() bool {
-	_, err := os.Stat(engineFile(in.serve.Data))
+	_, err := os.Stat(embedded.EngineFile(in.serve.Data))
 	return in.path != "" || in.running || in.serverErr != nil || in.serve.Table != "" || err == nil
 }
 

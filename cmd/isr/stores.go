@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,9 +15,9 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/embedded"
 	"github.com/facetheory/isr/internal/pace"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/s3body"
@@ -45,9 +44,6 @@ const startTime = 20 * time.Second
 
 // tableTime bounds the creation of a table, which takes AWS up to minutes.
 const tableTime = 3 * time.Minute
-
-// embeddedTable is the name of the one table of an embedded store.
-const embeddedTable = "isr"
 
 func (f *storeFlags) validate() error {
 	switch {
@@ -89,7 +85,7 @@ func (f *storeFlags) open(ctx context.Context, create bool, log *slog.Logger) (*
 }
 
 func (f *storeFlags) openEmbedded(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
-	if _, err := os.Stat(engineFile(f.Data)); !create && errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(embedded.EngineFile(f.Data)); !create && errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("no store in %s; give the data folder of a server with --data, or start a server: isr serve --demo", f.Data)
 	}
 	db, err := openEngine(f.Data)
@@ -111,12 +107,9 @@ func (f *storeFlags) pacer() *pace.Pacer {
 	return pace.New(f.requests)
 }
 
-// engineFile returns the path of the engine's file in a data folder.
-func engineFile(dir string) string { return filepath.Join(dir, "table.db") }
-
 // openEngine opens the engine in an existing data folder, and creates its file if needed.
 func openEngine(dir string) (*localdynamo.DB, error) {
-	db, err := localdynamo.Open(engineFile(dir), localdynamo.Options{})
+	db, err := localdynamo.Open(embedded.EngineFile(dir), localdynamo.Options{})
 	switch {
 	case errors.Is(err, localdynamo.ErrLocked):
 		return nil, fmt.Errorf("data folder %s is used by another isr process; stop it, or give another folder with --data", dir)
@@ -127,18 +120,8 @@ func openEngine(dir string) (*localdynamo.DB, error) {
 }
 
 func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *slog.Logger) (*stores, error) {
-	if err := dynamostore.CreateTable(ctx, db, embeddedTable); err != nil {
-		return nil, err
-	}
 	meter, pacer := new(admin.Meter), f.pacer()
-	meta, err := dynamostore.New(db, embeddedTable, dynamostore.Config{
-		// The process that holds a lease ends with the engine.
-		Leases: db.Volatile(), Guards: guardsOf(f.Guard), Meter: meter.Count, Local: true, Pace: pacer.Step, Logger: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	bodies, err := dirbody.Open(filepath.Join(f.Data, "bodies"), dirbody.Options{Logger: log})
+	meta, bodies, err := embedded.Open(ctx, f.Data, db, dynamostore.Config{Guards: guardsOf(f.Guard), Meter: meter.Count, Pace: pacer.Step}, log)
 	if err != nil {
 		return nil, err
 	}

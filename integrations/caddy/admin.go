@@ -24,8 +24,8 @@ var _ caddy.AdminRouter = Admin{}
 //	{"targets": [{"tag": "news"}, {"url": "example.com/"}, {"prefix": "example.com/blog/"}], "hard": true}
 //
 // A target may also be {"host": HOST}, {"tenant": TENANT} or {"all": true}. The pages of all isr directives
-// that are selected are stale then, or, if the purge is hard, never served again: on this server
-// at once, and within 250 ms on others that share its table.
+// that are selected are stale then, or, if the purge is hard, never served again: by one directive of
+// each store at once, and within 250 ms by others and by other servers that share its table.
 type Admin struct{}
 
 // CaddyModule implements [caddy.Module].
@@ -57,13 +57,10 @@ func (a Admin) purge(w http.ResponseWriter, r *http.Request) error {
 	var failed error
 	stores := 0
 	pool.Range(func(_, value any) bool {
-		caches := value.(*shared).all()
-		for i, c := range caches {
-			// The first writes the purge; others on the same stores would find it in the log a little later.
-			if i == 0 {
-				_, err = c.Purge(r.Context(), p)
-				failed, stores = errors.Join(failed, err), stores+1
-			}
+		// One cache writes the purge; others on the same stores find it in the log.
+		if c := value.(*shared).any(); c != nil {
+			_, err := c.Purge(r.Context(), p)
+			failed, stores = errors.Join(failed, err), stores+1
 		}
 		return true
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/internal/embedded"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/s3body"
 	"github.com/facetheory/isr/store"
@@ -42,8 +42,6 @@ type Stores struct {
 const (
 	// openTime bounds the opening of stores.
 	openTime = 20 * time.Second
-	// embeddedTable is the name of the table of an embedded store, as in isr serve.
-	embeddedTable = "isr"
 	// collectEvery is the interval of garbage collection of an embedded store. On a table, isr gc does it.
 	collectEvery = 24 * time.Hour
 )
@@ -109,7 +107,7 @@ func (s Stores) openEmbedded(ctx context.Context, to *shared, log *slog.Logger) 
 	if err := os.MkdirAll(s.Data, 0o700); err != nil {
 		return err
 	}
-	db, err := localdynamo.Open(filepath.Join(s.Data, "table.db"), localdynamo.Options{})
+	db, err := localdynamo.Open(embedded.EngineFile(s.Data), localdynamo.Options{})
 	if errors.Is(err, localdynamo.ErrLocked) {
 		return fmt.Errorf("the folder %s is used by another process; stop it, or give another folder: data DIR", s.Data)
 	}
@@ -117,18 +115,11 @@ func (s Stores) openEmbedded(ctx context.Context, to *shared, log *slog.Logger) 
 		return err
 	}
 	to.closers = append(to.closers, db.Close)
-	if err := dynamostore.CreateTable(ctx, db, embeddedTable); err != nil {
-		return err
-	}
-	// The process that holds a lease ends with the engine.
-	if to.meta, err = dynamostore.New(db, embeddedTable, dynamostore.Config{Leases: db.Volatile(), Local: true, Logger: log}); err != nil {
-		return err
-	}
-	bodies, err := dirbody.Open(filepath.Join(s.Data, "bodies"), dirbody.Options{Logger: log})
+	meta, bodies, err := embedded.Open(ctx, s.Data, db, dynamostore.Config{}, log)
 	if err != nil {
 		return err
 	}
-	to.bodies, to.closers = bodies, append(to.closers, bodies.Close)
+	to.meta, to.bodies, to.closers = meta, bodies, append(to.closers, bodies.Close)
 	to.where, to.collect = "folder "+s.Data, collectEvery
 	return nil
 }
@@ -196,13 +187,12 @@ func (s *shared) remove(c *isr.Cache) {
 	delete(s.caches, c)
 }
 
-// all returns the caches on the stores.
-func (s *shared) all() []*isr.Cache {
+// any returns one of the caches on the stores, nil without.
+func (s *shared) any() *isr.Cache {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []*isr.Cache
 	for c := range s.caches {
-		all = append(all, c)
+		return c
 	}
-	return all
+	return nil
 }

@@ -1,0 +1,40 @@
+// Package embedded opens the store of a server that needs no other: a folder with a table and bodies.
+//
+//	DIR/table.db   the engine, package localdynamo
+//	DIR/bodies/    the bodies, package dirbody
+//
+// isr serve and the module of Caddy have the same folder, so that either can go on with the other's.
+package embedded
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/facetheory/isr/dirbody"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/localdynamo"
+)
+
+// Table is the name of the one table of a folder.
+const Table = "isr"
+
+// EngineFile returns the path of the engine's file in a folder.
+func EngineFile(dir string) string { return filepath.Join(dir, "table.db") }
+
+// Open opens the stores of a folder on its engine, which callers have opened and close, and creates the
+// table if it does not exist. config is completed by what such a store needs. Callers must close
+// the bodies.
+func Open(ctx context.Context, dir string, db *localdynamo.DB, config dynamostore.Config, log *slog.Logger) (*dynamostore.Store, *dirbody.Store, error) {
+	if err := dynamostore.CreateTable(ctx, db, Table); err != nil {
+		return nil, nil, err
+	}
+	// The process that holds a lease ends with the engine.
+	config.Leases, config.Local, config.Logger = db.Volatile(), true, log
+	meta, err := dynamostore.New(db, Table, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	bodies, err := dirbody.Open(filepath.Join(dir, "bodies"), dirbody.Options{Logger: log})
+	return meta, bodies, err
+}
