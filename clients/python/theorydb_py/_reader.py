@@ -53,7 +53,7 @@ class Request:
 class Reader(Generic[T]):
     """The results of a query or a scan. Iterate over it to read its items, page after page.
 
-    Each iteration reads anew from the table, on demand. Immutable and safe for
+    Each iteration reads the table again, on demand. Immutable and safe for
     concurrent use. Reading raises TableNotFoundError, ThrottledError, InvalidQueryError
     (DynamoDB rejected the request), MalformedRowError (a stored item does not fit the
     model), or botocore's errors of the network.

@@ -12,6 +12,7 @@ whether it was executed is unknown.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import functools
@@ -49,6 +50,22 @@ class _Threads:
     async def close(self) -> None:
         """Wait for running calls and end the threads."""
         await asyncio.to_thread(self._pool.shutdown)
+
+
+class _Closing(abc.ABC):
+    """What ``async with`` closes."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """Wait for what runs, and leave no thread."""
 
 
 class AsyncReader(Generic[T]):
@@ -97,7 +114,7 @@ class AsyncQuery(AsyncReader[T]):
         return AsyncReader(self._threads, self._query.select(*fields))
 
 
-class AsyncTable(Generic[T]):
+class AsyncTable(_Closing, Generic[T]):
     """A Table whose calls are awaited. Arguments, results and errors are those of Table.
 
     Used from one event loop; close it, or use it in ``async with``, so that no thread
@@ -112,14 +129,6 @@ class AsyncTable(Generic[T]):
         """
         self.table = table
         self._threads = _Threads(threads)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Wait for running calls and end the threads. The client stays open."""
@@ -180,7 +189,7 @@ class AsyncTable(Generic[T]):
         await self._threads.run(self.table.ensure_table, timeout_seconds=timeout_seconds)
 
 
-class AsyncLeases:
+class AsyncLeases(_Closing):
     """Leases whose loss cancels the block that they protect. Used from one event loop.
 
     Use it in ``async with``, or close it, so that leases are given back and no thread
@@ -196,14 +205,6 @@ class AsyncLeases:
         self._manager = manager
         self._threads = _Threads(threads)
         self._holders: set[asyncio.Task[Any]] = set()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Cancel the blocks that hold leases, wait until these are given back, and end the threads."""
