@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +31,8 @@ const mapSize = 16 << 30
 type Bolt struct {
 	db     *bolt.DB
 	broken error // owned by Update, which is not called concurrently
+
+	inRanges atomic.Int64 // bytes that ranges have read since scanned gave memory back
 }
 
 var _ Store = (*Bolt)(nil)
@@ -217,7 +220,7 @@ func (b *Bolt) View(fn func(Reader) error) (err error) {
 		return err
 	}
 	defer tx.Rollback()
-	return fn(reader{tx})
+	return fn(reader{tx, b})
 }
 
 // Update implements Store.
@@ -240,7 +243,7 @@ func (b *Bolt) Update(fn func(Writer) error) (err error) {
 	}
 	id := tx.ID()
 	defer tx.Rollback() // a no-op after a commit
-	if err := fn(writer{reader{tx}}); err != nil {
+	if err := fn(writer{reader{tx, b}}); err != nil {
 		return err
 	}
 	// A crash before Commit has written the meta page leaves none of this
@@ -311,7 +314,10 @@ func (b *Bolt) Close() error {
 	return b.db.Close()
 }
 
-type reader struct{ tx *bolt.Tx }
+type reader struct {
+	tx *bolt.Tx
+	b  *Bolt
+}
 
 func (r reader) Version() uint64 { return uint64(r.tx.ID()) }
 
@@ -333,7 +339,13 @@ func (r reader) Range(space string, lo, hi []byte, reverse bool, fn func(key, va
 		rangeReverse(c, lo, hi, fn)
 		return
 	}
+	read := int64(0)
+	defer func() { r.b.scanned(r.tx, read) }()
 	for k, v := c.Seek(lo); k != nil && (hi == nil || bytes.Compare(k, hi) < 0); k, v = c.Next() {
+		if read += int64(len(k) + len(v)); read >= residentScan {
+			r.b.scanned(r.tx, read)
+			read = 0
+		}
 		if !fn(k, v) {
 			return
 		}

@@ -30,7 +30,7 @@ func format(path string) error {
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(tx *bolt.Tx) error { return writeFormat(writer{reader{tx}}) })
+	err = db.Update(func(tx *bolt.Tx) error { return writeFormat(writer{reader{tx: tx}}) })
 	return errors.Join(err, db.Close())
 }
 

@@ -1,0 +1,85 @@
+package store_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/facetheory/isr/localdynamo/internal/store"
+)
+
+// A range over a file of 64 MB, and many short ranges, leave a small part of it mapped into memory.
+func TestRangesGiveMemoryBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	b, err := store.Open(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const values, length = 16_384, 4096
+	key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
+	if err := b.Update(func(w store.Writer) error {
+		for i := range values {
+			if err := w.Put("items", key(i), make([]byte, length)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	scan := func(lo, hi []byte) (seen int) {
+		t.Helper()
+		if err := b.View(func(r store.Reader) error {
+			r.Range("items", lo, hi, false, func(_, value []byte) bool {
+				seen += len(value) / length
+				return value[length-1] == 0
+			})
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return seen
+	}
+	for name, all := range map[string]func() int{
+		"one range": func() int { return scan(nil, nil) },
+		"short ranges": func() (seen int) {
+			for i := 0; i < values; i += 64 {
+				seen += scan(key(i), key(i+64))
+			}
+			return seen
+		},
+	} {
+		if seen := all(); seen != values {
+			t.Errorf("%s: %d values, expected %d", name, seen, values)
+		}
+		if got := mapped(t, path); got > values*length/4 {
+			t.Errorf("%s: %d KiB of the file are in the memory of the process", name, got>>10)
+		}
+	}
+}
+
+// mapped returns how much of a file the kernel counts as memory of this process, in bytes.
+func mapped(t *testing.T, path string) (bytes int64) {
+	t.Helper()
+	f, err := os.Open("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	inFile := false
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := lines.Text()
+		if first, _, _ := strings.Cut(line, " "); strings.Contains(first, "-") {
+			inFile = strings.HasSuffix(line, path)
+		}
+		var kilobytes int64
+		if _, err := fmt.Sscanf(line, "Rss: %d kB", &kilobytes); err == nil && inFile {
+			bytes += kilobytes << 10
+		}
+	}
+	return bytes
+}
