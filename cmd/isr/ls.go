@@ -16,7 +16,7 @@ import (
 
 type lsCommand struct {
 	Sort   string `enum:"key,age,size,none" default:"key" env:"-" placeholder:"ORDER" help:"Order: key, age (oldest first), size (largest first), or none, which shows pages as they arrive (${default})."`
-	Limit  int    `default:"0" env:"-" placeholder:"N" help:"Show at most N pages, up to 100000 (${default}: all)."`
+	Limit  int    `default:"0" env:"-" placeholder:"N" help:"Show at most N pages (${default}: all)."`
 	Prefix string `env:"-" placeholder:"TEXT" help:"Show pages whose key begins with TEXT, like example.com/news."`
 	Tag    string `env:"-" placeholder:"TAG" help:"Show pages with this purge tag."`
 	JSON   bool   `name:"json" help:"Write JSON, one page per line."`
@@ -25,19 +25,16 @@ type lsCommand struct {
 }
 
 func (c *lsCommand) Help() string {
-	return `Reads the whole store, whatever is shown. Sorting holds pages in memory: up to 100,000, or --limit.
-A longer list is shown unsorted.`
+	return `Reads the whole store, whatever is shown. A long list is sorted in a temporary file below TMPDIR, which
+takes about a kilobyte per page; --sort none needs none, and shows pages as they arrive.`
 }
 
-// maxSorted bounds how many pages are held in memory to be sorted.
-const maxSorted = 100_000
-
 func (c *lsCommand) Run(ctx context.Context, s *streams) error {
-	if c.Limit < 0 || c.Limit > maxSorted {
-		return usagef("--limit must be between 1 and %d, or 0 for all (got %d)", maxSorted, c.Limit)
+	if c.Limit < 0 {
+		return usagef("--limit must be a number of pages, or 0 for all (got %d)", c.Limit)
 	}
 	return c.ask(ctx, func(client *admin.Client) error {
-		pages := c.pages(client.Pages(ctx), s)
+		pages := c.pages(client.Pages(ctx))
 		if c.JSON {
 			return writeLines(s, pages)
 		}
@@ -47,7 +44,7 @@ func (c *lsCommand) Run(ctx context.Context, s *streams) error {
 
 // pages yields the pages to show, in order. Pages that arrived before an error are yielded
 // before it.
-func (c *lsCommand) pages(all iter.Seq2[admin.Page, error], s *streams) iter.Seq2[admin.Page, error] {
+func (c *lsCommand) pages(all iter.Seq2[admin.Page, error]) iter.Seq2[admin.Page, error] {
 	selected := func(yield func(admin.Page, error) bool) {
 		prefix := keyPrefix(c.Prefix)
 		for p, err := range all {
@@ -60,59 +57,34 @@ func (c *lsCommand) pages(all iter.Seq2[admin.Page, error], s *streams) iter.Seq
 	if c.Sort == "none" {
 		return limited(selected, c.Limit)
 	}
-	return func(yield func(admin.Page, error) bool) { c.sorted(selected, s, yield) }
+	return func(yield func(admin.Page, error) bool) { c.sorted(selected, yield) }
 }
 
 // sorted yields pages in the order of --sort.
-func (c *lsCommand) sorted(pages iter.Seq2[admin.Page, error], s *streams, yield func(admin.Page, error) bool) {
-	var held []admin.Page
-	flush := func() bool {
-		slices.SortStableFunc(held, c.compare)
-		if c.Limit > 0 {
-			held = held[:min(len(held), c.Limit)]
-		}
-		for _, p := range held {
-			if !yield(p, nil) {
-				return false
-			}
-		}
-		held = nil
-		return true
-	}
-	streaming := false
+func (c *lsCommand) sorted(pages iter.Seq2[admin.Page, error], yield func(admin.Page, error) bool) {
+	s := &sorter{compare: c.compare, limit: c.Limit}
+	defer func() { _ = s.close() }() // the file has no name
+	var broken error
 	for p, err := range pages {
-		switch {
-		case err != nil:
-			if flush() {
-				yield(admin.Page{}, err)
-			}
-			return
-		case streaming:
-			if !yield(p, nil) {
-				return
-			}
-			continue
+		if err == nil {
+			err = s.add(p)
 		}
-		held = append(held, p)
-		switch {
-		case c.Limit > 0 && len(held) >= 2*c.Limit+listBlock:
-			slices.SortStableFunc(held, c.compare)
-			held = held[:c.Limit]
-		case c.Limit == 0 && len(held) > maxSorted:
-			fmt.Fprintf(s.err, "more than %d pages: shown unsorted; give --prefix or --limit\n", maxSorted)
-			streaming = true
-			for _, p := range held {
-				if !yield(p, nil) {
-					return
-				}
-			}
-			held = nil
+		if err != nil {
+			broken = err
+			break
 		}
 	}
-	flush()
+	for p, err := range s.each {
+		if !yield(p, err) || err != nil {
+			return
+		}
+	}
+	if broken != nil {
+		yield(admin.Page{}, broken)
+	}
 }
 
-func (c *lsCommand) compare(a, b admin.Page) int {
+func (c *lsCommand) compare(a, b *admin.Page) int {
 	switch c.Sort {
 	case "age":
 		return cmp.Or(cmp.Compare(b.AgeSeconds, a.AgeSeconds), cmp.Compare(a.Key, b.Key))

@@ -5,13 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/facetheory/isr/gateway/admin"
 )
@@ -53,7 +57,7 @@ func TestListIsStreamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ls := &lsCommand{Sort: "none"}
-	if err := ls.writeTable(&streams{out: out, err: new(bytes.Buffer)}, ls.pages(client.Pages(t.Context()), nil)); err != nil {
+	if err := ls.writeTable(&streams{out: out, err: new(bytes.Buffer)}, ls.pages(client.Pages(t.Context()))); err != nil {
 		t.Fatal(err)
 	}
 	rows := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -65,55 +69,108 @@ func TestListIsStreamed(t *testing.T) {
 	}
 }
 
-// Pages are sorted, up to maxSorted.
+// A list in no order, of n pages that differ in all that a list is sorted by.
+func scattered(n int) iter.Seq2[admin.Page, error] {
+	return func(yield func(admin.Page, error) bool) {
+		for i := range n {
+			k := i * 7919 % n
+			p := admin.Page{
+				Key: fmt.Sprintf("example.com/%06d", k), Partition: "CACHE#1", State: "fresh", AgeSeconds: int64(k), BodyBytes: int64(n - k),
+				GeneratedAt: time.Date(2026, 11, 24, 12, 0, k%60, 0, time.UTC), Tags: []string{"a", "b"}, LeaseFailures: k % 2,
+			}
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Pages are sorted, also those that do not fit into memory.
 func TestListOrder(t *testing.T) {
-	list := func(n int) iter.Seq2[admin.Page, error] {
-		return func(yield func(admin.Page, error) bool) {
-			for i := range n {
-				k := i * 7919 % n // in no order
-				if !yield(admin.Page{Key: fmt.Sprintf("example.com/%06d", k), AgeSeconds: int64(k), BodyBytes: int64(n - k)}, nil) {
-					return
-				}
-			}
-		}
-	}
-	keys := func(c lsCommand, all iter.Seq2[admin.Page, error]) (got []string, warned bool) {
-		var complaint bytes.Buffer
-		for p, err := range c.pages(all, &streams{err: &complaint}) {
-			if err != nil {
-				got = append(got, err.Error())
-				continue
-			}
-			got = append(got, strings.TrimPrefix(p.Key, "example.com/"))
-		}
-		return got, complaint.Len() > 0
-	}
+	t.Setenv("TMPDIR", t.TempDir())
+	const many = 3*runPages + 5 // 7919 does not divide it
 	for name, tt := range map[string]struct {
 		c     lsCommand
-		first string
+		first int // of the pages by their keys
 		n     int
 	}{
-		"key":    {lsCommand{Sort: "key"}, "000000", 5000},
-		"age":    {lsCommand{Sort: "age", Limit: 10}, "004999", 10},
-		"size":   {lsCommand{Sort: "size", Limit: 3}, "000000", 3},
-		"none":   {lsCommand{Sort: "none", Limit: 2}, "000000", 2},
-		"prefix": {lsCommand{Sort: "key", Prefix: "http://example.com/0012"}, "001200", 100},
+		"key":               {lsCommand{Sort: "key"}, 0, many},
+		"age":               {lsCommand{Sort: "age", Limit: 10}, many - 1, 10},
+		"size":              {lsCommand{Sort: "size", Limit: 3}, 0, 3},
+		"a long limit":      {lsCommand{Sort: "age", Limit: runPages + 1}, many - 1, runPages + 1},
+		"a limit of nearly": {lsCommand{Sort: "key", Limit: runPages/2 + 1}, 0, runPages/2 + 1},
+		"none":              {lsCommand{Sort: "none", Limit: 2}, 0, 2},
+		"prefix":            {lsCommand{Sort: "key", Prefix: "http://example.com/0012"}, 1200, 100},
 	} {
-		got, warned := keys(tt.c, list(5000))
-		if len(got) != tt.n || got[0] != tt.first || warned {
+		var got []string
+		for p, err := range tt.c.pages(scattered(many)) {
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			got = append(got, p.Key)
+		}
+		if len(got) != tt.n || got[0] != fmt.Sprintf("example.com/%06d", tt.first) {
 			t.Errorf("%s: %d pages, from %q", name, len(got), got[:min(3, len(got))])
 		}
-		if tt.c.Sort == "key" && !slices.IsSorted(got) {
+		if tt.c.Sort == "age" {
+			slices.Reverse(got)
+		}
+		if tt.c.Sort != "none" && !slices.IsSorted(got) {
 			t.Errorf("%s: not sorted", name)
 		}
 	}
-	if got, warned := keys(lsCommand{Sort: "key"}, list(maxSorted+5)); len(got) != maxSorted+5 || !warned {
-		t.Errorf("too many to sort: %d, warned: %t", len(got), warned)
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("temporary files remain: %v, error %v", left, err)
 	}
+}
+
+// Pages that were sorted in the temporary file have lost nothing.
+func TestSortedPagesAreWhole(t *testing.T) {
+	const many = runPages + 1
+	want := slices.Collect(pagesOf(scattered(many)))
+	slices.SortFunc(want, func(a, b admin.Page) int { return strings.Compare(a.Key, b.Key) })
+	got := slices.Collect(pagesOf((&lsCommand{Sort: "key"}).pages(scattered(many))))
+	for i := range want {
+		before, _ := json.Marshal(want[i])
+		after, _ := json.Marshal(got[i])
+		if !bytes.Equal(before, after) {
+			t.Fatalf("sorted as %s, expected %s", after, before)
+		}
+	}
+}
+
+func pagesOf(list iter.Seq2[admin.Page, error]) iter.Seq[admin.Page] {
+	return func(yield func(admin.Page) bool) {
+		for p, err := range list {
+			if err != nil || !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// A list that breaks off is shown as far as it came, with the error at its end, and so is one that
+// cannot be sorted because there is no room for the temporary file.
+func TestListThatBreaksOff(t *testing.T) {
 	broken := func(yield func(admin.Page, error) bool) {
 		_ = yield(admin.Page{Key: "b"}, nil) && yield(admin.Page{Key: "a"}, nil) && yield(admin.Page{}, errors.New("broke off"))
 	}
-	if got, _ := keys(lsCommand{Sort: "key"}, broken); !slices.Equal(got, []string{"a", "b", "broke off"}) {
+	var got []string
+	for p, err := range (&lsCommand{Sort: "key"}).pages(broken) {
+		if err != nil {
+			p.Key = err.Error()
+		}
+		got = append(got, p.Key)
+	}
+	if !slices.Equal(got, []string{"a", "b", "broke off"}) {
 		t.Errorf("a list that breaks off: %q", got)
+	}
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+	n, last := 0, error(nil)
+	for _, err := range (&lsCommand{Sort: "key"}).pages(scattered(2 * runPages)) {
+		n, last = n+1, err
+	}
+	if !errors.Is(last, fs.ErrNotExist) || !strings.Contains(last.Error(), "--sort none") || n != runPages+1 {
+		t.Errorf("without a folder for temporary files: %d, error %v", n, last)
 	}
 }

@@ -110,9 +110,11 @@ func askLines[Out any](ctx context.Context, c *Client, method, path string, in a
 
 // decodeLine decodes a line of a response. The last line may be an error.
 func decodeLine[Out any](line []byte) (out Out, err error) {
-	var failed failure
-	if err := json.Unmarshal(line, &failed); err == nil && failed.Error != nil {
-		return out, failed.Error
+	if bytes.Contains(line, []byte(`"error"`)) { // decoding each line twice would take as long as the rest of a list
+		var failed failure
+		if err := json.Unmarshal(line, &failed); err == nil && failed.Error != nil {
+			return out, failed.Error
+		}
 	}
 	if err := json.Unmarshal(line, &out); err != nil {
 		return out, fmt.Errorf("decode a line of the response: %w", err)
