@@ -5,6 +5,7 @@ import (
 
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/store"
+	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
 // ErrorName returns the name of err that all languages share; empty if it has none or
@@ -32,6 +33,10 @@ func ErrorName(err error) string {
 		{store.ErrDenied, "Denied"},
 		{store.ErrInvalidKey, "InvalidKey"},
 		{store.ErrInvalidInput, "InvalidInput"},
+		{envelope.ErrTampered, "Tampered"},
+		{envelope.ErrNotEncrypted, "NotEncrypted"},
+		{envelope.ErrUnknownKey, "UnknownKey"},
+		{envelope.ErrMalformed, "MalformedRow"},
 	} {
 		if errors.Is(err, known.err) {
 			return known.name

@@ -46,8 +46,8 @@
 //	lp(attribute name)
 //
 // where strings are UTF-8, the type is S, N or B, and the value is the string, the
-// number in the form of the plaintext, or the bytes. testdata/vectors.json has examples
-// with the additional data and plaintext of each.
+// number in the form of the plaintext, or the bytes. spec/vectors/encryption.json has
+// examples with the additional data and plaintext of each.
 //
 // Because the table name is bound, attributes of a table that is restored from a backup
 // under another name cannot be opened there. Restore it under its own name, or read it
