@@ -21,7 +21,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return s.failed("delete", key, err)
 	}
 	err := s.remove(fileName(key))
-	if earlier, ok := earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
+	if earlier, ok := s.earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
 		err = s.remove(earlier)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -61,6 +61,7 @@ type Store struct {
 	writers *os.File // holds the writers' shared lock
 	journal journal
 	named   atomic.Bool // files need a name from the beginning, see placeUnnamed
+	earlier bool        // bodies of pages may be where earlier versions stored them
 	puts    keyLocks    // of the bodies that are put by way of the journal
 
 	closing  context.Context // done once Close begins
@@ -104,6 +105,9 @@ func open(dir string, o Options) (*Store, error) {
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.journal.store = s
 	if s.folder, err = localfile.Open(root); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.earlier, err = hasEarlier(root); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if err := s.joinWriters(); err != nil {

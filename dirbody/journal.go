@@ -41,6 +41,8 @@ const (
 	maxAge = 10 * time.Minute
 	// maxBatch is the number of bytes from which a batch takes no further records.
 	maxBatch = 4 << 20
+	// maxBuffer is the size of the largest buffer that is kept for other batches.
+	maxBuffer = 1 << 20
 
 	journalPrefix = tempFolder + "/journal-"
 )
@@ -54,8 +56,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type journal struct {
 	store *Store
 
-	mu    sync.Mutex
-	batch *batch // guarded by mu: takes further records; nil without
+	mu     sync.Mutex
+	batch  *batch   // guarded by mu: takes further records; nil without
+	unused [][]byte // guarded by mu: buffers of batches, for the next ones
 
 	writing    sync.Mutex  // held by the leader of the batch that is written
 	segment    *segment    // guarded by writing: nil before the first batch, and after a failure
@@ -90,7 +93,7 @@ func (j *journal) append(key, file string, body []byte) (*segment, error) {
 	b := j.batch
 	leader := b == nil || len(b.data) >= maxBatch
 	if leader {
-		b = &batch{done: make(chan struct{})}
+		b = &batch{data: j.buffer(), done: make(chan struct{})}
 		j.batch = b
 	}
 	b.data, b.files = appendRecord(b.data, key, body), append(b.files, file)
@@ -124,6 +127,28 @@ func (j *journal) commit(b *batch) {
 	j.mu.Unlock()
 	defer close(b.done)
 	b.err = j.write(b)
+	j.reuse(b)
+}
+
+// buffer returns an empty buffer for a batch. Callers must hold mu.
+func (j *journal) buffer() []byte {
+	n := len(j.unused)
+	if n == 0 {
+		return nil
+	}
+	b := j.unused[n-1]
+	j.unused = j.unused[:n-1]
+	return b
+}
+
+// reuse keeps the buffer of a batch: one batch is written while another takes records.
+func (j *journal) reuse(b *batch) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.unused) < 2 && cap(b.data) <= maxBuffer {
+		j.unused = append(j.unused, b.data[:0])
+	}
+	b.data = nil
 }
 
 // write returns once a batch is on disk.

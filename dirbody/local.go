@@ -25,7 +25,7 @@ func (s *Store) ReadLocal(ctx context.Context, key string, limit int64) ([]byte,
 	}
 	name := fileName(key)
 	body, modified, err := s.folder.Read(name, limit)
-	if earlier, ok := earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
+	if earlier, ok := s.earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
 		name = earlier
 		body, modified, err = s.folder.Read(name, limit)
 	}

@@ -1,6 +1,10 @@
 package dirbody
 
 import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/facetheory/isr/store"
@@ -25,7 +29,7 @@ import (
 //	bodies/03ab…/0192f0c1  ->  bodies/03a/b….0192f0c1.body
 //
 // Their names contain a dot that no other name has. Before, they had a folder for each
-// page, as other keys still do: see [earlierName].
+// page, as other keys still do: see [Store.earlierName].
 const (
 	bodySuffix  = ".body"
 	chunkSuffix = "%"
@@ -49,12 +53,38 @@ func fileName(key string) string {
 }
 
 // earlierName returns the path at which earlier versions stored the body of a page. ok is
-// false for keys whose path has not changed.
-func earlierName(key string) (name string, ok bool) {
-	if pageFile(key) == "" {
+// false for keys whose path has not changed, and in directories that earlier versions did not use.
+func (s *Store) earlierName(key string) (name string, ok bool) {
+	if !s.earlier || pageFile(key) == "" {
 		return "", false
 	}
 	return folderName(key) + bodySuffix, true
+}
+
+// hasEarlier reports whether a directory has folders of pages that earlier versions made.
+func hasEarlier(root *os.Root) (bool, error) {
+	bodies, err := root.Open(strings.TrimSuffix(store.BodyRoot, "/"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer bodies.Close()
+	for {
+		names, err := bodies.Readdirnames(1000)
+		for _, name := range names {
+			if isPageHash(store.BodyRoot + name) {
+				return true, nil
+			}
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return false, err
+		}
+	}
 }
 
 // pageFile returns the path of the body of a page; empty for other keys.

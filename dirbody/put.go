@@ -51,7 +51,7 @@ func (s *Store) putJournaled(ctx context.Context, key string, body []byte) error
 	}
 	name := fileName(key)
 	err := s.compare(name, body)
-	if earlier, ok := earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
+	if earlier, ok := s.earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
 		if err = s.compare(earlier, body); err == nil {
 			return s.syncFolders(path.Dir(earlier))
 		}

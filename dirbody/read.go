@@ -29,7 +29,7 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 	}
 	name := fileName(key)
 	f, length, err := s.openFile(name)
-	if earlier, ok := earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
+	if earlier, ok := s.earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
 		name = earlier
 		f, length, err = s.openFile(name)
 	}
@@ -51,7 +51,7 @@ func (s *Store) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 		return store.BodyInfo{}, s.failed("stat", key, err)
 	}
 	info, err := s.root.Lstat(fileName(key))
-	if earlier, ok := earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
+	if earlier, ok := s.earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
 		info, err = s.root.Lstat(earlier)
 	}
 	if err == nil {

@@ -51,6 +51,7 @@ type DB struct {
 
 	pending      chan *pendingWrite // unbuffered: a completed send means that the writer has it
 	backfillWake chan struct{}      // holds one element if an index was added
+	committing   chan struct{}      // holds one element if a commit has begun
 	closing      chan struct{}      // closed by Close
 	closeOnce    sync.Once
 	closeErr     error // set by closeOnce
@@ -133,6 +134,7 @@ func start(path string, s store.Store, tables catalogue, opts Options) *DB {
 		store:        s,
 		pending:      make(chan *pendingWrite),
 		backfillWake: make(chan struct{}, 1),
+		committing:   make(chan struct{}, 1),
 		closing:      make(chan struct{}),
 	}
 	if db.now == nil {
@@ -164,6 +166,11 @@ func (db *DB) Close() error {
 	})
 	return db.closeErr
 }
+
+// Committing returns a channel for one receiver, which gets a value when a commit begins. Commits
+// that begin before it is received add no other. While a commit is synced, a goroutine waits
+// in a system call.
+func (db *DB) Committing() <-chan struct{} { return db.committing }
 
 // ready returns ErrClosed if the DB is closed, or the error of ctx.
 func (db *DB) ready(ctx context.Context) error {

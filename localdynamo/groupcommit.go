@@ -173,6 +173,10 @@ func (db *DB) runWriter() {
 	for {
 		select {
 		case r := <-db.pending:
+			select {
+			case db.committing <- struct{}{}:
+			default:
+			}
 			batch = db.gather(append(batch[:0], r))
 			for rest := batch; len(rest) > 0; {
 				n, err := db.commit(rest)

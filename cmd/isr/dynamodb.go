@@ -51,6 +51,7 @@ func (c *dynamodbCommand) Run(ctx context.Context, s *streams) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	relaxCollector()
+	defer keepProcessors(ctx, db)()
 	server, err := c.serve("--listen", c.Listen, db, log.With("data", c.Data))
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
-	"sync"
 	"time"
 
 	"github.com/facetheory/isr/internal/backoff"
@@ -25,9 +24,10 @@ const (
 	mappedMemory = 24 << 20
 	// memoryEvery is the interval of checks whether what is in use fits.
 	memoryEvery = time.Second
-	// leastGarbage is how much garbage there is before the collector runs. Half of baseMemory is
-	// enough for a few thousand requests that pass through, even if hardly any page is in memory.
-	leastGarbage = baseMemory / 2
+	// leastGarbage is how much garbage there is before the collector runs: enough for a few thousand
+	// requests that pass through, even if hardly any page is in memory, and less than half of
+	// baseMemory.
+	leastGarbage = 26 << 20
 )
 
 // memoryNeed is what a server with a memory tier of this size uses at most, in bytes, as long as
@@ -59,9 +59,7 @@ func keepMemory(ctx context.Context, tier, container int64) (stop func()) {
 	if collects {
 		percent = debug.SetGCPercent(collectorPercent(leastGarbage))
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var keeping sync.WaitGroup
-	keeping.Go(func() {
+	end := inBackground(ctx, func(ctx context.Context) {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		for backoff.Wait(ctx, memoryEvery) == nil {
 			metrics.Read(live)
@@ -73,8 +71,7 @@ func keepMemory(ctx context.Context, tier, container int64) (stop func()) {
 		}
 	})
 	return func() {
-		cancel()
-		keeping.Wait()
+		end()
 		debug.SetMemoryLimit(before)
 		if collects {
 			debug.SetGCPercent(percent)

@@ -10,9 +10,9 @@ func TestMemoryLimit(t *testing.T) {
 	const mib = 1 << 20
 	for name, tt := range map[string]struct{ tier, live, container, want int64 }{
 		"the default":               {256 * mib, 0, 0, 384 * mib},
-		"none":                      {0, 8 * mib, 0, 42 * mib},
-		"in use":                    {32 * mib, 60 * mib, 1 << 40, 107 * mib},
-		"more in use":               {32 * mib, 400 * mib, 0, 532 * mib},
+		"none":                      {0, 8 * mib, 0, 36 * mib},
+		"in use":                    {32 * mib, 60 * mib, 1 << 40, 101 * mib},
+		"more in use":               {32 * mib, 400 * mib, 0, 526 * mib},
 		"a container":               {256 * mib, 0, 320 * mib, 264 * mib},
 		"more than a container has": {256 * mib, 400 * mib, 320 * mib, 264 * mib},
 		"a small container":         {256 * mib, 0, 40 * mib, 20 * mib},
@@ -26,7 +26,7 @@ func TestMemoryLimit(t *testing.T) {
 // The collector waits for some garbage if little is in use.
 func TestCollectorPercent(t *testing.T) {
 	const mib = 1 << 20
-	for live, want := range map[int64]int{0: 3200, 8 * mib: 400, 16 * mib: 200, 32 * mib: 100, 400 * mib: 100} {
+	for live, want := range map[int64]int{0: 2600, 8 * mib: 325, 16 * mib: 162, 32 * mib: 100, 400 * mib: 100} {
 		if got := collectorPercent(live); got != want {
 			t.Errorf("%d MiB in use: %d, want %d", live/mib, got, want)
 		}

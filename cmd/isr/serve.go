@@ -173,6 +173,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	}
 	reloader.edge(file, secrets)
 	defer keepMemory(ctx, int64(c.Memory), limits.Of().Memory)()
+	defer keepProcessors(ctx, st.engine)()
 	log.Info("serving "+strings.Join(public.urls(), ", "), "origin", originText(file), "store", st.where)
 	public.start(file, time.Duration(c.ClientTimeout))
 	for _, origin := range addresses(file) {

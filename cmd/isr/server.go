@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 )
 
@@ -67,6 +68,18 @@ func (r *running) stop(ctx context.Context, log *slog.Logger) {
 // is what caused the shutdown.
 func withGrace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
+
+// inBackground runs a task until stop is called, which waits for its end. The task goes on while
+// ctx ends, because requests may.
+func inBackground(ctx context.Context, task func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { task(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // relaxCollector raises the GC percentage of a server whose long-lived heap is small, so that most
