@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.hooks import HierarchicalEmitter
 
 from tests.clocks import Time
 from tests.conftest import Engine
@@ -18,6 +25,7 @@ from theorydb_py import (
     ModelDefinition,
     Outcome,
     Table,
+    ThrottledError,
     TransactUpsert,
     UnknownOutcomeError,
     UpdateAdd,
@@ -70,6 +78,7 @@ class Answering:
 
     def __init__(self, attempts: int, stored: Mapping[str, Any] | None) -> None:
         self._attempts, self._stored = attempts, stored
+        self.meta = SimpleNamespace(events=HierarchicalEmitter())
 
     def __getattr__(self, operation: str) -> Any:
         def call(**_: Any) -> Any:
@@ -195,38 +204,104 @@ def test_derived_values_cannot_be_compared(retrying: tuple[Faults, Table[Person]
     assert people.get("p", "s", consistent_read=True) == Person("p", "s", "Ada", {"a"}, 1, 4)
 
 
-@pytest.fixture
-def counters(engine: Engine, table_name: str) -> tuple[Faults, Table[Counter]]:
-    client = engine.client(retries={"mode": "standard", "total_max_attempts": 3})
-    return Faults(client), Table(COUNTERS, client=client, table_name=table_name)
+class Body(io.BytesIO):
+    """The body of a reply, as botocore reads it."""
+
+    def stream(self) -> Iterator[bytes]:
+        yield self.read()
 
 
-def test_update_add_counts_once(counters: tuple[Faults, Table[Counter]]) -> None:
-    faults, table = counters
+@dataclass
+class Reply:
+    """Replies of DynamoDB that local engines do not give, in place of the next ones to UpdateItem."""
+
+    client: DynamoDBClient
+    status: int
+    code: str
+    times: int = 1
+    applied: bool = False
+    sent: int = 0
+
+    def __post_init__(self) -> None:
+        events: Any = self.client.meta.events
+        events.register("before-send.dynamodb.UpdateItem", self._reply)
+
+    def _reply(self, request: Any, **_: Any) -> AWSResponse | None:
+        self.sent += 1
+        if self.times == 0:
+            return None
+        self.times -= 1
+        body = json.dumps({"__type": self.code, "message": "?"}).encode()
+        if self.applied:
+            session: Any = self.client._endpoint.http_session  # type: ignore[attr-defined]
+            body = session.send(request).content
+        headers: Any = {"x-amz-crc32": "1"} if self.applied else {}
+        return AWSResponse(request.url, self.status, headers, Body(body))
+
+
+@pytest.fixture(params=["legacy", "standard"])
+def counters(engine: Engine, table_name: str, request: pytest.FixtureRequest) -> tuple[DynamoDBClient, Table[Counter]]:
+    client = engine.client(retries={"mode": request.param, "total_max_attempts": 3})
+    Table(COUNTERS, client=client, table_name=table_name)  # another one of the same client
+    return client, Table(COUNTERS, client=client, table_name=table_name)
+
+
+def test_addition_without_a_reply_is_not_repeated(counters: tuple[DynamoDBClient, Table[Counter]]) -> None:
+    client, table = counters
+    faults = Faults(client)
+    faults.lose("UpdateItem")
+    with pytest.raises(UnknownOutcomeError, match=r"upsert Counter pk='p' sk='s'.*no reply") as lost:
+        table.upsert("p", "s", {"hits": UpdateAdd(5)})
+    assert isinstance(lost.value.__cause__, ReadTimeoutError)
+    assert table.get("p", "s").hits == 5
+    faults.drop("UpdateItem")
+    with pytest.raises(UnknownOutcomeError):
+        table.update("p", "s", {"hits": UpdateAdd(5)})
+    assert table.get("p", "s").hits == 5
+    assert faults.sent["UpdateItem"] == 1
+    assert table.update("p", "s", {"hits": UpdateAdd(5)}).hits == 10
     faults.lose("UpdateItem", 2)
-    faults.lose("TransactWriteItems", 2)
-    assert table.upsert("p", "s", {"hits": UpdateAdd(5)}) == Counter("p", "s", 5)
-    faults.drop("TransactWriteItems")
-    at_least_five: dict[str, Any] = {
-        "condition_expression": "hits >= :least",
-        "expression_attribute_values": {":least": 5},
-    }
-    assert table.update("p", "s", {"hits": UpdateAdd(-5)}, **at_least_five) == Counter("p", "s", 0)
-    faults.lose("TransactWriteItems")
-    with pytest.raises(ConditionFailedError, match="update Counter pk='p' sk='s'") as failed:
-        table.update("p", "s", {"hits": UpdateAdd(-5)}, **at_least_five)
-    assert failed.value.item == {"pk": {"S": "p"}, "sk": {"S": "s"}, "hits": {"N": "0"}}
+    assert table.update("p", "s", {"hits": 7}).hits == 7  # idempotent: boto3 repeats it
 
 
-def test_update_add_is_applied_if_the_read_fails(
-    counters: tuple[Faults, Table[Counter]],
+@pytest.mark.parametrize(
+    ("status", "code", "applied"),
+    [(500, "InternalServerError", False), (503, "ServiceUnavailable", False), (200, "", True)],
+    ids=["internal error", "unavailable", "wrong checksum"],
+)
+def test_addition_with_an_uncertain_reply_is_not_repeated(
+    counters: tuple[DynamoDBClient, Table[Counter]], status: int, code: str, applied: bool
 ) -> None:
-    faults, table = counters
-    faults.drop("GetItem", 100)
-    with pytest.raises(UnknownOutcomeError, match="it was applied, but the item could not be read"):
-        table.upsert("p", "s", {"hits": UpdateAdd(1)})
-    faults.drop("GetItem", 0)
-    assert table.get("p", "s", consistent_read=True).hits == 1
+    client, table = counters
+    table.create(Counter("p", "s"))
+    replies = Reply(client, status, code, applied=applied)
+    with contextlib.suppress(UnknownOutcomeError):  # the standard mode does not read checksums
+        assert table.update("p", "s", {"hits": UpdateAdd(5)}).hits == 5
+        assert applied
+    assert replies.sent == 1
+    assert table.get("p", "s").hits == (5 if applied else 0)
+
+
+def test_throttled_addition_is_repeated(counters: tuple[DynamoDBClient, Table[Counter]]) -> None:
+    client, table = counters
+    replies = Reply(client, 400, "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", times=2)
+    assert table.upsert("p", "s", {"hits": UpdateAdd(5)}).hits == 5
+    assert replies.sent == 3
+    replies.times = 1
+    with pytest.raises(ConditionFailedError) as failed:  # and not of an unknown outcome
+        table.update("p", "s", {"hits": UpdateAdd(-5)}, condition_expression="attribute_not_exists(hits)")
+    assert failed.value.item == {"pk": {"S": "p"}, "sk": {"S": "s"}, "hits": {"N": "5"}}
+    replies.times = 3
+    with pytest.raises(ThrottledError):
+        table.update("p", "s", {"hits": UpdateAdd(1)})
+    assert table.get("p", "s").hits == 5
+
+
+def test_concurrent_additions_return_distinct_values(client: DynamoDBClient, table_name: str) -> None:
+    table = Table(COUNTERS, client=client, table_name=table_name)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: table.upsert("p", "s", {"hits": UpdateAdd(1)}).hits, range(40)))
+    assert sorted(found) == list(range(1, 41))
 
 
 def test_sets_and_defaults_are_single_updates(client: DynamoDBClient, table_name: str) -> None:

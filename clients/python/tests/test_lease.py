@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Callable
@@ -365,6 +366,80 @@ def test_lease_is_bound_to_its_table(manager: Maker, client: DynamoDBClient) -> 
     assert lease.seconds == 60
     elsewhere.release(lease)
     manager().acquire("k")
+
+
+# --- Many leases --------------------------------------------------------------
+
+
+def test_an_acquisition_takes_the_same_work_however_many_leases_are_held(
+    client: DynamoDBClient, table_name: str
+) -> None:
+    reads = itertools.count()
+
+    def wall() -> float:
+        next(reads)
+        return NOW
+
+    m = LeaseManager(client, table_name=table_name, now=wall)
+
+    def work(key: str) -> int:
+        before = next(reads)
+        m.acquire(key)
+        return next(reads) - before
+
+    works = [work(f"k{i}") for i in range(60)]
+    assert len(set(works[2:])) == 1, works  # the first two find fewer leases to examine
+
+
+def test_close_gives_back_all_leases_and_leaves_no_thread(
+    client: DynamoDBClient, table_name: str, clock: Clock
+) -> None:
+    threads = set(threading.enumerate())
+    with LeaseManager(client, table_name=table_name, now=clock) as m:
+        by_hand = [m.acquire(f"k{i}") for i in range(20)]
+
+        def block() -> None:
+            with m.lease("block") as lease:
+                m.close()
+                assert lease.lost
+                assert set(threading.enumerate()) == threads
+                raise RuntimeError("the block's own")
+
+        with pytest.raises(LeaseLostError, match="before the block ended") as lost:
+            block()
+    assert isinstance(lost.value.__cause__, RuntimeError)
+    for lease in by_hand:
+        with pytest.raises(LeaseLostError):
+            lease.check()
+        assert row(client, table_name, lease.key.pk) == {}
+    assert row(client, table_name, "JOB#block") == {}
+    with pytest.raises(InvalidInputError, match="given back by close"):
+        m.acquire("k0")
+
+
+def test_an_acquisition_that_meets_close_is_given_back(client: DynamoDBClient, table_name: str, clock: Clock) -> None:
+    closing: list[LeaseManager] = []
+
+    def token() -> str:  # is called after the manager was found open
+        closing[0].close()
+        return "t1"
+
+    closing.append(LeaseManager(client, table_name=table_name, now=clock, token=token))
+    with pytest.raises(InvalidInputError, match="given back by close"):
+        closing[0].acquire("k")
+    assert row(client, table_name, "JOB#k") == {}
+
+
+def test_close_leaves_what_others_hold(manager: Maker, clock: Clock) -> None:
+    m, other = manager(), manager()
+    released, expired = m.acquire("released"), m.acquire("expired", lease_seconds=1)
+    m.release(released)
+    clock.now += 5
+    theirs = [other.acquire("released"), other.acquire("expired")]
+    m.close()
+    assert expired.lost
+    for lease in theirs:
+        other.refresh(lease)
 
 
 def test_lease_key_of_any_partition() -> None:

@@ -512,7 +512,7 @@ def test_unanswered_batch_reports_how_much_is_written(faulty: tuple[Faults, Tabl
         if written == 1:
             faults.lose("BatchWriteItem", 100)
 
-    table._client.meta.events.register_last("response-received.dynamodb.BatchWriteItem", then_lose)  # type: ignore[attr-defined]
+    table._client.meta.events.register_last("response-received.dynamodb.BatchWriteItem", then_lose)
     with pytest.raises(UnknownOutcomeError, match="25 of 30 are written"):
         table.batch_write(puts=[Counted("A", f"{i}") for i in range(30)])
 

@@ -18,6 +18,7 @@ from theorydb_py._client import DynamoDB
 from theorydb_py._echo import is_echo
 from theorydb_py._expression import Expression
 from theorydb_py._filter import Filter, filter_text
+from theorydb_py._once import send_once, watch_updates
 from theorydb_py._outcome import was_retried
 from theorydb_py._provision import Provision
 from theorydb_py._query import SortKeyCondition
@@ -90,6 +91,7 @@ class Table(Generic[T]):
         self.model = model
         self.table_name = checked_table_name(name)
         self._client: DynamoDB = client if client is not None else _new_client()
+        watch_updates(self._client)
         self._retry = retry or Retry()
         self._new_token = new_token
         self._now = now
@@ -165,16 +167,15 @@ class Table(Generic[T]):
         ``expected_version`` is given (0: the item has none). Returns the whole updated
         item.
 
-        Adding to a number, or appending to a list, without ``expected_version`` would
-        be applied twice if boto3 retried it after a lost reply. It is sent as a
-        transaction with a client token, at twice the write units, and the item is then
-        read strongly consistently: it may include later writes of others.
+        Adding to a number, or appending to a list, without ``expected_version`` must
+        not be applied twice: it is sent once, and boto3 repeats it only after replies
+        that say that it was not applied, such as throttling.
 
         Raises:
             ItemNotFoundError: there is no item; see upsert.
             VersionConflictError: it does not have the expected version.
             ConditionFailedError: the condition failed.
-            UnknownOutcomeError: there was no reply.
+            UnknownOutcomeError: there was no reply; it may have been applied.
             MalformedRowError: it was updated but cannot be decoded.
             InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
         """
@@ -395,7 +396,7 @@ class Table(Generic[T]):
             what = self._what(write.kind, write.key)
             failure: Exception = write_failure(what, error)
             if isinstance(failure, ConditionFailedError):
-                if was_retried(error):
+                if was_retried(error) and not write.non_idempotent:
                     # An earlier attempt of boto3 may have falsified the condition.
                     if is_echo(write, failure.item):
                         return {"Attributes": failure.item}
@@ -417,24 +418,9 @@ class Table(Generic[T]):
         upsert: bool,
     ) -> T:
         write = self._writes.update(self.model.key(pk, sk), updates, condition, version, upsert=upsert)
-        if write.non_idempotent:
-            return self._update_once(write)
-        response = self._execute(write, self._client.update_item, ReturnValues="ALL_NEW")
+        call = send_once(self._client.update_item) if write.non_idempotent else self._client.update_item
+        response = self._execute(write, call, ReturnValues="ALL_NEW")
         return self._decode(response["Attributes"])
-
-    def _update_once(self, write: Write) -> T:
-        what = self._what(write.kind, write.key)
-        transaction = Transaction(self.table_name, [write], check_token(self._new_token()), what=what, now=self._now)
-        transaction.send(self._client, self._retry, self._writes.classify_failure)
-        try:
-            response = self._retry.bounded(
-                lambda: self._client.get_item(TableName=self.table_name, Key=write.key, ConsistentRead=True)
-            )
-        except Exception as error:
-            raise UnknownOutcomeError(f"{what}: it was applied, but the item could not be read: {error}") from error
-        if "Item" not in response:
-            raise UnknownOutcomeError(f"{what}: it was applied, but another writer has deleted the item since")
-        return self._decode(response["Item"])
 
     def _write_of(self, action: TransactWriteAction[T]) -> Write:
         match action:

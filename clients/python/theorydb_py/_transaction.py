@@ -42,7 +42,6 @@ class Transaction:
         writes: Sequence[Write],
         token: str,
         *,
-        what: str = "",
         now: Callable[[], float],
     ) -> None:
         if not 1 <= len(writes) <= MAX_ACTIONS:
@@ -52,7 +51,7 @@ class Transaction:
             if (name := format_key(write.key)) in seen:
                 raise InvalidQueryError(f"a transaction: two actions on {name}; DynamoDB allows one per item")
             seen.add(name)
-        self._what = what or f"write a transaction of {len(writes)} to table {table}"
+        self._what = f"write a transaction of {len(writes)} to table {table}"
         self._table = table
         self._writes = writes
         self._token = token

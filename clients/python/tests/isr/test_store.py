@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
@@ -247,6 +247,46 @@ def test_hanging_refresh_does_not_block_a_publish(client: Any, table_name: str) 
         go_on.set()
     assert not lease.lost
     assert row(client, table_name, store, "META") != {}
+
+
+def test_an_acquisition_takes_the_same_work_however_many_leases_are_held(client: Any, table_name: str) -> None:
+    reads = count()
+
+    def wall() -> float:
+        next(reads)
+        return NOW
+
+    store = new_store(client, table_name, now=wall)
+
+    def work(key: str) -> int:
+        before = next(reads)
+        store.acquire_lease(key)
+        return next(reads) - before
+
+    works = [work(f"example.com/{i}") for i in range(40)]
+    assert len(set(works[2:])) == 1, works  # the first two find fewer leases to examine
+
+
+def test_close_gives_back_all_leases_and_fails_their_requests(client: Any, table_name: str) -> None:
+    threads = set(threading.enumerate())
+    store = new_store(client, table_name)
+    lease = store.acquire_lease("example.com/other")
+
+    def block() -> None:
+        with store.lease(KEY, idempotency_key="order-1", inputs={"n": 1}) as kept:
+            store.close()
+            assert kept.lost
+            assert set(threading.enumerate()) == threads
+
+    with pytest.raises(LeaseLostError, match="before the block ended"):
+        block()
+    assert lease.lost
+    assert [name for name in rows(client, table_name) if name.endswith(" LOCK")] == []
+    request = store.request(KEY, "order-1")
+    assert request is not None
+    assert (request.status, request.error) == ("FAILED", "the lease was given back by close")
+    with pytest.raises(InvalidInputError, match="given back by close"):
+        store.acquire_lease(KEY)
 
 
 def test_lease_is_released_even_if_ending_its_request_fails(engine: Engine, table_name: str) -> None:

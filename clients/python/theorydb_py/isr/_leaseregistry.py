@@ -1,36 +1,89 @@
-"""The leases that a store has acquired, by token."""
+"""The leases that a store or a manager has acquired, by token."""
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 
 from theorydb_py.errors import InvalidInputError, LeaseLostError
 from theorydb_py.isr import _pages as pages
 from theorydb_py.isr._backend import Connection
 from theorydb_py.isr._lease import IsrLease, Snapshot
+from theorydb_py.isr._leasescope import finish
 from theorydb_py.isr._lockrow import is_held
 from theorydb_py.isr._normalize import check_text
 from theorydb_py.isr._row import text
 
+_EXAMINED = 2
+"""How many old leases each new one examines. Two suffice to forget leases faster than they come."""
+
+_RELEASED_TOGETHER = 16
+"""How many leases ``close`` releases at the same time."""
+
 
 class LeaseRegistry:
-    """Finds leases for calls that only pass a token. Safe for concurrent use."""
+    """The leases that may still be held, until ``close`` gives them back. Safe for concurrent use."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._leases: dict[str, IsrLease] = {}  # guarded by _lock
+        # Ordered by the last examination, whose first entry is found in constant time
+        # even after deletions: a plain dict would search for it.
+        self._leases: OrderedDict[str, IsrLease] = OrderedDict()  # guarded by _lock
+        self._closed = False  # guarded by _lock
+
+    def check_open(self) -> None:
+        """Raise InvalidInputError after ``close``."""
+        with self._lock:
+            closed = self._closed
+        if closed:
+            raise InvalidInputError("acquire a lease: leases were given back by close; create another object")
 
     def add(self, lease: IsrLease) -> None:
-        """Add a lease, and drop those that are over or expired, as they cannot be published."""
+        """Add a lease, and forget some that are over or expired: a fixed amount of work, however many are held.
+
+        If ``close`` was called since ``check_open``, the lease is released instead, and
+        InvalidInputError raised.
+        """
         with self._lock:
-            self._leases = {token: held for token, held in self._leases.items() if not held.over and held.running()}
-            self._leases[lease.lease_token] = lease
+            closed = self._closed
+            if not closed:
+                self._forget_locked()
+                self._leases[lease.lease_token] = lease
+        if closed:
+            self._give_back(lease)
+            self.check_open()
 
     def remove(self, lease: IsrLease) -> None:
         """Remove a lease that is over."""
         with self._lock:
             self._leases.pop(lease.lease_token, None)
+
+    def close(self) -> None:
+        """Stop the heartbeats of all leases, which are lost from now on, and release them. May be called repeatedly.
+
+        Failures are logged, and the rows left to expire.
+        """
+        with self._lock:
+            self._closed = True
+            held = [lease for lease in self._leases.values() if not lease.over]
+            self._leases.clear()
+        if held:
+            with ThreadPoolExecutor(min(len(held), _RELEASED_TOGETHER)) as threads:
+                list(threads.map(self._give_back, held))
+
+    def _give_back(self, lease: IsrLease) -> None:
+        lease.end(lost=True)  # a block that holds it is to stop
+        finish(self._connection, lease, "the lease was given back by close")
+
+    def _forget_locked(self) -> None:
+        for token in list(itertools.islice(self._leases, _EXAMINED)):
+            if self._leases[token].over or not self._leases[token].running():
+                del self._leases[token]
+            else:
+                self._leases.move_to_end(token)  # to be examined again after all others
 
     def find(self, cache_key: str, pk: str, token: str) -> IsrLease | None:
         """Return the lease of a token; None if this store did not acquire it."""

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from types import TracebackType
+from typing import Self
 
 from theorydb_py._classify import read_failure, write_failure
 from theorydb_py._client import DynamoDB
@@ -148,6 +150,23 @@ class FaceTheoryIsrMetaStore:
         self._leases = LeaseRegistry(self._connection)
         self._log = GroupCommit(self._connection)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back all leases of this store, fail their requests, and refuse further acquisitions.
+
+        Blocks that hold a lease find it lost. Failures are logged, and the rows left to
+        expire. A store without leases holds no thread. May be called repeatedly, from
+        any thread; other methods still work. The client stays open.
+        """
+        self._leases.close()
+
     # --- Reading -------------------------------------------------------------
 
     def get(self, cache_key: str) -> CurrentEntry | None:
@@ -218,6 +237,7 @@ class FaceTheoryIsrMetaStore:
         expires.
         """
         pk = self.partition_key(cache_key)
+        self._leases.check_open()
         seconds = lease_seconds("lease_duration_ms", lease_duration_ms)
         owner = self._connection.owner if lease_owner is None else check_text("lease_owner", lease_owner)
         request = _claim(idempotency_key, inputs, request_hash, keep_seconds)

@@ -16,6 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from theorydb_py._client import DynamoDB
 from theorydb_py._retry import Retry
@@ -26,6 +28,7 @@ from theorydb_py.isr._acquire import acquire
 from theorydb_py.isr._backend import Connection
 from theorydb_py.isr._keys import check_partition, job_partition
 from theorydb_py.isr._lease import IsrLease
+from theorydb_py.isr._leaseregistry import LeaseRegistry
 from theorydb_py.isr._leasescope import lease_scope
 from theorydb_py.isr._numbers import MAX_INTERVAL, check_number
 from theorydb_py.isr._row import SK_LOCK
@@ -102,6 +105,9 @@ class LeaseManager:
     A text key names a job, such as a nightly import that one of many processes runs: 1
     to 1,024 bytes, stored in the partition ``JOB#`` + key, apart from pages. A LeaseKey
     names any partition. Safe for concurrent use.
+
+    ``close``, or the end of ``with``, gives back all leases. A manager without leases
+    holds no thread and no connection of its own.
     """
 
     def __init__(
@@ -134,6 +140,24 @@ class LeaseManager:
             wait=wait,
             logger=logger or logging.getLogger("theorydb_py"),
         )
+        self._registry = LeaseRegistry(self._connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back all leases of this manager, stop their heartbeats, and refuse further acquisitions.
+
+        Blocks that hold a lease find it lost. Failed releases are logged, and those
+        leases left to expire. May be called repeatedly, from any thread. The client
+        stays open.
+        """
+        self._registry.close()
 
     def lock_key(self, pk: str, sk: str = SK_LOCK) -> LeaseKey:
         """Return the key of a partition's lease, such as that of a page."""
@@ -148,6 +172,7 @@ class LeaseManager:
         remains until it expires.
         """
         at = key if isinstance(key, LeaseKey) else LeaseKey(job_partition(key))
+        self._registry.check_open()
         held = IsrLease(
             self._connection,
             cache_key=at.pk,
@@ -158,6 +183,7 @@ class LeaseManager:
             attempt=None,
         )
         acquire(self._connection, held)
+        self._registry.add(held)
         return Lease(at, held)
 
     def refresh(self, lease: Lease, *, lease_seconds: float | None = None) -> None:
@@ -172,6 +198,7 @@ class LeaseManager:
     def release(self, lease: Lease) -> None:
         """Release the lease. Releasing a lost lease does nothing and is no error."""
         leasewrites.release(lease._held.connection, lease._held)
+        self._registry.remove(lease._held)
 
     @contextlib.contextmanager
     def lease(self, key: str | LeaseKey, *, lease_seconds: float = 30) -> Iterator[Lease]:
@@ -184,8 +211,11 @@ class LeaseManager:
         """
         began = self._connection.monotonic()
         lease = self.acquire(key, lease_seconds=lease_seconds)
-        with lease_scope(self._connection, lease._held, began):
-            yield lease
+        try:
+            with lease_scope(self._connection, lease._held, began):
+                yield lease
+        finally:
+            self._registry.remove(lease._held)
 
 
 def _whole_seconds(lease_seconds: float) -> int:
