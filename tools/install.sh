@@ -88,10 +88,10 @@ install_sites() {
     e2e/sites/flask/run build "$tools"
     setting ISR_TEST_FLASK "$root/e2e/sites/flask"
   fi
-  if has npm "Node.js 22" "the sites of Astro, Express, Nuxt and SvelteKit"; then
+  if has npm "Node.js 22" "the sites of Astro, Express, Nuxt, React Router and SvelteKit"; then
     e2e/sites/node/run build "$tools"
-    for site in astro express nuxt sveltekit; do
-      setting "ISR_TEST_$(echo $site | tr a-z A-Z)" "$root/e2e/sites/node/$site"
+    for site in astro express nuxt react-router sveltekit; do
+      setting "ISR_TEST_$(echo $site | tr a-z- A-Z_)" "$root/e2e/sites/node/$site"
     done
   fi
   if has php "PHP 8.2 (php-cli)" "the WordPress site"; then

@@ -18,6 +18,7 @@ const sites = {
   next: { ...usual, scripted: true, greeting: '/now' },
   nuxt: { ...usual, scripted: true },
   rails: usual,
+  'react-router': { ...usual, scripted: true },
   sveltekit: { ...usual, scripted: true },
 };
 
@@ -64,7 +65,7 @@ describe('sites', { concurrency: 3 }, () => {
   after(() => browser?.close());
 
   for (const [name, site] of Object.entries(sites)) {
-    const built = need(`ISR_TEST_${name.toUpperCase()}`, `built ${name} site`);
+    const built = need(`ISR_TEST_${name.toUpperCase().replace('-', '_')}`, `built ${name} site`);
 
     test(name, { skip: isr.skip || chromium.skip || built.skip }, async (t) => {
       const address = await serveConfigured(t, isr.value, built.value);

@@ -121,6 +121,25 @@ func frameworks() map[string]framework {
 				{url: "/api/notes", lines: []string{`route +/api/ \(preset nuxt\)`, `cache +bypassed \(off\)`}},
 			},
 		}),
+		"react-router": bakery(framework{
+			data:    want{path: "/stories/rye.data"},
+			setting: "ISR_TEST_REACT_ROUTER", what: "built React Router site", asset: `/assets/[\w.-]+\.css`,
+			pages: []want{
+				rye, notes,
+				{path: "/stories/rye.data", status: 200, cached: true},
+				{path: "/stories/rye.data?_routes=routes%2Fstory", status: 200, cached: true},
+				{path: "/_root.data", status: 200, live: true, cached: true},
+				{path: "/notes.data", status: 200, said: "detail=off"},
+				{path: "/account.data", status: 202, said: "fwd-status=202"}, // a redirect
+				{path: "/stories/rye?x=1", status: 200, said: "detail=query"},
+				{path: "/nothing", status: 404, said: "fwd-status=404"},
+				{path: "/stories/none.data", status: 404, said: "fwd-status=404"},
+			},
+			explain: []explained{
+				{url: "/stories/rye.data?_routes=root,routes%2Fstory", header: "Cookie: session=x", lines: []string{`route +/stories/ \(.*isr.yaml:\d+\)`, `key +127.0.0.1/stories/rye.data\?_routes=root%2Croutes%2Fstory`, `query +preset react-router +_routes`}},
+				{url: "/__manifest?paths=%2F,%2Fnotes&version=3f2a9c", lines: []string{`route +/__manifest \(preset react-router\)`, `key +127.0.0.1/__manifest\?paths=%2F%2C%2Fnotes&version=3f2a9c`}},
+			},
+		}),
 		"sveltekit": bakery(framework{
 			data:    want{path: "/stories/rye/__data.json?x-sveltekit-invalidated=01"},
 			setting: "ISR_TEST_SVELTEKIT", what: "built SvelteKit site", asset: `/_app/immutable/assets/[\w.-]+\.css`,
