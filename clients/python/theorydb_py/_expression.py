@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from theorydb_py._codecerror import CodecError, short_repr
 from theorydb_py._values import Attribute, encode_value
 from theorydb_py.errors import InvalidInputError, InvalidQueryError
+
+_EXISTENCE = re.compile(r"\battribute_(?:not_)?exists\s*\(\s*#?\w+\s*\)")
+_ATTRIBUTE = re.compile(r"(?<![\w.:#])#?\w+\b(?!\s*\()")  # not a member of a map, a value or a function
 
 
 class Expression:
@@ -42,6 +46,11 @@ class Expression:
     def require(self, condition: str) -> None:
         """Require a further condition."""
         self._parts.append(condition)
+
+    def compared(self) -> frozenset[str]:
+        """Return the attributes in the conditions, except in attribute_exists and attribute_not_exists."""
+        rest = _EXISTENCE.sub(" ", self.conditions)
+        return frozenset(self._names.get(token, token) for token in _ATTRIBUTE.findall(rest))
 
     @property
     def conditions(self) -> str:

@@ -78,7 +78,7 @@ def filter_text(model: ModelDefinition[Any], expression: Expression, condition: 
 
     Raises:
         InvalidInputError: an unknown field, or a value that its attribute cannot have.
-        InvalidQueryError: no filter, or groups nested too deeply.
+        InvalidQueryError: no filter, groups nested too deeply, or a comparison of an encrypted field.
     """
     if not isinstance(condition, Filter):
         raise InvalidQueryError(f"a filter: expected where(…), found {condition!r:.60}")
@@ -102,6 +102,10 @@ def _group(kind: str, left: Filter, right: Filter) -> Filter:
 
 def _comparison(model: ModelDefinition[Any], expression: Expression, condition: Filter) -> str:
     field = model.field(condition.field)
+    if field.encrypted and condition.operator not in ("exists", "not_exists"):
+        raise InvalidQueryError(
+            f"{model.name}.{field.name} is encrypted and DynamoDB cannot compare it: only exists and not_exists work"
+        )
     name = expression.name(field.attribute)
     values = [expression.value(_operand(model, condition, value)) for value in condition.values]
     texts: dict[str, Callable[[], str]] = {

@@ -10,12 +10,16 @@ from botocore.exceptions import ClientError, NoCredentialsError, ParamValidation
 
 from theorydb_py.errors import (
     ConditionFailedError,
+    KeyProviderError,
     LeaseHeldError,
     LeaseLostError,
     MovedError,
+    NotEncryptedError,
+    TamperedError,
     TheorydbError,
     ThrottledError,
     TransactionConflictError,
+    UnknownKeyError,
     UnknownOutcomeError,
 )
 
@@ -191,8 +195,10 @@ def _outcome_of_package_error(error: TheorydbError) -> Outcome:
         return outcome_of_codes(reason_codes(error))
     if isinstance(error, (ConditionFailedError, LeaseHeldError, LeaseLostError, MovedError)):
         return Outcome.CONDITION_FAILED
-    if isinstance(error, TransactionConflictError):
+    if isinstance(error, (TransactionConflictError, KeyProviderError)):
         return Outcome.CANCELLED
-    if isinstance(error, (ThrottledError, UnknownOutcomeError)):
+    # What was encrypted is read back only after an update was applied.
+    unreadable = (NotEncryptedError, TamperedError, UnknownKeyError)
+    if isinstance(error, (ThrottledError, UnknownOutcomeError, *unreadable)):
         return Outcome.UNKNOWN
     return Outcome.REFUSED

@@ -50,6 +50,7 @@ class FieldOptions:
     name: str | None = None
     roles: tuple[str, ...] = ()
     omitempty: bool = False
+    encrypted: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Field:
     omitempty: bool
     default: Callable[[], Any] | None
     """Creates the value of an absent attribute; None: the attribute is required."""
+    encrypted: bool = False
 
     def is_omitted(self, value: object) -> bool:
         """Return whether the value is stored as an absent attribute."""
@@ -80,20 +82,32 @@ class Field:
             if self.role == "version" and value is not None:
                 _check_version(value)
         except CodecError as error:
-            raise error.within(self.attribute) from None
-        return attribute
+            located = self._located(error)
+        else:
+            return attribute
+        raise located
 
     def decode(self, attribute: Attribute | None) -> Any:
         """Decode the stored attribute; None: it is absent. Raises CodecError."""
         # Mappers of other languages write NULL for a missing value.
         if attribute is None or ("NULL" in attribute and not isinstance(self.codec, (OptionalCodec, DocumentCodec))):
             if self.default is None:
-                raise attribute_mismatch(self.codec.expected, attribute).within(self.attribute)
+                raise self._located(attribute_mismatch(self.codec.expected, attribute))
             return self.default()
         try:
             return self.codec.decode(attribute)
         except CodecError as error:
-            raise error.within(self.attribute) from None
+            located = self._located(error)
+        raise located
+
+    def _located(self, error: CodecError) -> CodecError:
+        """Return the error with the attribute's name, and without any part of an encrypted value.
+
+        It is raised outside the handler of the error, so that it does not refer to it.
+        """
+        if self.encrypted:
+            return CodecError(error.expected, "a value that is encrypted and not shown", self.attribute)
+        return error.within(self.attribute)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +194,12 @@ class _Inspector:
         if options.omitempty and (codec.empty is None or role in _MAX_KEY):
             raise InvalidModelError(f"{where}: omitempty: the type has no empty value; make it {_name_of(hint)} | None")
         default = _default(where, declared, codec, omitempty=options.omitempty or codec.must_omit_empty)
-        return Field(declared.name, attribute, role, codec, options.omitempty, default)
+        if options.encrypted and (role or not is_item):
+            raise InvalidModelError(
+                f"{where}: encrypted: only fields of the item without a role can be encrypted; in a nested dataclass, "
+                "encrypt the field that holds it"
+            )
+        return Field(declared.name, attribute, role, codec, options.omitempty, default, options.encrypted)
 
     def _codec(self, where: str, hint: Any) -> Codec:
         plain = _PLAIN.get(hint) if isinstance(hint, typing.Hashable) else None

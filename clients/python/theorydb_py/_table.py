@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 import uuid
@@ -24,6 +25,7 @@ from theorydb_py._provision import Provision
 from theorydb_py._query import SortKeyCondition
 from theorydb_py._reader import MAX_SEGMENTS, Query, Reader, Request, with_arguments
 from theorydb_py._retry import Retry
+from theorydb_py._seal import Encryption
 from theorydb_py._structure import Field
 from theorydb_py._table_name import checked_table_name
 from theorydb_py._transact import (
@@ -38,11 +40,13 @@ from theorydb_py._transaction import Transaction, check_token
 from theorydb_py._update import Update
 from theorydb_py._values import Attribute
 from theorydb_py._write import Write, Writes
+from theorydb_py.encryption import KeyProvider
 from theorydb_py.errors import (
     ConditionFailedError,
     InvalidInputError,
     InvalidQueryError,
     ItemNotFoundError,
+    KeyProviderError,
     TheorydbError,
     UnknownOutcomeError,
     Unprocessed,
@@ -72,6 +76,7 @@ class Table(Generic[T]):
         model: ModelDefinition[T],
         *,
         client: DynamoDB | None = None,
+        keys: KeyProvider | None = None,
         table_name: str | None = None,
         retry: Retry | None = None,
         new_token: Callable[[], str] = lambda: str(uuid.uuid4()),
@@ -81,6 +86,7 @@ class Table(Generic[T]):
 
         ``client`` is a boto3 DynamoDB client; the default one waits 2 s for a
         connection and 5 s for a reply, and sends a request at most three times.
+        ``keys`` creates and opens the data keys of encrypted fields, which require it.
         ``new_token`` returns a unique client token of at most 36 characters for a
         transaction. ``now`` returns the wall time in epoch seconds, by which tokens age,
         and which created_at and updated_at get.
@@ -90,12 +96,13 @@ class Table(Generic[T]):
             raise InvalidInputError(f"{model.name} has no table: pass table_name to the model or to the Table")
         self.model = model
         self.table_name = checked_table_name(name)
+        self._encryption = Encryption(model, self.table_name, keys)
         self._client: DynamoDB = client if client is not None else _new_client()
         watch_updates(self._client)
         self._retry = retry or Retry()
         self._new_token = new_token
         self._now = now
-        self._writes = Writes(model, now)
+        self._writes = Writes(model, now, self._encryption)
         self._batches = Batches(self._client, self.table_name, self._retry)
 
     # --- Single items -------------------------------------------------------
@@ -122,7 +129,7 @@ class Table(Generic[T]):
             response = self._client.get_item(TableName=self.table_name, Key=key, ConsistentRead=consistent_read)
         except Exception as error:
             raise read_failure(what, error) from error
-        return self._decode(response["Item"]) if "Item" in response else None
+        return self.unmarshal(response["Item"]) if "Item" in response else None
 
     def put(
         self,
@@ -137,7 +144,7 @@ class Table(Generic[T]):
         Returns the object as it is stored. With a version field, the stored item must
         have the object's version, and gets the next one.
         """
-        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        condition = self._expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write, stored = self._writes.put(item, condition)
         self._execute(write, self._client.put_item)
         return stored
@@ -179,7 +186,7 @@ class Table(Generic[T]):
             MalformedRowError: it was updated but cannot be decoded.
             InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
         """
-        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        condition = self._expression(condition_expression, expression_attribute_names, expression_attribute_values)
         return self._update(pk, sk, updates, condition, expected_version, upsert=False)
 
     def upsert(
@@ -198,7 +205,7 @@ class Table(Generic[T]):
         An item with an ``expected_version`` above 0 must exist (VersionConflictError).
         Raises the errors of update, except ItemNotFoundError.
         """
-        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        condition = self._expression(condition_expression, expression_attribute_names, expression_attribute_values)
         return self._update(pk, sk, updates, condition, expected_version, upsert=True)
 
     def delete(
@@ -212,7 +219,7 @@ class Table(Generic[T]):
         expected_version: int | None = None,
     ) -> None:
         """Delete an item. A missing item is no error unless a condition or a version makes it one."""
-        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        condition = self._expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write = self._writes.delete(self.model.key(pk, sk), condition, expected_version)
         self._execute(write, self._client.delete_item)
 
@@ -244,7 +251,7 @@ class Table(Generic[T]):
             InvalidInputError: an invalid value, or ``consistent_read`` on a global index.
         """
         source = self._source(index)
-        expression = Expression(filter_expression, expression_attribute_names, expression_attribute_values)
+        expression = self._expression(filter_expression, expression_attribute_names, expression_attribute_values)
         pk = self.model.marshal_field(source.partition, partition)
         arguments = self._read_arguments(source, limit, consistent_read)
         arguments["ScanIndexForward"] = scan_forward
@@ -256,7 +263,7 @@ class Table(Generic[T]):
         scope = [self.table_name, index, {k: str(v) for k, v in pk.items()}, scan_forward]
         what = f"query {self.model.name} {format_key(at)} in table {self.table_name}"
         request = Request(self._client.query, what, arguments, json.dumps(scope), source.cursor_key, at)
-        return Query(request, self._decode, self._projected(expression))
+        return Query(request, self.unmarshal, self._projected(expression))
 
     def scan(
         self,
@@ -283,7 +290,7 @@ class Table(Generic[T]):
         source = self._source(index)
         if isinstance(segments, bool) or not isinstance(segments, int) or not 1 <= segments <= MAX_SEGMENTS:
             raise InvalidQueryError(f"segments: expected an int of 1 to {MAX_SEGMENTS}, found {segments!r:.60}")
-        expression = Expression(filter_expression, expression_attribute_names, expression_attribute_values)
+        expression = self._expression(filter_expression, expression_attribute_names, expression_attribute_values)
         if filter is not None:
             expression.require(filter_text(self.model, expression, filter))
         arguments = self._read_arguments(source, limit, consistent_read)
@@ -291,7 +298,7 @@ class Table(Generic[T]):
         what = f"scan {self.model.name} in table {self.table_name}"
         scope = json.dumps([self.table_name, index, "scan"])
         request = Request(self._client.scan, what, arguments, scope, source.cursor_key, {}, segments)
-        return Query(request, self._decode, self._projected(expression))
+        return Query(request, self.unmarshal, self._projected(expression))
 
     def batch_get(self, keys: Iterable[Any], *, consistent_read: bool = True) -> list[T | None]:
         """Read items by keys: pairs of pk and sk, or partition keys if the model has no sort key.
@@ -313,7 +320,7 @@ class Table(Generic[T]):
         try:
             for read, items in self._batches.read(list(distinct.values()), consistent=consistent_read):
                 for item in items:
-                    found[_identity(self.model.key_of(item))] = self._decode(item)
+                    found[_identity(self.model.key_of(item))] = self.unmarshal(item)
                 for key in read:
                     pending.pop(_identity(key), None)
         except TheorydbError as error:
@@ -348,6 +355,16 @@ class Table(Generic[T]):
             left = {kind: tuple(v for k, v in given.values() if k == kind) for kind in ("puts", "deletes")}
             error.unprocessed = Unprocessed(**left)
             raise
+
+    def unmarshal(self, item: Mapping[str, Attribute]) -> T:
+        """Decode an item as it is stored, such as that of a ConditionFailedError or of a stream, and decrypt it.
+
+        Raises:
+            MalformedRowError: the item does not fit the model.
+            NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an
+                encrypted field cannot be decrypted.
+        """
+        return self.model.unmarshal(self._encryption.open_item(item))
 
     # --- The table itself -----------------------------------------------------
 
@@ -420,29 +437,42 @@ class Table(Generic[T]):
         write = self._writes.update(self.model.key(pk, sk), updates, condition, version, upsert=upsert)
         call = send_once(self._client.update_item) if write.non_idempotent else self._client.update_item
         response = self._execute(write, call, ReturnValues="ALL_NEW")
-        return self._decode(response["Attributes"])
+        try:
+            return self.unmarshal(response["Attributes"])
+        except KeyProviderError as error:
+            raise UnknownOutcomeError(f"{self._what(write.kind, write.key)}: it was applied; {error}") from error
 
     def _write_of(self, action: TransactWriteAction[T]) -> Write:
         match action:
             case TransactPut():
-                return self._writes.put(action.item, _condition_of(action))[0]
+                return self._writes.put(action.item, self._condition_of(action))[0]
             case TransactUpdate():
                 key = self.model.key(action.pk, action.sk)
                 return self._writes.update(
                     key,
                     action.updates,
-                    _condition_of(action),
+                    self._condition_of(action),
                     action.expected_version,
                     upsert=isinstance(action, TransactUpsert),
                 )
             case TransactDelete():
                 key = self.model.key(action.pk, action.sk)
-                return self._writes.delete(key, _condition_of(action), action.expected_version)
+                return self._writes.delete(key, self._condition_of(action), action.expected_version)
             case TransactConditionCheck():
-                return self._writes.check(self.model.key(action.pk, action.sk), _condition_of(action))
+                return self._writes.check(self.model.key(action.pk, action.sk), self._condition_of(action))
         raise InvalidQueryError(
             f"an action of a transaction: expected a TransactPut, TransactUpdate or the like, found {action!r:.60}"
         )
+
+    def _condition_of(self, action: Any) -> Expression:
+        return self._expression(
+            action.condition_expression, action.expression_attribute_names, action.expression_attribute_values
+        )
+
+    def _expression(
+        self, written: str | None, names: Mapping[str, str] | None, values: Mapping[str, Any] | None
+    ) -> Expression:
+        return self._encryption.check(Expression(written, names, values))
 
     def _source(self, index: str | None) -> _Source:
         table_keys = {f.attribute for f in (self.model.pk, self.model.sk) if f is not None}
@@ -466,12 +496,20 @@ class Table(Generic[T]):
             arguments["Limit"] = _checked_limit(limit)
         return arguments
 
-    def _projected(self, expression: Expression) -> Callable[[Request, tuple[str, ...]], Reader[dict[str, Any]]]:
+    def _projected(self, filters: Expression) -> Callable[[Request, tuple[str, ...]], Reader[dict[str, Any]]]:
         def project(request: Request, names: tuple[str, ...]) -> Reader[dict[str, Any]]:
+            expression = copy.deepcopy(filters)
             fields = list(dict.fromkeys(self.model.field(name) for name in names))
-            projection = ", ".join(expression.name(f.attribute) for f in fields)
+            # What is encrypted is bound to the item's key.
+            keys = [self.model.pk, self.model.sk] if any(f.encrypted for f in fields) else []
+            read = dict.fromkeys(f for f in [*fields, *keys] if f is not None)
+            projection = ", ".join(expression.name(f.attribute) for f in read)
             arguments = {**request.arguments, "ProjectionExpression": projection, **expression.names_argument()}
-            return Reader(with_arguments(request, arguments), lambda item: self.model.unmarshal_part(item, fields))
+
+            def decode(item: Mapping[str, Attribute]) -> dict[str, Any]:
+                return self.model.unmarshal_part(self._encryption.open_item(item), fields)
+
+            return Reader(with_arguments(request, arguments), decode)
 
         return project
 
@@ -489,9 +527,6 @@ class Table(Generic[T]):
 
     def _provision(self) -> Provision:
         return Provision(self._client, self.table_name, self.model, self._retry)
-
-    def _decode(self, item: Mapping[str, Attribute]) -> T:
-        return self.model.unmarshal(item)
 
     def _key_from(self, key: Any) -> dict[str, Attribute]:
         if self.model.sk is None:
@@ -534,12 +569,6 @@ _PAIR = 2  # parts of a key
 def _new_client() -> DynamoDB:
     client: DynamoDB = boto3.client("dynamodb", config=_TIME_LIMITS)
     return client
-
-
-def _condition_of(action: Any) -> Expression:
-    return Expression(
-        action.condition_expression, action.expression_attribute_names, action.expression_attribute_values
-    )
 
 
 def _identity(key: Mapping[str, Attribute]) -> str:

@@ -20,6 +20,7 @@ from theorydb_py._codec import (
     SetCodec,
 )
 from theorydb_py._expression import Expression
+from theorydb_py._seal import Encryption
 from theorydb_py._structure import Field
 from theorydb_py._update import Change, Update, changes_of
 from theorydb_py._values import Attribute
@@ -64,9 +65,10 @@ class Writes(Generic[T]):
     the version, so that readers of the item notice the change.
     """
 
-    def __init__(self, model: ModelDefinition[T], now: Callable[[], float]) -> None:
+    def __init__(self, model: ModelDefinition[T], now: Callable[[], float], encryption: Encryption) -> None:
         """``now`` returns the wall time in epoch seconds, for created_at and updated_at."""
         self._model = model
+        self._encryption = encryption
         self._now = now
 
     def put(self, item: T, condition: Expression) -> tuple[Write, T]:
@@ -109,6 +111,8 @@ class Writes(Generic[T]):
         self._count(change, condition, version)
         if not upsert:
             condition.require(f"attribute_exists({condition.name(self._model.pk.attribute)})")
+        for attribute, sealed in self._encryption.seal(key, change.secrets).items():
+            change.set(attribute, sealed)
         arguments = condition.arguments("ConditionExpression", UpdateExpression=change.text)
         non_idempotent = change.counts and version is None
         # Without a version, equal attributes do not tell whose update it was.
@@ -163,7 +167,7 @@ class Writes(Generic[T]):
             changes[self._model.version.name] = version + 1
         if changes:
             stored = dataclasses.replace(item, **changes)  # type: ignore[type-var] # models are dataclasses
-        attributes = self._model.marshal(stored)
+        attributes = self._encryption.seal_item(self._model.marshal(stored))
         arguments = {"Item": attributes, **condition.arguments("ConditionExpression")}
         return Write(kind, self._model.key_of(attributes), arguments, version, attributes), stored
 
@@ -218,6 +222,11 @@ class Writes(Generic[T]):
             raise InvalidQueryError(
                 f"{self._model.name}.{field.name}: keys, the version and the time of the update cannot be updated"
             )
+        if field.encrypted and change.kind not in ("set", "remove"):
+            raise InvalidQueryError(
+                f"{self._model.name}.{field.name}: {change.kind}: the field is encrypted and DynamoDB cannot read it: "
+                "set or remove it as a whole"
+            )
         name, value = changes.begin(field), change.value
         match change.kind:
             case "add":
@@ -235,6 +244,8 @@ class Writes(Generic[T]):
                 changes.remove(name)
             case _ if field.is_omitted(value):
                 changes.remove(name)
+            case _ if field.encrypted:
+                changes.secrets[name] = self._model.marshal_field(field, value)
             case _:
                 changes.set(name, self._model.marshal_field(field, value))
 
@@ -269,6 +280,8 @@ class _Changes:
     def __init__(self, expression: Expression) -> None:
         self.counts = False
         """Whether the caller adds to a number or appends to a list."""
+        self.secrets: dict[str, Attribute] = {}
+        """The values to encrypt and set."""
         self._expression = expression
         self._clauses: dict[str, list[str]] = {"SET": [], "REMOVE": [], "ADD": [], "DELETE": []}
         self._changed: set[str] = set()

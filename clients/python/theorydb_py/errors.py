@@ -180,6 +180,36 @@ class MalformedRowError(TheorydbError):
         self.found = found
 
 
+# --- Encrypted attributes ---------------------------------------------------
+
+
+class NotEncryptedError(TheorydbError):
+    """An attribute that the model encrypts is stored in plaintext: its writer need not have had a key."""
+
+    code = "NotEncrypted"
+
+
+class TamperedError(TheorydbError):
+    """An encrypted attribute, or its data key, was modified or copied from another attribute, item or table."""
+
+    code = "Tampered"
+
+
+class UnknownKeyError(TheorydbError):
+    """The key provider does not have the master key that sealed the data key of an attribute."""
+
+    code = "UnknownKey"
+
+
+class KeyProviderError(TheorydbError):
+    """The key provider failed to create or open a data key; its error is the ``__cause__``.
+
+    A write that raises it was not sent.
+    """
+
+    code = "KeyProvider"
+
+
 # --- Leases -----------------------------------------------------------------
 
 

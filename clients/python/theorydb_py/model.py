@@ -33,6 +33,7 @@ def theorydb_field(
     name: str | None = None,
     roles: Iterable[str] = (),
     omitempty: bool = False,
+    encrypted: bool = False,
     default: Any = dataclasses.MISSING,
     default_factory: Callable[[], Any] | Any = dataclasses.MISSING,
 ) -> Any:
@@ -45,11 +46,12 @@ def theorydb_field(
     by the first write that does not find it set) and ``updated_at`` (set by every
     write; both are an int of epoch seconds, or a datetime). With ``omitempty``, None is
     not stored, or for types without None: False, 0, "" and empty collections; the
-    default must then be that value.
+    default must then be that value. An ``encrypted`` field is stored as ciphertext, and
+    its Table needs ``keys``: see theorydb_py.encryption. DynamoDB cannot compare it.
 
     A field error raises InvalidModelError when the model is defined.
     """
-    options = FieldOptions(name=name, roles=tuple(roles), omitempty=omitempty)
+    options = FieldOptions(name=name, roles=tuple(roles), omitempty=omitempty, encrypted=encrypted)
     if default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=default_factory, metadata={FieldOptions.METADATA: options})
     return dataclasses.field(default=default, metadata={FieldOptions.METADATA: options})
@@ -177,7 +179,8 @@ class ModelDefinition(Generic[T]):
         """Decode a stored item. Raises MalformedRowError for an invalid attribute.
 
         Attributes without a field are ignored. A field whose attribute is absent or
-        NULL gets its default.
+        NULL gets its default. Encrypted attributes are not decrypted: see
+        Table.unmarshal.
         """
         try:
             made: T = self.structure.decode(item)
@@ -282,6 +285,8 @@ def _index_key(where: str, structure: Structure, name: str) -> Field:
         raise InvalidModelError(f"{where}: {name}: a key is str, int, Decimal, bytes or a datetime")
     if optional and not field.omitempty:
         raise InvalidModelError(f"{where}: {name}: a key cannot be NULL; give the field omitempty=True")
+    if field.encrypted:
+        raise InvalidModelError(f"{where}: {name}: a key cannot be encrypted, as DynamoDB compares it")
     return field
 
 
