@@ -13,7 +13,7 @@ VOCABULARY = {
     "InvalidInput", "InvalidKey", "InvalidModel", "InvalidQuery", "ItemNotFound", "ConditionFailed",
     "VersionConflict", "TransactionConflict", "Throttled", "TableNotFound", "UnknownOutcome", "LeaseHeld",
     "LeaseLost", "Moved", "Pinned", "Purged", "NoVersion", "RequestCompleted", "RequestInProgress",
-    "RequestMismatch", "ResultGone", "MalformedRow",
+    "RequestMismatch", "ResultGone", "MalformedRow", "NotEncrypted", "Tampered", "UnknownKey", "KeyProvider",
 }  # fmt: skip
 
 CLASSES = [
