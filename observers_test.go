@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -91,9 +92,11 @@ func (n *notebook) Note(e isr.Event) {
 	n.events = append(n.events, e)
 }
 
-// take returns the operations of a kind that have ended, and forgets all.
+// take returns the operations of a kind that have ended, and forgets all. The test must be in a
+// bubble of synctest.
 func (n *notebook) take(t *testing.T, kind isr.OperationKind) (of []*noted) {
 	t.Helper()
+	synctest.Wait() // a poll of the log may have begun at this very moment
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, o := range n.operations {

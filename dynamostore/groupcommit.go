@@ -146,9 +146,6 @@ func (g *groupCommit) commit(ctx context.Context, c loggedChange, seen *seenSequ
 func (g *groupCommit) add(q *queuedChange) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.running || q.seen != nil && q.seen.Seq < g.committed {
-		q.seen = nil // it is out of date, or will be
-	}
 	g.queue = append(g.queue, q)
 	if !g.running {
 		g.running = true
@@ -334,17 +331,27 @@ func meteredBatch(s *Store, batch []*queuedChange) context.Context {
 	return first
 }
 
-// sequence reads SEQ, unless there is a single change whose caller has just read it,
-// which saves a read unit. If that is out of date, the transaction is refused. The read is
-// repeated until ctx ends: the polls of a large fleet may use up the capacity of its
-// partition for a while, and no purge is to fail because of that.
+// sequence reads SEQ, unless there is a single change whose caller has just read it and this
+// store has committed nothing since, which saves a read unit. If another process has
+// advanced SEQ meanwhile, the transaction is refused. The read is repeated until ctx ends: the
+// polls of a large fleet may use up the capacity of its partition for a while, and no purge
+// is to fail because of that.
 func (g *groupCommit) sequence(ctx context.Context, batch []*queuedChange) (seenSequence, error) {
-	first := batch[0]
-	if seen := first.seen; len(batch) == 1 && seen != nil {
-		first.seen = nil
+	seen := batch[0].seen
+	for _, q := range batch {
+		q.seen = nil // another attempt reads SEQ
+	}
+	if len(batch) == 1 && seen != nil && seen.Seq >= g.latest() {
 		return *seen, nil
 	}
 	return g.store.readSequence(ctx, false)
+}
+
+// latest returns the sequence of the latest commit of this store.
+func (g *groupCommit) latest() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.committed
 }
 
 // end sends the error of a change to its caller.
