@@ -1,4 +1,4 @@
-"""The built and installed package, and the quick start of the README."""
+"""The built and installed package, and the programs of the README."""
 
 from __future__ import annotations
 
@@ -128,16 +128,17 @@ def test_installed_wheel_is_typed(installed: Path, tmp_path: Path) -> None:
     assert "Success" in checked
 
 
-def test_readme_quick_start(installed: Path, engine: Engine, table_name: str, tmp_path: Path) -> None:
-    written = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert written is not None
-    program = tmp_path / "quickstart.py"
-    program.write_text(written[1])
-    for _ in range(2):
+def test_readme_programs(installed: Path, engine: Engine, table_name: str, tmp_path: Path) -> None:
+    written = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    expected = [["fresh", "Sinnerman 1965"], ["DE02120300000000202051"]]
+    program = tmp_path / "program.py"
+    for text, lines in [*zip(written, expected, strict=True)] * 2:
+        program.write_text(text)
         output = run(
             installed,
             "-P",
             program,
+            cwd=tmp_path,
             PYTHONPATH=DEPENDENCIES,
             AWS_ENDPOINT_URL_DYNAMODB=engine.url,
             AWS_DEFAULT_REGION="us-east-1",
@@ -145,4 +146,4 @@ def test_readme_quick_start(installed: Path, engine: Engine, table_name: str, tm
             AWS_SECRET_ACCESS_KEY="test",  # noqa: S106 any does
             FACETHEORY_CACHE_TABLE_NAME=table_name,
         )
-        assert output.splitlines() == ["fresh", "Sinnerman 1965"]
+        assert output.splitlines() == lines

@@ -396,7 +396,8 @@ class Table(Generic[T]):
         It is retried under its client token after conflicts and lost replies. Errors
         have ``reasons``, one for each action. ``client_request_token`` is 1 to 36
         characters: within ten minutes, DynamoDB applies a request with the same token
-        and content at most once.
+        and content at most once. Encrypted fields differ in each call, so that a second
+        call with the token is InvalidQueryError.
         """
         token = self._new_token() if client_request_token is None else client_request_token
         writes = [self._write_of(action) for action in actions]

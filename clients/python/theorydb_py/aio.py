@@ -178,6 +178,10 @@ class AsyncTable(_Closing, Generic[T]):
         """See Table.batch_write."""
         await self._threads.run(self.table.batch_write, puts=puts, deletes=deletes)
 
+    async def unmarshal(self, item: Mapping[str, Any]) -> T:
+        """See Table.unmarshal."""
+        return await self._threads.run(self.table.unmarshal, item)
+
     async def transact_write(
         self, actions: Sequence[TransactWriteAction[T]], *, client_request_token: str | None = None
     ) -> None:

@@ -176,6 +176,7 @@ def test_asyncio(clinic: Clinic) -> None:
             assert await patients.get("north", 7) == want
             assert [found async for found in patients.query("north")] == [want]
             assert (await patients.update("north", 7, {"name": "Ada King"})).name == "Ada King"
+            assert (await patients.unmarshal(clinic.stored())).name == "Ada King"
 
     asyncio.run(asynchronously())
     assert is_encrypted(clinic.stored()["full_name"])

@@ -3,6 +3,7 @@
 from typing import Any
 
 from theorydb_py import ModelDefinition, Query, Table, theorydb_field, theorydb_model, where
+from theorydb_py.encryption import KeyFile, KmsKeys
 
 
 @theorydb_model
@@ -35,3 +36,17 @@ where("year", "like", 1965)  # rejected: there is no such operator
 songs.query("Nina Simone", filter="year > 1960")  # rejected: a filter is made by where
 found: Query[Song] = songs.query("Nina Simone", filter=where("year", ">", 1960) & ~where("title", "exists"))
 part: list[dict[str, Any]] = found.select("title").all()
+theorydb_field(encrypted="yes")  # rejected: it is or is not
+
+
+@theorydb_model
+class Patient:
+    pk: str = theorydb_field(roles=["pk"])
+    name: str = theorydb_field(encrypted=True)
+
+
+Patient("x")  # rejected: the name is missing
+patients = ModelDefinition.from_dataclass(Patient, table_name="patients")
+Table(patients, keys="keys")  # rejected: not a provider of keys
+Table(patients, keys=KeyFile("keys")).get("x").name.real  # rejected: it is a text, though encrypted
+Table(patients, keys=KmsKeys("client", "alias/app"))  # rejected: no client of KMS

@@ -87,7 +87,7 @@ class _Opening:
         if plaintext is None:
             raise TamperedError(
                 f"{self._what}: authentication failed: "
-                "the value was modified or copied from another attribute, item or table"
+                "the value was modified or copied from another attribute, item or table; write it again or restore it"
             )
         parsed = parse_plaintext(plaintext)
         if parsed is None:
