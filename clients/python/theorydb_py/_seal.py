@@ -11,7 +11,7 @@ from theorydb_py.encryption._cipher import aead_module
 from theorydb_py.encryption._envelope import seal, unseal
 from theorydb_py.encryption._location import Location
 from theorydb_py.encryption._provider import KeyProvider
-from theorydb_py.errors import InvalidModelError, InvalidQueryError
+from theorydb_py.errors import InvalidModelError, InvalidQueryError, MalformedRowError
 from theorydb_py.model import ModelDefinition
 
 
@@ -57,6 +57,14 @@ class Encryption:
         sealed = {name: item[name] for name in self._names if name in item}
         if not sealed:
             return item
+        for key in (self._model.pk, self._model.sk):
+            if key is not None and key.attribute not in item:
+                raise MalformedRowError(
+                    f"decrypt {self._model.name}: expected an item with its key, found none: {key.attribute}",
+                    attribute=key.attribute,
+                    expected=key.codec.expected,
+                    found="nothing",
+                )
         return {**item, **unseal(self._keys, Location(self._table, self._model.key_of(item)), sealed)}
 
     def check(self, expression: Expression) -> Expression:

@@ -69,6 +69,12 @@ class Table(Generic[T]):
     UnknownOutcomeError. boto3 retries by itself: if a condition fails on a retry, the
     stored item is compared with what was sent; if they are equal the write has
     succeeded, otherwise its outcome is unknown.
+
+    If the model has encrypted fields, every write that sets one encrypts it and may
+    raise KeyProviderError, in which case it was not sent. Every read decrypts: it raises
+    NotEncryptedError, TamperedError, UnknownKeyError or KeyProviderError for an item that
+    cannot be decrypted. An update reads its result: it raises the first three after it
+    was applied, and UnknownOutcomeError in place of the last.
     """
 
     def __init__(

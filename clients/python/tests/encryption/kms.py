@@ -100,20 +100,29 @@ def serving(kms: Kms) -> Iterator[Any]:
         server.daemon_threads = True  # connections are kept alive
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        client = boto3.client(
-            "kms",
-            endpoint_url=f"http://127.0.0.1:{server.server_port}",
-            region_name=REGION,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",  # noqa: S106 any does
-            config=Config(connect_timeout=60, read_timeout=60, retries={"total_max_attempts": 1}),
-        )
         try:
-            yield client
+            with connected(server.server_port) as client:
+                yield client
         finally:
-            client.close()
             server.shutdown()
             thread.join()
+
+
+@contextlib.contextmanager
+def connected(port: int) -> Iterator[Any]:
+    """Yield a boto3 client of the server at a port."""
+    client = boto3.client(
+        "kms",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        region_name=REGION,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",  # noqa: S106 any does
+        config=Config(connect_timeout=60, read_timeout=60, retries={"total_max_attempts": 1}),
+    )
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 def _base64(content: bytes) -> str:

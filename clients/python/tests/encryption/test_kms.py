@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from tests.encryption.kms import ARN, Kms, serving
+from tests.encryption.kms import ARN, Kms, connected, serving
 from theorydb_py import Outcome, outcome_of
 from theorydb_py.encryption import KmsKeys
 from theorydb_py.encryption._envelope import seal, unseal
@@ -79,14 +80,15 @@ def test_failures(kms: Kms, client: Any) -> None:
     assert isinstance(failed.value.__cause__, ClientError)
 
 
-def test_no_connection(kms: Kms) -> None:
-    with serving(kms) as client:
-        keys = KmsKeys(client, "key-1")
-        made = keys.new_data_key()
-    for call in (keys.new_data_key, lambda: keys.open_data_key(made.sealed)):
-        with pytest.raises(KeyProviderError) as failed:
-            call()
-        assert isinstance(failed.value.__cause__, EndpointConnectionError)
+def test_no_connection() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        with connected(closed.getsockname()[1]) as client:
+            keys = KmsKeys(client, "key-1")
+            for call in (keys.new_data_key, lambda: keys.open_data_key(b"sealed")):
+                with pytest.raises(KeyProviderError, match="with the KMS key 'key-1': Could not connect") as failed:
+                    call()
+                assert isinstance(failed.value.__cause__, EndpointConnectionError)
 
 
 @pytest.mark.parametrize(("key", "previous"), [("", ()), (None, ()), ("key-1", [""])])

@@ -320,6 +320,9 @@ def test_stored_items_of_errors_can_be_decrypted(clinic: Clinic) -> None:
     assert failed.value.item is not None
     assert is_encrypted(failed.value.item["full_name"])
     assert clinic.table.unmarshal(failed.value.item) == replace(ada(), version=1)
+    part = {name: value for name, value in failed.value.item.items() if name != "number"}
+    with pytest.raises(MalformedRowError, match="expected an item with its key, found none: number"):
+        clinic.table.unmarshal(part)
 
 
 def test_a_retried_write_recognizes_itself(engine: Engine, clinic: Clinic) -> None:

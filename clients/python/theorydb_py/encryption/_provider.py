@@ -22,8 +22,8 @@ class DataKey:
 class KeyProvider(Protocol):
     """Creates and opens the data keys of encrypted attributes. Safe for concurrent use.
 
-    If a method raises an error that is not one of this package's, the caller gets a
-    KeyProviderError whose ``__cause__`` it is.
+    Other errors than those below reach callers of a Table as the ``__cause__`` of a
+    KeyProviderError.
     """
 
     def new_data_key(self) -> DataKey:
