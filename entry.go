@@ -295,32 +295,31 @@ func (s *search) keep(p *page) error {
 // the body from memory if possible, even from a dropped page. ErrPurged: the page was
 // purged meanwhile.
 func (s *search) load(ctx context.Context, rec store.Record) (*page, error) {
-	e := rec.Entry
-	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, e) && p.cover == rec.Purges && !s.c.follower.late(p, s.c.now()) {
+	e := *rec.Entry // a copy, which reading the body of another service's page completes
+	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, &e) && p.cover == rec.Purges && !s.c.follower.late(p, s.c.now()) {
 		return p, nil
 	}
 	var p *page
-	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, e) {
-		p = newPage(s.key, *e, rec.Purges, s.latest, last.plain.body, s.route.present)
+	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &e) {
+		p = newPage(s.key, e, rec.Purges, s.latest, last.plain.body, s.route.present)
 		p.inherit(last)
 	} else {
-		addCoding := s.c.coder.prefetch(ctx, e, s.route.present, s.accept)
-		body, err := s.body(ctx, rec)
+		addCoding := s.c.coder.prefetch(ctx, rec.Entry, s.route.present, s.accept)
+		body, err := s.body(ctx, rec, &e)
 		if err != nil {
 			return nil, err
 		}
-		p = newPage(s.key, *e, rec.Purges, s.latest, body, s.route.present)
+		p = newPage(s.key, e, rec.Purges, s.latest, body, s.route.present)
 		addCoding(p)
 	}
 	p.stored = !e.Foreign
 	return p, s.keep(p)
 }
 
-// body reads the body of a record. A body that repeatedly cannot be read counts as
+// body reads the body of a record, whose entry is e. A body that repeatedly cannot be read counts as
 // missing, so that the page is rendered and published with a new one; but not while the
 // page is pinned, since the body may become readable again and the pin would be lost.
-func (s *search) body(ctx context.Context, rec store.Record) ([]byte, error) {
-	e := rec.Entry
+func (s *search) body(ctx context.Context, rec store.Record, e *store.Entry) ([]byte, error) {
 	if !e.Foreign && e.BodyKey == s.noBody {
 		return nil, fmt.Errorf("%w: %s (found earlier)", ErrNoBody, e.BodyKey)
 	}
@@ -336,6 +335,17 @@ func (s *search) body(ctx context.Context, rec store.Record) ([]byte, error) {
 		s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
 	}
 	return body, err
+}
+
+// present completes an entry of another service by what it says beside the body. ErrNoBody: a response
+// like that is not served.
+func present(e *store.Entry, p store.Presentation) error {
+	status, header, err := httpcache.Presented(p.Status, p.ContentType, p.ContentSecurityPolicy)
+	if err != nil {
+		return fmt.Errorf("%w: %s cannot be served as its metadata says: %w", ErrNoBody, e.BodyKey, err)
+	}
+	e.Status, e.Header = status, header
+	return nil
 }
 
 // missBody records that a body is missing, damaged or cannot be read.

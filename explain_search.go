@@ -96,10 +96,10 @@ func (s *search) look(x *explainer) (rec store.Record, err error) {
 
 // lookAt makes a page of a record, without its body, and without the effects of [search.load].
 func (s *search) lookAt(x *explainer, rec store.Record) (*page, error) {
-	e := rec.Entry
-	p := newPage(s.key, *e, rec.Purges, s.latest, nil, s.route.present)
-	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, e) {
-		p.rejected.Store(last.rejected.Load() && !last.dropped.Load() && sameEntry(&last.entry, e))
+	e := *rec.Entry
+	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &e) {
+		p := newPage(s.key, e, rec.Purges, s.latest, nil, s.route.present)
+		p.rejected.Store(last.rejected.Load() && !last.dropped.Load() && sameEntry(&last.entry, &e))
 		return p, nil
 	}
 	info, err := s.c.bodies.Stat(x.ctx(), e.BodyKey)
@@ -108,8 +108,13 @@ func (s *search) lookAt(x *explainer, rec store.Record) (*page, error) {
 		return nil, fmt.Errorf("%w: %s", ErrNoBody, e.BodyKey)
 	case err == nil && info.Length > s.c.cfg.MaxBody:
 		return nil, errBeyondLimit
+	case err == nil && e.Foreign:
+		err = present(&e, info.Presentation)
 	}
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	return newPage(s.key, e, rec.Purges, s.latest, nil, s.route.present), nil
 }
 
 // run describes the flight that a request starts.
@@ -146,7 +151,7 @@ func (x *explainer) run(d *decision, old *page) {
 		case err == nil:
 			old = p
 		case errors.Is(err, ErrNoBody):
-			x.because("the stored body is missing or damaged, so that the entry counts as missing", "")
+			x.because("the entry counts as missing: "+err.Error(), "")
 			s.missBody(rec.Entry.BodyKey, err)
 		case errors.Is(err, errBeyondLimit):
 			if state == store.Fresh {

@@ -201,8 +201,9 @@ func (c *Cache) diff(ctx context.Context, k store.Key, from, to string) (d Diff,
 	if err != nil {
 		return Diff{}, err
 	}
+	err = c.diffBodies(ctx, &d) // which completes entries of other services
 	d.Fields = diffFields(&d.From.Entry, &d.To.Entry)
-	return d, c.diffBodies(ctx, &d)
+	return d, err
 }
 
 // Body returns a generation of a page with its body, without content coding: the one that an

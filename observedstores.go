@@ -408,6 +408,9 @@ func (b *observedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Presentation implements [store.Presented].
+func (b *observedBody) Presentation() store.Presentation { return store.PresentationOf(b.ReadCloser) }
+
 func (b *observedBody) Close() error {
 	b.end(b.read, b.err)
 	return b.ReadCloser.Close()

@@ -168,7 +168,8 @@ func (c *Cache) race(ctx context.Context, k store.Key, e *store.Entry, holders [
 	return foundBody{err: lost}
 }
 
-// openBody reads and verifies the body of an entry from the store.
+// openBody reads and verifies the body of an entry from the store. It completes the entry if that
+// is of another service, by what stands beside the body.
 func (c *Cache) openBody(ctx context.Context, e *store.Entry) ([]byte, error) {
 	rd, length, err := c.bodies.Open(ctx, e.BodyKey)
 	switch {
@@ -178,8 +179,13 @@ func (c *Cache) openBody(ctx context.Context, e *store.Entry) ([]byte, error) {
 		return nil, fmt.Errorf("opening the body %s: %w", e.BodyKey, err)
 	}
 	defer func() { _ = rd.Close() }() // read only
-	if !e.Foreign && length != e.Length {
-		return nil, fmt.Errorf("%w: %s has %d bytes, %d were published", ErrNoBody, e.BodyKey, length, e.Length)
+	if e.Foreign {
+		err = present(e, store.PresentationOf(rd))
+	} else if length != e.Length {
+		err = fmt.Errorf("%w: %s has %d bytes, %d were published", ErrNoBody, e.BodyKey, length, e.Length)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if length > c.cfg.MaxBody {
 		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read (Config.MaxBody)", errBeyondLimit, e.BodyKey, length, c.cfg.MaxBody)

@@ -304,6 +304,9 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Presentation implements [store.Presented].
+func (b *watchedBody) Presentation() store.Presentation { return store.PresentationOf(b.ReadCloser) }
+
 func (b *watchedBody) Close() error {
 	defer b.cancel()
 	if !b.failed {

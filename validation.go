@@ -137,7 +137,7 @@ func (s *search) storedBody(ctx context.Context, rec store.Record) ([]byte, erro
 	e := rec.Entry
 	last := s.c.memory.last(s.key)
 	if last == nil || !sameBody(&last.entry, e) {
-		body, err := s.body(ctx, rec)
+		body, err := s.body(ctx, rec, e)
 		if errors.Is(err, ErrNoBody) {
 			s.missBody(e.BodyKey, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/store"
 )
 
 // maxResumes bounds how often a download is resumed after a lost or stalled
@@ -27,6 +28,7 @@ type download struct {
 	object  string
 	stream  *stream // nil after a lost connection
 	length  int64
+	as      store.Presentation
 	left    int64       // bytes not yet delivered
 	sum     hash.Hash32 // of what was delivered
 	resumes int         // so far
@@ -39,7 +41,7 @@ func (s *Store) download(ctx context.Context, object string) (*download, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &download{store: s, ctx: ctx, object: object, stream: st, length: length, left: length, sum: crc32.NewIEEE()}, nil
+	return &download{store: s, ctx: ctx, object: object, stream: st, length: length, as: st.presentation, left: length, sum: crc32.NewIEEE()}, nil
 }
 
 func (d *download) Read(p []byte) (int, error) {
@@ -116,7 +118,7 @@ func (d *download) resume() error {
 	if length == d.length {
 		_, err = io.CopyN(sum, st, done)
 	}
-	if err == nil && (length != d.length || sum.Sum32() != d.sum.Sum32()) {
+	if err == nil && (length != d.length || st.presentation != d.as || sum.Sum32() != d.sum.Sum32()) {
 		err = errChanged
 	}
 	if err != nil {
@@ -147,6 +149,9 @@ func (d *download) explain(err error) error {
 	}
 	return fmt.Errorf("s3body: reading s3://%s/%s, after %d of %d bytes: %w", d.store.bucket, d.object, d.length-d.left, d.length, contract(err))
 }
+
+// Presentation implements [store.Presented].
+func (d *download) Presentation() store.Presentation { return d.as }
 
 // Close closes the download.
 func (d *download) Close() error {

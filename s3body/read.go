@@ -57,13 +57,25 @@ func (s *Store) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	if out.ContentLength == nil {
 		return store.BodyInfo{}, s.failed("stat", key, errNoLength)
 	}
-	return store.BodyInfo{Key: key, Length: *out.ContentLength, ModifiedAt: aws.ToTime(out.LastModified)}, nil
+	return store.BodyInfo{
+		Key: key, Length: *out.ContentLength, ModifiedAt: aws.ToTime(out.LastModified), Presentation: presentationOf(out.Metadata),
+	}, nil
 }
 
 func (s *Store) head(ctx context.Context, object string) (*s3.HeadObjectOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return s.api.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &object, ExpectedBucketOwner: s.owner})
+}
+
+// presentationOf returns what the user-defined metadata of an object says of its presentation, under the
+// names that FaceTheory's runtime uses.
+func presentationOf(metadata map[string]string) store.Presentation {
+	return store.Presentation{
+		Status:                metadata["facetheory-status"],
+		ContentType:           metadata["facetheory-content-type"],
+		ContentSecurityPolicy: metadata["facetheory-content-security-policy"],
+	}
 }
 
 var errNoLength = errors.New("the server does not state the length")

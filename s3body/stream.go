@@ -9,6 +9,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/facetheory/isr/store"
 )
 
 // A stream is one response to a GET. It fails if S3 sends nothing for the store's
@@ -20,6 +22,8 @@ type stream struct {
 	timeout time.Duration
 	timer   *time.Timer // cancels
 	body    io.ReadCloser
+
+	presentation store.Presentation // of the object
 }
 
 // get starts to read an object.
@@ -37,7 +41,7 @@ func (s *Store) get(ctx context.Context, object string) (*stream, int64, error) 
 	})
 	st.timer.Stop()
 	if err == nil {
-		st.body = out.Body
+		st.body, st.presentation = out.Body, presentationOf(out.Metadata)
 		if out.ContentLength == nil || *out.ContentLength < 0 {
 			err = errNoLength
 		}

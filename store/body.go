@@ -31,7 +31,8 @@ type BodyStore interface {
 	// changes nothing.
 	Put(ctx context.Context, key string, body []byte) error
 	// Open opens a body for reading and returns its length in bytes. The caller closes
-	// it. Reading returns io.EOF only after the whole body. ErrNotFound: there is none.
+	// it. Reading returns io.EOF only after the whole body. ErrNotFound: there is none. If the
+	// store keeps presentations, the reader is [Presented].
 	Open(ctx context.Context, key string) (io.ReadCloser, int64, error)
 	// Stat describes a body without reading it. ErrNotFound: there is none.
 	Stat(ctx context.Context, key string) (BodyInfo, error)
@@ -110,7 +111,30 @@ func DeleteBodies(ctx context.Context, bodies BodyStore, keys []string) (deleted
 
 // BodyInfo describes a stored body.
 type BodyInfo struct {
-	Key        string
-	Length     int64 // bytes
-	ModifiedAt time.Time
+	Key          string
+	Length       int64 // bytes
+	ModifiedAt   time.Time
+	Presentation Presentation // lists do not have it
+}
+
+// A Presentation is what another service says, beside a body, of the response that the body
+// belongs to: FaceTheory's runtime keeps it in the metadata of the object. Texts are as they
+// were found; those that it does not state are empty. The bodies of this package have none,
+// since META has their status and header.
+type Presentation struct {
+	Status, ContentType, ContentSecurityPolicy string
+}
+
+// Presented is implemented by the readers of bodies that may have a [Presentation]. A reader that
+// wraps one implements it by [PresentationOf].
+type Presented interface {
+	Presentation() Presentation
+}
+
+// PresentationOf returns the presentation of the body that a reader was opened for.
+func PresentationOf(rd io.ReadCloser) Presentation {
+	if p, ok := rd.(Presented); ok {
+		return p.Presentation()
+	}
+	return Presentation{}
 }

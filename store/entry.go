@@ -24,8 +24,9 @@ type Entry struct {
 	// garbage collection only and does not affect freshness.
 	Expires time.Time
 
-	// Foreign is true if another service wrote the row, with the attributes above only.
-	// All following fields are then zero.
+	// Foreign is true if another service wrote the row, with the attributes above only. Status
+	// is then 200 and the fields after it are zero, except that a page that was made of the
+	// entry has the status and header of the [Presentation] beside its body.
 	Foreign bool
 
 	// Version is the fence: every publish increments it.

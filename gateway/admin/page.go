@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
@@ -17,7 +18,7 @@ type Page struct {
 	Partition string `json:"pk" doc:"The partition key of its rows."`
 	State     string `json:"state" doc:"fresh, stale, expired, purged, withdrawn (by the origin) or missing."`
 
-	Status      int         `json:"status,omitempty" doc:"HTTP status of the page."`
+	Status      int         `json:"status,omitempty" doc:"HTTP status of the page. In lists, 200 for pages of other services."`
 	GeneratedAt time.Time   `json:"generated_at,omitzero" doc:"When its rendering began."`
 	AgeSeconds  int64       `json:"age_seconds" doc:"Time since then."`
 	FreshFor    int64       `json:"fresh_for_seconds" doc:"Time left in the freshness window; negative after it."`
@@ -91,6 +92,12 @@ func (a *API) page(ctx context.Context, k store.Key) (Page, error) {
 		return Page{}, err
 	case rec.Entry.Foreign:
 		p.BodyBytes = info.Length
+		status, header, err := httpcache.Presented(info.Presentation.Status, info.Presentation.ContentType, info.Presentation.ContentSecurityPolicy)
+		if err != nil {
+			p.BodyProblem = err.Error()
+		} else {
+			p.Status, p.Header = status, header
+		}
 	case info.Length != rec.Entry.Length:
 		p.BodyProblem = fmt.Sprintf("it has %d bytes, expected %d as published", info.Length, rec.Entry.Length)
 	}

@@ -258,8 +258,8 @@ func (t *Tier) Open(ctx context.Context, key string) (io.ReadCloser, int64, erro
 		t.seen.DiskCacheRead(false)
 	}
 	rd, length, err := t.BodyStore.Open(ctx, key)
-	if err != nil || !keeps(key) || length < 0 || length > t.limit/maxShare {
-		return rd, length, err
+	if err != nil || !keeps(key) || length < 0 || length > t.limit/maxShare || store.PresentationOf(rd) != (store.Presentation{}) {
+		return rd, length, err // a file has no presentation
 	}
 	return &filling{ReadCloser: rd, t: t, key: key, length: length, body: make([]byte, 0, min(length, firstBuffer))}, length, nil
 }

@@ -195,6 +195,47 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
+// A presenting store says of each body how it is to be served.
+type presenting struct{ *bucket }
+
+type presented struct{ io.ReadCloser }
+
+func (presented) Presentation() store.Presentation { return store.Presentation{Status: "404"} }
+
+func (p presenting) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	rd, length, err := p.bucket.Open(ctx, key)
+	return presented{rd}, length, err
+}
+
+// A body is not kept without what is said beside it, whatever its key.
+func TestPresentedBodies(t *testing.T) {
+	t.Parallel()
+	dir, b := t.TempDir(), newBucket(t)
+	if err := b.Put(t.Context(), key(1), body(1, 100)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		tier, err := disktier.Open(dir, 1<<20, presenting{b}, new(seen), quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rd, _, err := tier.Open(t.Context(), key(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(rd)
+		if err != nil || !bytes.Equal(got, body(1, 100)) || store.PresentationOf(rd).Status != "404" {
+			t.Errorf("read %q, %v, with %+v", got, err, store.PresentationOf(rd))
+		}
+		if err := errors.Join(rd.Close(), tier.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found := files(t, dir); len(found) > 0 || b.opened.Load() != 2 {
+		t.Errorf("kept %q after %d reads of the bucket", found, b.opened.Load())
+	}
+}
+
 // Damaged files, parts of files, and what a crash has left are never served.
 func TestDamage(t *testing.T) {
 	t.Parallel()
