@@ -21,8 +21,9 @@ from tests.web.fleet import S3, credentials, new_bucket
 from tests.web.outage import Proxy, proxy
 from theorydb_py import InvalidInputError, InvalidKeyError
 from theorydb_py._retry import Retry
-from theorydb_py.isr import FaceTheoryIsrMetaStore, PurgeTarget
+from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, PurgeTarget
 from theorydb_py.web import PageCache, WsgiCache
+from theorydb_py.web._presented import presented
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -405,6 +406,126 @@ def test_damaged_body(rig: Rig) -> None:
     assert entry is not None
     cache._bodies._client.put_object(Bucket=cache._bodies._bucket, Key=entry.s3_key, Body=b"page X")
     assert get(WsgiCache(site, rig.new()), "/").body == b"page 2"
+
+
+def put_page_of_another_service(rig: Rig, cache: PageCache, path: str, metadata: dict[str, str]) -> None:
+    """Publish a page as FaceTheory's runtime does: its status and header are beside the body."""
+    key = f"isr/pages{path}.html"
+    cache._bodies._client.put_object(Bucket=cache._bodies._bucket, Key=key, Body=b"theirs", Metadata=metadata)
+    lease = rig.store.acquire_lease(HOST + path)
+    rig.store.commit_generation(
+        cache_key=HOST + path,
+        lease_token=lease.lease_token,
+        html_pointer=key,
+        generated_at_ms=time.time() * 1000,
+        revalidate_seconds=600,
+        etag='"theirs"',
+    )
+
+
+def test_page_of_another_service(rig: Rig) -> None:
+    site, policy = Site(), "default-src 'self'"
+    metadata = {
+        "facetheory-status": "404",
+        "facetheory-content-type": "application/problem+json",
+        "facetheory-content-security-policy": policy,
+    }
+    put_page_of_another_service(rig, rig.new(), "/missing", metadata)
+    put_page_of_another_service(rig, rig.new(), "/plain", {})
+    for memory in (0, 1 << 20):
+        app = WsgiCache(site, rig.new(memory_bytes=memory))
+        for condition in ({}, {"HTTP_IF_NONE_MATCH": '"theirs"'}, {"HTTP_RANGE": "bytes=0-3"}):
+            answer = get(app, "/missing", **condition)
+            assert (answer.status, answer.body, answer.headers["content-security-policy"]) == (
+                "404 Not Found",
+                b"theirs",
+                policy,
+            )
+            assert (answer.headers["content-type"], answer.headers["etag"]) == ("application/problem+json", '"theirs"')
+        answer = get(app, "/missing", method="HEAD")
+        assert (answer.status, answer.body) == ("404 Not Found", b"")
+        answer = get(app, "/plain")
+        assert (answer.status, answer.headers["content-type"]) == ("200 OK", "text/html; charset=utf-8")
+        assert get(app, "/plain", HTTP_IF_NONE_MATCH='"theirs"').status.startswith("304")
+    assert site.calls == []
+
+
+def test_unpresentable_page_is_rendered(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    site, cache = Site(), rig.new()
+    put_page_of_another_service(rig, cache, "/moved", {"facetheory-status": "301"})
+    assert get(WsgiCache(site, cache), "/moved").body == b"page 1"
+    assert "status 301 is a redirect" in caplog.text
+
+
+THEIRS = Entry(s3_key="isr/1.html", generated_at=1, revalidate_seconds=60, foreign=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "policy"),
+    [
+        ("200", "text/html; charset=utf-8", ""),
+        ("404", "application/problem+json", "default-src 'self'"),
+        ("410", "text/html ; charset=utf-8", ""),
+        ("451", "", "x" * (8 << 10)),
+    ],
+)
+def test_presented(status: str, kind: str, policy: str) -> None:
+    given = {"facetheory-status": status, "facetheory-content-type": kind, "facetheory-content-security-policy": policy}
+    entry = presented(THEIRS, given)
+    header = {"content-type": (kind,), "content-security-policy": (policy,)}
+    assert (entry.status, entry.headers) == (int(status), {n: v for n, v in header.items() if v != ("",)})
+    assert presented(THEIRS, {}).status == 200
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(
+            {"facetheory-status": status}
+            for status in (
+                *(
+                    "ok",
+                    "4040",
+                    "20",
+                    "+20",
+                    " 200",
+                    "20\n",
+                    "\u0662\u0660\u0660",
+                    "000",
+                    "100",
+                    "206",
+                    "300",
+                    "302",
+                    "304",
+                ),
+                *("401", "407", "408", "412", "416", "425", "429", "500", "503", "600"),
+            )
+        ),
+        *(
+            {"facetheory-content-type": kind}
+            for kind in (
+                *(
+                    "text",
+                    "text/",
+                    "/html",
+                    "text/html/x",
+                    "text html",
+                    " text/html",
+                    "text/html\r\nX: y",
+                    "text/html; a=\u00fc",
+                ),
+                "text/html; a=" + "x" * (8 << 10),
+            )
+        ),
+        *(
+            {"facetheory-content-security-policy": policy}
+            for policy in ("default-src\n'self'", "default-src \u00e9", "=?UTF-8?Q?a?=", "x" * ((8 << 10) + 1))
+        ),
+    ],
+)
+def test_not_presented(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"status|media type|policy"):
+        presented(THEIRS, given)
 
 
 def test_withdrawn(rig: Rig) -> None:

@@ -78,7 +78,7 @@ class Page:
         """Answer a request with the page. ``status`` has the parameters of Cache-Status before the ttl."""
         entry, stored = self.entry, self.headers()
         headers = replayed_headers([field for field in stored if field[0] != "cache-status"])
-        if entry.foreign:
+        if entry.foreign and "content-type" not in entry.headers:
             headers.append(("content-type", "text/html; charset=utf-8"))
         left = fresh_until(entry) - now
         pinned = self.state(now) == State.FRESH and left <= 0

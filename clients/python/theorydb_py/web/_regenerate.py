@@ -134,18 +134,18 @@ class Regeneration:
         state = page.state(time.time())
         if state == State.PURGED:
             return _Found(record, None, state)
-        body = self._body(key, entry)
-        if body is None:
+        found = self._with_body(key, entry)
+        if found is None:
             _logger.warning("the body %s of %s is missing or damaged: the page is rendered again", entry.s3_key, key)
             return _Found(record, None, State.MISSING)
-        page = replace(page, body=body)
+        page = replace(page, entry=found[0], body=found[1])
         self._memory.hold(page, position)
         return _Found(record, page, state)
 
-    def _body(self, key: str, entry: Entry) -> bytes | None:
+    def _with_body(self, key: str, entry: Entry) -> tuple[Entry, bytes] | None:
         known = self._memory.get(key)[0]
         if known is not None and not entry.foreign and known.entry.content_sha256 == entry.content_sha256 != "":
-            return known.body
+            return entry, known.body
         return self._bodies.get(entry)
 
     def _served(self, flight: Flight, found: _Found) -> bool:
