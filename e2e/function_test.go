@@ -450,11 +450,11 @@ func TestWorkerIsKilled(t *testing.T) {
 	}
 	send(1)
 	send(2) // duplicates of another attempt
-	first := q.worker(t, c, o, "--lease", "2s")
+	first := q.worker(t, c, o, "--lease", "10s")
 	o.awaitVisit(t, "/p0", 1, patience)
 	first.Kill()
-	q.worker(t, c, o, "--lease", "2s")
-	q.worker(t, c, o, "--lease", "2s")
+	q.worker(t, c, o, "--lease", "10s")
+	q.worker(t, c, o, "--lease", "10s")
 	await(t, "all messages to be executed", 2*patience, func() bool { return q.left(t, q.url) == 0 })
 	if n := q.left(t, q.dead); n != 0 {
 		t.Errorf("%d messages are dead", n)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	pages   = 6 // contended by all workers
+	pages   = 6 // of a round, contended by all workers
 	workers = 3 // in each process
 )
 
@@ -25,6 +25,7 @@ type fleet struct {
 	endpoint string
 	table    string
 	until    time.Time
+	rounds   int // that have ended
 
 	mu      sync.Mutex
 	history []porcupine.Operation // guarded by mu
@@ -34,12 +35,14 @@ type fleet struct {
 }
 
 // run runs the processes for d, and repeats that on a busy machine until every expected kind of
-// answer has occurred, at most twelve times.
+// answer has occurred, at most twelve times. Each round has pages of its own: the time to check a
+// page grows exponentially with its unanswered calls.
 func (f *fleet) run(d time.Duration) {
 	const most = 12
-	for times := 0; times < most && len(f.missing()) > 0 && !f.t.Failed(); times++ {
+	for f.rounds < most && len(f.missing()) > 0 && !f.t.Failed() {
 		f.until = time.Now().Add(d)
 		f.runOnce()
+		f.rounds++
 	}
 }
 
@@ -64,7 +67,7 @@ func (f *fleet) live(left time.Duration, live func(*process, time.Duration)) {
 	f.clients++
 	client := f.clients
 	f.mu.Unlock()
-	p, err := start(workerConfig{Name: fmt.Sprintf("p%d", client), Endpoint: f.endpoint, Table: f.table, Workers: workers, For: left})
+	p, err := start(workerConfig{Name: fmt.Sprintf("p%d", client), Endpoint: f.endpoint, Table: f.table, FirstPage: f.rounds * pages, Workers: workers, For: left})
 	if err != nil {
 		f.t.Error(err)
 		return
@@ -147,7 +150,7 @@ func (f *fleet) readAll() {
 			requests[c.Page] = append(requests[c.Page], c.Request)
 		}
 	}
-	for at := range pages {
+	for at := range f.rounds * pages {
 		w.read(at)
 		for _, name := range requests[at] {
 			w.lookUp(at, name)

@@ -26,11 +26,12 @@ const configVariable = "ISR_LEASES_ORDER"
 
 // A workerConfig is the configuration of a worker process.
 type workerConfig struct {
-	Name     string        `json:"name"`
-	Endpoint string        `json:"endpoint"`
-	Table    string        `json:"table"`
-	Workers  int           `json:"workers"`
-	For      time.Duration `json:"for"` // nanoseconds
+	Name      string        `json:"name"`
+	Endpoint  string        `json:"endpoint"`
+	Table     string        `json:"table"`
+	FirstPage int           `json:"firstPage"`
+	Workers   int           `json:"workers"`
+	For       time.Duration `json:"for"` // nanoseconds
 }
 
 func TestMain(m *testing.M) {
@@ -67,7 +68,7 @@ func (o workerConfig) runWorkers(out io.Writer) {
 	var group sync.WaitGroup
 	for i := range o.Workers {
 		w := newWorker(fmt.Sprintf("%s-w%d", o.Name, i), o.Endpoint, o.Table, rand.Uint64())
-		w.number, w.report, w.hasty = &number, report, 3
+		w.firstPage, w.number, w.report, w.hasty = o.FirstPage, &number, report, 3
 		group.Go(func() { w.work(ctx) })
 	}
 	group.Wait()

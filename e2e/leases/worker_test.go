@@ -24,15 +24,16 @@ import (
 // A worker makes random calls, one at a time. It reports each call before it makes it, and then
 // the answer.
 type worker struct {
-	name   string // unique
-	api    dynamostore.API
-	table  string
-	clock  clock
-	random *rand.Rand
-	writes *atomic.Int64 // write requests sent
-	number *atomic.Int64 // last call number in this process
-	report func(event)
-	hasty  int // percentage of calls with a short deadline
+	name      string // unique
+	api       dynamostore.API
+	table     string
+	firstPage int // of the pages that it uses
+	clock     clock
+	random    *rand.Rand
+	writes    *atomic.Int64 // write requests sent
+	number    *atomic.Int64 // last call number in this process
+	report    func(event)
+	hasty     int // percentage of calls with a short deadline
 
 	named  int // counts the lease and generation names
 	reader *dynamostore.Store
@@ -105,7 +106,7 @@ func (w *worker) turn() {
 		w.use(w.random.IntN(n))
 		return
 	}
-	at := w.random.IntN(pages)
+	at := w.firstPage + w.random.IntN(pages)
 	switch n := w.random.IntN(100); {
 	case n < 30:
 		w.read(at)
