@@ -8,8 +8,10 @@ import {
 } from '@aws-sdk/client-dynamodb';
 
 import { readFailure } from './classify.js';
+import type { Encrypter } from './encrypted.js';
 import {
   InvalidQueryError,
+  KeyProviderError,
   TableNotFoundError,
   ThrottledError,
   UnknownOutcomeError,
@@ -21,7 +23,7 @@ import { encodeKey, nameOf } from './marshal.js';
 import type { Model } from './model.js';
 import { answerOf, isThrottling, outcomeOf } from './outcome.js';
 import type { Calls } from './retry.js';
-import { unconditionalPutOf } from './write.js';
+import { type PutWrite, unconditionalPutOf } from './write.js';
 
 /** DynamoDB's limits per request, in items. */
 const maxGets = 100;
@@ -34,6 +36,7 @@ const maxStalledRequests = 8;
 export interface Target {
   ddb: DynamoDBClient;
   calls: Calls;
+  encrypter: Encrypter;
   signal: AbortSignal | undefined;
 }
 
@@ -95,15 +98,17 @@ export type BatchWrites = Pick<Unprocessed, 'puts' | 'deletes'>;
 /** One write of a batch, with the caller's argument. */
 interface BatchedWrite {
   key: Item;
-  request: WriteRequest;
+  /** Undefined for a delete. It is encrypted right before it is sent. */
+  put?: PutWrite;
   given: unknown;
 }
 
 /** Puts and deletes items unconditionally. Writes that succeeded stay if the rest fails. */
-export async function batchWrite({ ddb, calls, signal }: Target, model: Model, given: BatchWrites): Promise<void> {
-  const writes = [
-    ...given.puts.map((item) => putRequest(model, item, calls.clock.now())),
-    ...given.deletes.map((key) => deleteRequest(model, key)),
+export async function batchWrite(target: Target, model: Model, given: BatchWrites): Promise<void> {
+  const { ddb, calls, encrypter, signal } = target;
+  const writes: BatchedWrite[] = [
+    ...given.puts.map((item) => putWrite(model, item, calls.clock.now())),
+    ...given.deletes.map((key) => ({ key: encodeKey(model, key), given: key })),
   ];
   distinct(
     model,
@@ -112,7 +117,12 @@ export async function batchWrite({ ddb, calls, signal }: Target, model: Model, g
   const pending = new Map(writes.map((write) => [identityOf(write.key), write]));
   const name = `write ${writes.length} items of ${model.name} in table ${model.tableName}`;
   await inRequests(calls, signal, maxWrites, writes, name, async (part) => {
-    const request = { [model.tableName]: part.map((write) => write.request) };
+    await Promise.all(
+      part.map(async (write) => {
+        if (write.put !== undefined) write.put = await encrypter.seal(write.put, signal);
+      }),
+    );
+    const request = { [model.tableName]: part.map(requestOf) };
     const answer = await calls.call(signal, (abortSignal) =>
       ddb.send(new BatchWriteItemCommand({ RequestItems: request }), { abortSignal }),
     );
@@ -130,14 +140,13 @@ export async function batchWrite({ ddb, calls, signal }: Target, model: Model, g
   });
 }
 
-function putRequest(model: Model, item: unknown, nowMs: number): BatchedWrite {
-  const { key, request } = unconditionalPutOf(model, item, nowMs);
-  return { key, given: item, request: { PutRequest: { Item: request.Item } } };
+function putWrite(model: Model, item: unknown, nowMs: number): BatchedWrite {
+  const put = unconditionalPutOf(model, item, nowMs);
+  return { key: put.key, put, given: item };
 }
 
-function deleteRequest(model: Model, given: unknown): BatchedWrite {
-  const key = encodeKey(model, given);
-  return { key, given, request: { DeleteRequest: { Key: key } } };
+function requestOf({ key, put }: BatchedWrite): WriteRequest {
+  return put === undefined ? { DeleteRequest: { Key: key } } : { PutRequest: { Item: put.request.Item } };
 }
 
 function keyOf(model: Model, write: WriteRequest): Item {
@@ -146,7 +155,7 @@ function keyOf(model: Model, write: WriteRequest): Item {
 
 /** Returns the error of a batch that was not written completely. */
 function writeBatchFailure(name: string, error: unknown, pending: BatchedWrite[], total: number): unknown {
-  const isPut = (write: BatchedWrite) => write.request.PutRequest !== undefined;
+  const isPut = (write: BatchedWrite) => write.put !== undefined;
   const unprocessed = {
     puts: pending.filter(isPut).map((write) => write.given),
     deletes: pending.filter((write) => !isPut(write)).map((write) => write.given),
@@ -157,10 +166,8 @@ function writeBatchFailure(name: string, error: unknown, pending: BatchedWrite[]
     return new ThrottledError(`${name}: throttled; ${done}`, { cause: error.cause, unprocessed });
   }
   const failure = readFailure(name, error);
-  if (pending.length === total && outcomeOf(error) === 'refused' && !(failure instanceof TableNotFoundError)) {
-    return failure;
-  }
-  return failure instanceof TableNotFoundError
+  const isDefinite = outcomeOf(error) === 'refused' || error instanceof KeyProviderError;
+  return failure instanceof TableNotFoundError || (pending.length === total && isDefinite)
     ? failure
     : new UnknownOutcomeError(`${name}: ${done}`, { cause: error, unprocessed });
 }

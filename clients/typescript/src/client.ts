@@ -21,6 +21,7 @@ import { batchGet, batchWrite } from './batch.js';
 import { readFailure, writeFailure } from './classify.js';
 import { systemClock } from './clock.js';
 import { isEcho } from './echo.js';
+import { Encrypter, type Encryption } from './encrypted.js';
 import { InvalidInputError, InvalidModelError, ItemNotFoundError } from './errors.js';
 import type { RawCondition } from './expression.js';
 import type { FieldOf, InputOf, ItemOf, KeyOf } from './infer.js';
@@ -30,6 +31,7 @@ import type { Model } from './model.js';
 import { answerOf, isThrottling, outcomeOf } from './outcome.js';
 import { createTable, ensureTable, type TableOptions } from './provision.js';
 import { Query } from './query.js';
+import type { Source } from './reader.js';
 import { type Call, Calls, type RetryOptions } from './retry.js';
 import { Scan } from './scan.js';
 import { TokenAge } from './token.js';
@@ -43,6 +45,11 @@ export interface TheorydbClientOptions<M extends Model = Model> extends RetryOpt
   models?: readonly M[];
   /** The wall clock of `created_at` and `updated_at`, in epoch milliseconds. Default: `Date.now`. */
   now?: () => number;
+  /**
+   * Encrypts the attributes that models declare as encrypted: `envelopeEncryption` of
+   * `@facetheory/tabletheory/encryption`. Models with encrypted attributes need it.
+   */
+  encryption?: Encryption;
 }
 
 /** Options of every call. */
@@ -64,7 +71,8 @@ export type WriteOptions = CallOptions & RawCondition;
 export interface TransactOptions extends CallOptions {
   /**
    * The idempotency token, 1 to 36 characters. DynamoDB applies a transaction that is sent
-   * twice within ten minutes under one token once. Default: a random token.
+   * twice within ten minutes under one token once. A second call that encrypts attributes is
+   * another request, which DynamoDB refuses. Default: a random token.
    */
   clientRequestToken?: string;
 }
@@ -82,6 +90,7 @@ type Named<M extends Model, N> = N extends Model ? N : Model extends M ? Model :
 export class TheorydbClient<M extends Model = Model> {
   readonly #ddb: DynamoDBClient;
   readonly #calls: Calls;
+  readonly #encrypter: Encrypter;
   readonly #models = new Map<string, Model>();
 
   /** @throws InvalidModelError if two models have the same name. */
@@ -93,6 +102,7 @@ export class TheorydbClient<M extends Model = Model> {
     }
     this.#ddb = ddb;
     this.#calls = new Calls(systemClock(options.now), options);
+    this.#encrypter = new Encrypter(this.#calls, options.encryption);
     this.register(...(options.models ?? []));
   }
 
@@ -117,7 +127,9 @@ export class TheorydbClient<M extends Model = Model> {
   /**
    * Reads one item.
    *
-   * @throws ItemNotFoundError if it does not exist, MalformedRowError if it does not match the model.
+   * @throws ItemNotFoundError if it does not exist, MalformedRowError if it does not match
+   * the model; NotEncryptedError, TamperedError, UnknownKeyError for encrypted attributes, as
+   * all reads.
    */
   async get<N extends ModelName<M>>(
     model: N,
@@ -151,7 +163,11 @@ export class TheorydbClient<M extends Model = Model> {
     const answer = await this.#read(`get ${nameOf(known, Key)} in table ${known.tableName}`, options, (abortSignal) =>
       this.#ddb.send(command, { abortSignal }),
     );
-    return answer.Item === undefined ? null : (decodeItem(known, answer.Item) as ItemOf<Named<M, N>>);
+    if (answer.Item === undefined) {
+      return null;
+    }
+    const item = await this.#encrypter.open(known, answer.Item, options.signal);
+    return decodeItem(known, item) as ItemOf<Named<M, N>>;
   }
 
   /**
@@ -236,12 +252,12 @@ export class TheorydbClient<M extends Model = Model> {
 
   /** Starts a query of one partition. */
   query<N extends ModelName<M>>(model: N): Query<Named<M, N>> {
-    return new Query({ ddb: this.#ddb, calls: this.#calls }, this.#model(model) as Named<M, N>);
+    return new Query(this.#source, this.#model(model) as Named<M, N>);
   }
 
   /** Starts a scan of all items of the model's table, or of an index. */
   scan<N extends ModelName<M>>(model: N): Scan<Named<M, N>> {
-    return new Scan({ ddb: this.#ddb, calls: this.#calls }, this.#model(model) as Named<M, N>);
+    return new Scan(this.#source, this.#model(model) as Named<M, N>);
   }
 
   /**
@@ -279,9 +295,14 @@ export class TheorydbClient<M extends Model = Model> {
     options: ReadOptions = {},
   ): Promise<(ItemOf<Named<M, N>> | undefined)[]> {
     const known = this.#model(model);
-    const target = { ddb: this.#ddb, calls: this.#calls, signal: options.signal };
+    const target = { ...this.#source, signal: options.signal };
     const found = await batchGet(target, known, keys, options.consistentRead ?? true);
-    return found.map((item) => item && (decodeItem(known, item) as ItemOf<Named<M, N>>));
+    const items: (ItemOf<Named<M, N>> | undefined)[] = [];
+    for (const item of found) {
+      const opened = item && (await this.#encrypter.open(known, item, options.signal));
+      items.push(opened && (decodeItem(known, opened) as ItemOf<Named<M, N>>));
+    }
+    return items;
   }
 
   /**
@@ -296,7 +317,7 @@ export class TheorydbClient<M extends Model = Model> {
     writes: { puts?: readonly InputOf<Named<M, N>>[]; deletes?: readonly KeyOf<Named<M, N>>[] },
     options: CallOptions = {},
   ): Promise<void> {
-    const target = { ddb: this.#ddb, calls: this.#calls, signal: options.signal };
+    const target = { ...this.#source, signal: options.signal };
     await batchWrite(target, this.#model(model), { puts: writes.puts ?? [], deletes: writes.deletes ?? [] });
   }
 
@@ -311,11 +332,12 @@ export class TheorydbClient<M extends Model = Model> {
   async transactWrite(actions: readonly TransactAction<M>[], options: TransactOptions = {}): Promise<void> {
     checkToken(options.clientRequestToken);
     const writes = writesOf(actions, (model) => this.#model(model), this.#calls.clock.now());
+    options.signal?.throwIfAborted();
+    const sealed = await Promise.all(writes.map((write) => this.#encrypter.seal(write, options.signal)));
     const command = new TransactWriteItemsCommand({
       ClientRequestToken: options.clientRequestToken ?? randomUUID(),
-      TransactItems: writes.map(transactItem),
+      TransactItems: sealed.map(transactItem),
     });
-    options.signal?.throwIfAborted();
     const age = new TokenAge(this.#calls.clock);
     let unanswered: unknown;
     try {
@@ -359,7 +381,8 @@ export class TheorydbClient<M extends Model = Model> {
         ? builtChanges(model, changing)
         : fieldChanges(model, item as Record<string, unknown>, changing);
     const write = updateOf(model, kind, item, changes, options, this.#calls.clock.now());
-    return decodeItem(model, (await this.#send(write, options)) ?? {}) as I;
+    const stored = (await this.#send(write, options)) ?? {};
+    return decodeItem(model, await this.#encrypter.open(model, stored, options.signal)) as I;
   }
 
   /**
@@ -367,8 +390,9 @@ export class TheorydbClient<M extends Model = Model> {
    * The SDK does retry, so a failed condition may be the echo of its first attempt; the
    * stored item then decides, if it can. It returns the item that an update stored.
    */
-  async #send(write: SingleWrite, options: CallOptions): Promise<Item | undefined> {
+  async #send(plain: SingleWrite, options: CallOptions): Promise<Item | undefined> {
     options.signal?.throwIfAborted();
+    const write = await this.#encrypter.seal(plain, options.signal);
     try {
       return await this.#calls.call(options.signal, (abortSignal) => send(this.#ddb, write, abortSignal));
     } catch (error) {
@@ -377,11 +401,22 @@ export class TheorydbClient<M extends Model = Model> {
     }
   }
 
-  #modelsOf(models: ModelName<M> | readonly ModelName<M>[]): Model[] {
-    return (Array.isArray(models) ? models : [models]).map((model) => this.#model(model));
+  get #source(): Source {
+    return { ddb: this.#ddb, calls: this.#calls, encrypter: this.#encrypter };
   }
 
+  #modelsOf(models: ModelName<M> | readonly ModelName<M>[]): Model[] {
+    return (Array.isArray(models) ? models : [models]).map((model) => this.#known(model));
+  }
+
+  /** Returns a model whose items this client can read and write. */
   #model(model: string | Model): Model {
+    const known = this.#known(model);
+    this.#encrypter.check(known);
+    return known;
+  }
+
+  #known(model: string | Model): Model {
     const known = typeof model === 'string' ? this.#models.get(model) : model;
     if (known?.attributes === undefined) {
       const names = [...this.#models.keys()].join(', ') || 'none';

@@ -27,7 +27,11 @@ export type ErrorCode =
   | 'RequestInProgress'
   | 'RequestMismatch'
   | 'ResultGone'
-  | 'MalformedRow';
+  | 'MalformedRow'
+  | 'NotEncrypted'
+  | 'Tampered'
+  | 'UnknownKey'
+  | 'KeyProvider';
 
 /** The cause of an error, usually the SDK's error. */
 export interface Caused {
@@ -293,4 +297,24 @@ export class MalformedRowError extends TheorydbError {
     this.expected = expected;
     this.found = found;
   }
+}
+
+/** An encrypted attribute is stored in plain text: its writer need not have had a key. */
+export class NotEncryptedError extends TheorydbError {
+  readonly code = 'NotEncrypted';
+}
+
+/** An encrypted attribute or its data key was modified, or copied from another attribute, item or table. */
+export class TamperedError extends TheorydbError {
+  readonly code = 'Tampered';
+}
+
+/** The key provider does not have the master key that sealed the data key of an encrypted attribute. */
+export class UnknownKeyError extends TheorydbError {
+  readonly code = 'UnknownKey';
+}
+
+/** The key provider failed to make or open a data key; `cause` is its error. A write that throws it was not sent. */
+export class KeyProviderError extends TheorydbError {
+  readonly code = 'KeyProvider';
 }

@@ -3,6 +3,7 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import { InvalidQueryError } from './errors.js';
+import type { Model } from './model.js';
 
 /** A raw condition expression with its placeholders. Values are attribute values: `{ S: … }`. */
 export interface RawCondition {
@@ -64,6 +65,32 @@ function mergePlaceholders<T>(into: Map<string, T>, given: Readonly<Record<strin
       );
     }
     into.set(placeholder, meaning);
+  }
+}
+
+/** `attribute_exists(path)`, all that a condition can ask of an encrypted attribute. */
+const existence = /\battribute_(not_)?exists\s*\(\s*[#\w]+\s*\)/g;
+/** A name, a placeholder of one, or a function with its parenthesis. Steps of a path and values are not. */
+const mention = /(?<![\w#:]|\.\s*)([#A-Za-z_]\w*)(?!\w|\s*\()/g;
+
+/**
+ * Checks that a raw expression does not compare, compute or set an encrypted attribute.
+ *
+ * @throws InvalidQueryError
+ */
+export function checkRaw(
+  model: Model,
+  what: string,
+  expression: string,
+  names: Readonly<Record<string, string>> = {},
+): void {
+  for (const [, word = ''] of expression.replace(existence, ' ').matchAll(mention)) {
+    const declared = model.attributes.get(word.startsWith('#') ? (names[word] ?? '') : word);
+    if (declared?.encrypted) {
+      throw new InvalidQueryError(
+        `${what}: the expression names ${declared.attribute}, which is encrypted; conditions can only check whether it exists, and updates need item and fields, or changes`,
+      );
+    }
   }
 }
 

@@ -4,7 +4,7 @@ import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import { InvalidQueryError } from './errors.js';
 import type { Expressions } from './expression.js';
-import type { FieldOf, ValueAt } from './infer.js';
+import type { FieldOf, PlainFieldOf, ValueAt } from './infer.js';
 import { attributeOf } from './marshal.js';
 import type { AttributeDefinition, Model } from './model.js';
 import { type DocumentValue, encode, type ValueType } from './value.js';
@@ -14,6 +14,9 @@ export type SortOperator = '=' | '<' | '<=' | '>' | '>=' | 'between' | 'begins_w
 
 /** Operators on other attributes. */
 export type FilterOperator = SortOperator | '<>' | 'in' | 'contains' | 'exists' | 'not_exists';
+
+/** The operators on an attribute of a model. Of an encrypted one DynamoDB only knows whether it exists. */
+export type FilterOperatorOf<M extends Model, A> = A extends PlainFieldOf<M> ? FilterOperator : 'exists' | 'not_exists';
 
 /** The operands that an operator takes on an attribute with values of type `V`. */
 export type Operands<O extends FilterOperator, V> = O extends 'exists' | 'not_exists'
@@ -67,7 +70,7 @@ export class FilterBuilder<M extends Model> {
    * Compares an attribute. `between` takes two values, `in` 1 to 100, `exists` and
    * `not_exists` none, the other operators one.
    */
-  where<A extends FieldOf<M>, O extends FilterOperator>(
+  where<A extends FieldOf<M>, O extends FilterOperatorOf<M, A>>(
     attribute: A,
     operator: O,
     ...values: Operands<O, ValueAt<M, A>>
@@ -154,6 +157,11 @@ export function comparison(
 ): string {
   const path = `${model.name}.${declared.attribute}`;
   checkCount(path, operator, values.length);
+  if (declared.encrypted && operator !== 'exists' && operator !== 'not_exists') {
+    throw new InvalidQueryError(
+      `${path} is encrypted, and DynamoDB cannot compare it: only exists and not_exists work`,
+    );
+  }
   const name = expressions.name(declared.attribute);
   const compared = values.map((value) => expressions.value(comparedValue(type, value, path)));
   switch (operator) {

@@ -6,6 +6,7 @@ export {
   type TransactOptions,
   type WriteOptions,
 } from './client.js';
+export type { Encryption, ItemLocation } from './encrypted.js';
 export * from './errors.js';
 export type { RawCondition } from './expression.js';
 export {
@@ -14,6 +15,7 @@ export {
   type Filter,
   FilterBuilder,
   type FilterOperator,
+  type FilterOperatorOf,
   type Operands,
   type SortOperator,
 } from './filter.js';
@@ -27,6 +29,7 @@ export type {
   LooseItem,
   PartitionValueOf,
   PartOf,
+  PlainFieldOf,
   SortValueOf,
   ValueAt,
   ValueOf,

@@ -22,6 +22,10 @@ export type KeyOf<M extends Model> = Known<M, Simplify<{ [K in KeyIn<DefinitionO
 export type FieldOf<M extends Model> =
   IsLoose<M> extends true ? string : Exclude<AttributeOf<M>['attribute'], KeyIn<DefinitionOf<M>>>;
 
+/** The names of a model's non-key attributes that are not encrypted. */
+export type PlainFieldOf<M extends Model> =
+  IsLoose<M> extends true ? string : Exclude<FieldOf<M>, EncryptedIn<AttributeOf<M>>>;
+
 /** The names of all attributes of a model. */
 export type AttributeNameOf<M extends Model> = IsLoose<M> extends true ? string : AttributeOf<M>['attribute'];
 
@@ -73,6 +77,8 @@ type Shape<D extends ModelDefinition, Optional> = Simplify<
 type OptionalIn<A extends AttributeDefinition> = A extends { optional: true } | { omit_empty: true }
   ? A['attribute']
   : never;
+
+type EncryptedIn<A extends AttributeDefinition> = A extends { encrypted: true } ? A['attribute'] : never;
 
 /** The attributes that writes set themselves. The conditional type distributes over the attributes. */
 type StampIn<A extends AttributeDefinition> = A extends { roles: readonly (infer R)[] }

@@ -49,9 +49,21 @@ export function encodeMember(model: Model, declared: AttributeDefinition, value:
     }
     throw new InvalidInputError(`${path} is required`);
   }
-  const stored = encode(declared, value, path);
+  const stored = declared.encrypted ? encodeSecret(declared, value, path) : encode(declared, value, path);
   checkMember(model, declared, stored, path);
   return stored;
+}
+
+/** Encodes a value that errors must not quote. */
+function encodeSecret(declared: AttributeDefinition, value: unknown, path: string): AttributeValue {
+  try {
+    return encode(declared, value, path);
+  } catch (error) {
+    if (!(error instanceof InvalidInputError)) throw error;
+    throw new InvalidInputError(
+      `${path}: expected a value of the type ${declared.type} that can be stored exactly; what was found is not shown, because the attribute is encrypted`,
+    );
+  }
 }
 
 function checkMember(model: Model, declared: AttributeDefinition, stored: AttributeValue, path: string): void {
@@ -143,8 +155,10 @@ function decodeMember(model: Model, declared: AttributeDefinition, stored: Item)
       throw error;
     }
     const [pk, sk = ''] = model.keys.map((key) => textOf(stored[key.attribute]));
-    const attribute = declared.attribute + error.path;
-    throw new MalformedRowError({ pk: pk ?? '', sk, attribute, expected: error.expected, found: error.found });
+    const secret = declared.encrypted && value !== undefined;
+    const found = secret ? 'another value, not shown because the attribute is encrypted' : error.found;
+    const attribute = declared.attribute + (secret ? '' : error.path);
+    throw new MalformedRowError({ pk: pk ?? '', sk, attribute, expected: error.expected, found });
   }
 }
 

@@ -37,6 +37,13 @@ export interface AttributeDefinition {
   readonly required?: boolean;
   /** Items may lack it. */
   readonly optional?: boolean;
+  /**
+   * Stores the attribute encrypted, with the keys of the client's option `encryption`. Keys
+   * of the table and of indexes cannot be encrypted, nor attributes with a role. DynamoDB
+   * cannot compare it or compute with it: filters can only check whether it exists, and
+   * updates set or remove it.
+   */
+  readonly encrypted?: boolean;
   /** Omits the attribute while its value is false, 0, '', or has no bytes or members. It implies `optional`. */
   readonly omit_empty?: boolean;
 }
@@ -74,6 +81,8 @@ export interface Model<D extends ModelDefinition = ModelDefinition> {
   readonly createdAt: AttributeDefinition | undefined;
   readonly updatedAt: AttributeDefinition | undefined;
   readonly ttl: AttributeDefinition | undefined;
+  /** The encrypted attributes. */
+  readonly encrypted: readonly AttributeDefinition[];
 }
 
 /**
@@ -109,6 +118,7 @@ export function defineModel<const D extends ModelDefinition>(definition: D): Mod
     createdAt: attributeWithRole('created_at', attributes, fail),
     updatedAt: attributeWithRole('updated_at', attributes, fail),
     ttl: attributeWithRole('ttl', attributes, fail),
+    encrypted: [...attributes.values()].filter((declared) => declared.encrypted),
   });
 }
 
@@ -146,6 +156,9 @@ function checkAttribute(declared: AttributeDefinition, fail: Fail): void {
   if (declared.as !== undefined && !['N', 'NS'].includes(declared.type)) {
     fail(`has as: ${declared.as}, which only the types N and NS allow, not ${declared.type}`);
   }
+  if (declared.encrypted && declared.roles?.length) {
+    fail(`has the role ${declared.roles[0]} and cannot be encrypted; remove encrypted`);
+  }
   for (const role of declared.roles ?? []) {
     if (!roles.includes(role)) {
       fail(`has the role ${role}; expected one of ${roles.join(', ')}`);
@@ -167,6 +180,9 @@ function keyOf(key: KeyDefinition, attributes: Attributes, fail: Fail): Attribut
   }
   if (!['S', 'N', 'B'].includes(key.type)) {
     fail(`the key ${key.attribute} has the type ${key.type}; expected S, N or B`);
+  }
+  if (declared.encrypted) {
+    fail(`the key ${key.attribute} cannot be encrypted, because DynamoDB compares it; remove encrypted`);
   }
   return declared;
 }

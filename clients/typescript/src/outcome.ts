@@ -86,6 +86,11 @@ const outcomes: Readonly<Record<ErrorCode, Outcome>> = {
   LeaseLost: 'condition failed',
   Moved: 'condition failed',
   TransactionConflict: 'cancelled',
+  KeyProvider: 'cancelled',
+  // A write decrypts only what an update returns, after it was applied.
+  NotEncrypted: 'unknown',
+  Tampered: 'unknown',
+  UnknownKey: 'unknown',
   Throttled: 'unknown',
   UnknownOutcome: 'unknown',
 };

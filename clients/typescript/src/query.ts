@@ -5,7 +5,7 @@ import { QueryCommand } from '@aws-sdk/client-dynamodb';
 import { readFailure } from './classify.js';
 import { cursorOf, positionOf } from './cursor.js';
 import { InvalidQueryError } from './errors.js';
-import { type Filter, FilterBuilder, type FilterOperator, type Operands, type SortOperator } from './filter.js';
+import { type Filter, FilterBuilder, type FilterOperatorOf, type Operands, type SortOperator } from './filter.js';
 import type {
   AttributeNameOf,
   FieldOf,
@@ -17,10 +17,9 @@ import type {
   ValueAt,
 } from './infer.js';
 import type { Item } from './item.js';
-import { decodeItem, decodePart } from './marshal.js';
 import type { Model } from './model.js';
 import { type QueryScope, requestOf, scopeOf, type Terms } from './queryrequest.js';
-import { type Page, Reader, type Source } from './reader.js';
+import { decodeItems, type Page, Reader, type Source } from './reader.js';
 
 /**
  * An immutable query builder. Each method returns a new query, so queries may be shared.
@@ -58,7 +57,7 @@ export class Query<M extends Model, I = undefined, T = ItemOf<M>> extends Reader
    * items that a filter drops. `between` takes two values, `in` 1 to 100, `exists` and
    * `not_exists` none, the other operators one.
    */
-  filter<A extends FieldOf<M>, O extends FilterOperator>(
+  filter<A extends FieldOf<M>, O extends FilterOperatorOf<M, A>>(
     attribute: A,
     operator: O,
     ...values: Operands<O, ValueAt<M, A>>
@@ -106,7 +105,8 @@ export class Query<M extends Model, I = undefined, T = ItemOf<M>> extends Reader
     const scope = scopeOf(this.#model, this.#terms);
     const start = cursor === undefined ? undefined : positionOf(scope, cursor);
     const read = await this.#read(start, scope);
-    const items = read.items.map((item) => decodeResult(this.#model, this.#terms.select, item) as T);
+    const { select, signal } = this.#terms;
+    const items = (await decodeItems(this.#source, this.#model, read.items, select, signal)) as T[];
     return read.end === undefined ? { items } : { items, cursor: cursorOf(scope, read.end) };
   }
 
@@ -152,9 +152,4 @@ export function checkLimit(items: number): number {
     throw new InvalidQueryError(`limit must be a whole number of at least 1 (got ${items})`);
   }
   return items;
-}
-
-/** Decodes an item, or the attributes that were read of it. */
-export function decodeResult(model: Model, select: readonly string[] | undefined, item: Item): unknown {
-  return select === undefined ? decodeItem(model, item) : decodePart(model, select, item);
 }

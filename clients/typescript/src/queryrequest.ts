@@ -130,9 +130,7 @@ export function scanRequestOf(
 /** Builds the members that the requests of queries and scans share. */
 function readRequest(model: Model, call: string, terms: ReadTerms, scope: ReadScope, expressions: Expressions) {
   const FilterExpression = filterExpression(model, expressions, terms.filters);
-  const ProjectionExpression = terms.select
-    ?.map((name) => expressions.name(attributeOf(model, name).attribute))
-    .join(', ');
+  const ProjectionExpression = terms.select && projection(model, expressions, terms.select);
   return {
     TableName: scope.table,
     IndexName: scope.index,
@@ -142,6 +140,13 @@ function readRequest(model: Model, call: string, terms: ReadTerms, scope: ReadSc
     ConsistentRead: isConsistent(model, call, terms, scope),
     Limit: terms.limit,
   };
+}
+
+/** Builds a projection. An encrypted attribute can only be decrypted with the item's key. */
+function projection(model: Model, expressions: Expressions, select: readonly string[]): string {
+  const selected = select.map((name) => attributeOf(model, name));
+  const read = selected.some((declared) => declared.encrypted) ? [...selected, ...model.keys] : selected;
+  return [...new Set(read)].map(({ attribute }) => expressions.name(attribute)).join(', ');
 }
 
 function isConsistent(model: Model, call: string, terms: ReadTerms, scope: ReadScope): boolean {

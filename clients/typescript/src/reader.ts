@@ -2,6 +2,10 @@
 
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 
+import type { Encrypter } from './encrypted.js';
+import type { Item } from './item.js';
+import { decodeItem, decodePart } from './marshal.js';
+import type { Model } from './model.js';
 import type { Calls } from './retry.js';
 
 /** A page of results. */
@@ -15,6 +19,23 @@ export interface Page<T> {
 export interface Source {
   ddb: DynamoDBClient;
   calls: Calls;
+  encrypter: Encrypter;
+}
+
+/** Decrypts and decodes items, or the attributes `select` that were read of them. */
+export async function decodeItems(
+  { encrypter }: Source,
+  model: Model,
+  items: readonly Item[],
+  select: readonly string[] | undefined,
+  signal: AbortSignal | undefined,
+): Promise<Record<string, unknown>[]> {
+  const decoded: Record<string, unknown>[] = [];
+  for (const item of items) {
+    const opened = await encrypter.open(model, item, signal);
+    decoded.push(select === undefined ? decodeItem(model, opened) : decodePart(model, select, opened));
+  }
+  return decoded;
 }
 
 /** Results of a query or a scan, read a page at a time. */

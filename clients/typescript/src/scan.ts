@@ -5,12 +5,13 @@ import { ScanCommand } from '@aws-sdk/client-dynamodb';
 import { readFailure } from './classify.js';
 import { cursorOf, positionOf } from './cursor.js';
 import { InvalidQueryError } from './errors.js';
-import type { Filter, FilterBuilder, FilterOperator, Operands } from './filter.js';
+import type { Filter, FilterBuilder, FilterOperatorOf, Operands } from './filter.js';
 import type { AttributeNameOf, FieldOf, IndexNameOf, ItemOf, PartOf, ValueAt } from './infer.js';
+import type { Item } from './item.js';
 import type { Model } from './model.js';
-import { checkLimit, decodeResult, filterOf, selection } from './query.js';
-import { type ReadTerms, type Segment, scanRequestOf, scanScopeOf } from './queryrequest.js';
-import { type Page, Reader, type Source } from './reader.js';
+import { checkLimit, filterOf, selection } from './query.js';
+import { type ReadScope, type ReadTerms, type Segment, scanRequestOf, scanScopeOf } from './queryrequest.js';
+import { decodeItems, type Page, Reader, type Source } from './reader.js';
 
 /** DynamoDB's limit of the segments of a scan. */
 const maxSegments = 1_000_000;
@@ -44,7 +45,7 @@ export class Scan<M extends Model, T = ItemOf<M>> extends Reader<T> {
   }
 
   /** Adds a filter, see {@link Query.filter}. */
-  filter<A extends FieldOf<M>, O extends FilterOperator>(
+  filter<A extends FieldOf<M>, O extends FilterOperatorOf<M, A>>(
     attribute: A,
     operator: O,
     ...values: Operands<O, ValueAt<M, A>>
@@ -96,19 +97,12 @@ export class Scan<M extends Model, T = ItemOf<M>> extends Reader<T> {
         `scan ${this.#model.name}: a scan in segments has no single page; iterate over it, or over pages()`,
       );
     }
-    const { ddb, calls } = this.#source;
     const scope = scanScopeOf(this.#model, this.#terms);
     const start = cursor === undefined ? undefined : positionOf(scope, cursor);
-    const command = new ScanCommand(scanRequestOf(this.#model, this.#terms, scope, start, this.#terms.segment));
-    this.#terms.signal?.throwIfAborted();
-    try {
-      const answer = await calls.call(this.#terms.signal, (abortSignal) => ddb.send(command, { abortSignal }));
-      const items = (answer.Items ?? []).map((item) => decodeResult(this.#model, this.#terms.select, item) as T);
-      const end = answer.LastEvaluatedKey;
-      return end === undefined ? { items } : { items, cursor: cursorOf(scope, end) };
-    } catch (error) {
-      throw readFailure(`scan ${this.#model.name} in table ${this.#model.tableName}`, error);
-    }
+    const read = await this.#read(start, scope);
+    const { select, signal } = this.#terms;
+    const items = (await decodeItems(this.#source, this.#model, read.items, select, signal)) as T[];
+    return read.end === undefined ? { items } : { items, cursor: cursorOf(scope, read.end) };
   }
 
   override async *pages(): AsyncGenerator<Page<T>, void, undefined> {
@@ -130,6 +124,18 @@ export class Scan<M extends Model, T = ItemOf<M>> extends Reader<T> {
 
   #with(terms: Partial<ScanTerms>): Scan<M, T> {
     return new Scan(this.#source, this.#model, { ...this.#terms, ...terms });
+  }
+
+  async #read(start: Item | undefined, scope: ReadScope): Promise<{ items: Item[]; end: Item | undefined }> {
+    const { ddb, calls } = this.#source;
+    const command = new ScanCommand(scanRequestOf(this.#model, this.#terms, scope, start, this.#terms.segment));
+    this.#terms.signal?.throwIfAborted();
+    try {
+      const answer = await calls.call(this.#terms.signal, (abortSignal) => ddb.send(command, { abortSignal }));
+      return { items: answer.Items ?? [], end: answer.LastEvaluatedKey };
+    } catch (error) {
+      throw readFailure(`scan ${this.#model.name} in table ${this.#model.tableName}`, error);
+    }
   }
 }
 

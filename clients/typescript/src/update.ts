@@ -4,7 +4,7 @@ import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import { InvalidInputError, InvalidQueryError } from './errors.js';
 import type { Expressions } from './expression.js';
-import type { FieldOf, ValueAt } from './infer.js';
+import type { FieldOf, PlainFieldOf, ValueAt } from './infer.js';
 import type { Item } from './item.js';
 import { attributeOf, encodeMember } from './marshal.js';
 import { type AttributeDefinition, isOptional, isStamp, type Model } from './model.js';
@@ -52,12 +52,13 @@ export class UpdateBuilder<M extends Model> {
    * Adds a number to a number, where a missing attribute counts as 0, or members to a set.
    * Adding to a number is not idempotent: without a version the update is sent once.
    */
-  add<A extends FieldOf<M>>(attribute: A, value: Addable<ValueAt<M, A>>): this {
+  add<A extends PlainFieldOf<M>>(attribute: A, value: Addable<ValueAt<M, A>>): this {
     return this.#of(attribute, 'add', ['N', 'SS', 'NS', 'BS'], value);
   }
 
   /** Stores a value if the attribute is missing. */
-  ifNotExists<A extends FieldOf<M>>(attribute: A, value: ValueAt<M, A>): this {
+  ifNotExists<A extends PlainFieldOf<M>>(attribute: A, value: ValueAt<M, A>): this {
+    this.#computable(attribute, 'ifNotExists');
     const stored = this.#encode(attribute, value);
     if (stored === undefined) {
       throw new InvalidInputError(`${this.#model.name}.${attribute}: ifNotExists takes a value that is stored`);
@@ -69,17 +70,20 @@ export class UpdateBuilder<M extends Model> {
    * Appends elements to a list, which is created if it is missing. It is not idempotent:
    * without a version the update is sent once.
    */
-  append(attribute: FieldOf<M>, elements: readonly DocumentValue[]): this {
+  append(attribute: PlainFieldOf<M>, elements: readonly DocumentValue[]): this {
     return this.#of(attribute, 'append', ['L'], elements);
   }
 
   /** Removes members from a set. */
-  delete<A extends FieldOf<M>>(attribute: A, members: Extract<Addable<ValueAt<M, A>>, ReadonlySet<unknown>>): this {
+  delete<A extends PlainFieldOf<M>>(
+    attribute: A,
+    members: Extract<Addable<ValueAt<M, A>>, ReadonlySet<unknown>>,
+  ): this {
     return this.#of(attribute, 'delete', ['SS', 'NS', 'BS'], members);
   }
 
   #of(attribute: string, kind: 'add' | 'append' | 'delete', types: readonly string[], value: unknown): this {
-    const declared = this.#changeable(attribute);
+    const declared = this.#computable(attribute, kind);
     if (!types.includes(declared.type)) {
       throw new InvalidInputError(
         `${this.#model.name}.${attribute}: ${kind} changes attributes of type ${types.join(', ')}, not ${declared.type}`,
@@ -105,6 +109,17 @@ export class UpdateBuilder<M extends Model> {
     }
     this.#changes.set(attribute, change);
     return this;
+  }
+
+  /** Returns an attribute whose stored value DynamoDB can read. */
+  #computable(attribute: string, kind: string): AttributeDefinition {
+    const declared = this.#changeable(attribute);
+    if (declared.encrypted) {
+      throw new InvalidQueryError(
+        `update ${this.#model.name}: ${kind} reads ${attribute}, which is encrypted for DynamoDB; use set`,
+      );
+    }
+    return declared;
   }
 
   #changeable(attribute: string): AttributeDefinition {
@@ -158,18 +173,20 @@ export class Changes {
 
   /** Returns what the update makes of the item, if that depends on nothing that is stored; otherwise undefined. */
   get plain(): { set: Item; remove: string[] } | undefined {
-    const set: Item = {};
-    const remove: string[] = [];
-    for (const [name, change] of this.#changes) {
-      if (change.kind === 'remove') {
-        remove.push(name);
-      } else if (change.kind === 'set') {
-        set[name] = change.value;
-      } else {
-        return undefined;
-      }
+    const all = [...this.#changes];
+    if (all.some(([, { kind }]) => kind !== 'set' && kind !== 'remove')) {
+      return undefined;
     }
-    return { set, remove };
+    const remove = all.flatMap(([name, { kind }]) => (kind === 'remove' ? [name] : []));
+    return { set: this.sets, remove };
+  }
+
+  /** The attributes that the update sets, with their values. */
+  get sets(): Item {
+    const sets = [...this.#changes].flatMap(([name, change]) =>
+      change.kind === 'set' ? [[name, change.value] as const] : [],
+    );
+    return Object.fromEntries(sets);
   }
 
   /** Returns the update expression. `sets` are further assignments. */

@@ -2,8 +2,9 @@
 
 import type { Precondition } from './classify.js';
 import { floorSeconds } from './clock.js';
+import { type Sealing, sealingOf } from './encrypted.js';
 import { InvalidInputError, InvalidQueryError } from './errors.js';
-import { allOf, Expressions, type Placeholders, type RawCondition } from './expression.js';
+import { allOf, checkRaw, Expressions, type Placeholders, type RawCondition } from './expression.js';
 import type { Item } from './item.js';
 import { attributeOf, encodeItem, encodeKey, nameOf } from './marshal.js';
 import { type AttributeDefinition, isOptional, type Model } from './model.js';
@@ -30,6 +31,8 @@ interface BaseWrite {
 /** A put. */
 export interface PutWrite extends BaseWrite {
   readonly kind: 'put';
+  /** What is to be encrypted before it is sent; undefined if nothing is. */
+  readonly sealing: Sealing | undefined;
   readonly request: Conditional & { Item: Item };
 }
 
@@ -37,7 +40,9 @@ export interface PutWrite extends BaseWrite {
 export interface UpdateWrite extends BaseWrite {
   readonly kind: 'update';
   /** The attributes that it sets, including the version, and removes; undefined if it computes values, or is a raw expression. */
-  readonly changes?: { readonly set: Item; readonly remove: readonly string[] };
+  readonly changes: { readonly set: Item; readonly remove: readonly string[] } | undefined;
+  /** What is to be encrypted before it is sent; undefined if nothing is. */
+  readonly sealing: Sealing | undefined;
   /** It must not be repeated after a lost reply. */
   readonly once: boolean;
   readonly request: Conditional & { Key: Item; UpdateExpression: string };
@@ -100,6 +105,7 @@ function itemPut(builder: WriteBuilder, kind: string, item: unknown, version: nu
     key,
     version: stamped,
     stamps,
+    sealing: sealingOf(model, key, Item),
     ...builder.finish(kind, key),
     request: { ...builder.request(), Item },
   };
@@ -162,7 +168,8 @@ export function updateOf(
     version,
     stamps: {},
     once: version === undefined && !changes.isIdempotent,
-    ...(plain === undefined ? {} : { changes: plain }),
+    changes: plain,
+    sealing: sealingOf(model, key, changes.sets),
     ...builder.finish(kind, key),
     request: { ...builder.request(), Key: key, UpdateExpression },
   };
@@ -189,8 +196,10 @@ export function rawUpdateOf(model: Model, key: unknown, expression: string, raw:
     );
   }
   const builder = new WriteBuilder(model, raw);
+  checkRaw(model, `update ${nameOf(model, Key)}`, expression, raw.expressionAttributeNames);
   const request = { ...builder.request(), Key, UpdateExpression: expression };
-  return { kind: 'update', key: Key, stamps: {}, once: false, ...builder.finish('update', Key), request };
+  const plain = { changes: undefined, sealing: undefined };
+  return { kind: 'update', key: Key, stamps: {}, once: false, ...plain, ...builder.finish('update', Key), request };
 }
 
 /** Builds the delete of an item. If the key comes with a version, the stored item must have it. */
@@ -234,6 +243,7 @@ class WriteBuilder {
   ) {
     this.expressions.merge(raw);
     if (raw.conditionExpression) {
+      checkRaw(model, `a condition on ${model.name}`, raw.conditionExpression, raw.expressionAttributeNames);
       this.#conditions.push(raw.conditionExpression);
     }
   }

@@ -10,8 +10,10 @@ import {
   ScanCommand,
 } from '@aws-sdk/client-dynamodb';
 
+import { envelopeEncryption } from '../src/encryption/index.js';
 import {
   defineModel,
+  type Encryption,
   type Filter,
   type FilterBuilder,
   type Model,
@@ -20,7 +22,7 @@ import {
   type UpdateBuilder,
 } from '../src/index.js';
 import type { Item } from '../src/item.js';
-import { decodePart, encodeItem } from '../src/marshal.js';
+import { attributeOf, decodePart, encodeMember } from '../src/marshal.js';
 import { decode } from '../src/value.js';
 import { onEngines, type TestTable } from './engines.js';
 import { specFile } from './spec.js';
@@ -85,6 +87,8 @@ function modelOf(name: string, tableName: string): Model {
       { attribute: 'version', type: 'N', roles: ['version'], optional: true },
       { attribute: 'created_at', type: 'S', roles: ['created_at'], optional: true },
       { attribute: 'updated_at', type: 'N', roles: ['updated_at'], optional: true },
+      { attribute: 'secret', type: 'S', encrypted: true, optional: true },
+      { attribute: 'codes', type: 'L', encrypted: true, optional: true },
     ],
     indexes: [
       {
@@ -97,7 +101,7 @@ function modelOf(name: string, tableName: string): Model {
   });
 }
 
-for (const file of ['reads', 'writes']) {
+for (const file of ['reads', 'writes', 'encryption']) {
   const { calls }: { calls: Vector[] } = JSON.parse(readFileSync(specFile(`vectors/contract/${file}.json`), 'utf8'));
   onEngines(`contract: ${file}`, async (table, t) => {
     let n = 0;
@@ -117,9 +121,11 @@ async function check(table: TestTable, tableName: string, vector: Vector): Promi
 
 async function answer(table: TestTable, tableName: string, vector: Vector): Promise<void> {
   const model = modelOf('Item', tableName);
-  const client = new TheorydbClient(table.ddb, { models: [model], now: () => vector.now_ms ?? 0 });
+  const now = () => vector.now_ms ?? 0;
+  const client = new TheorydbClient(table.ddb, { models: [model], now, encryption });
   await client.createTable(model);
-  for (const Item of vector.before) {
+  for (const item of vector.before) {
+    const Item = await replaceSecrets(tableName, item, sealMarked);
     await table.ddb.send(new PutItemCommand({ TableName: tableName, Item }));
   }
   const call = new Call(client, model);
@@ -135,7 +141,36 @@ async function answer(table: TestTable, tableName: string, vector: Vector): Prom
 
 async function stored(ddb: DynamoDBClient, TableName: string): Promise<Item[]> {
   const { Items = [] } = await ddb.send(new ScanCommand({ TableName, ConsistentRead: true }));
-  return inOrder(Items);
+  return inOrder(await Promise.all(Items.map((item) => replaceSecrets(TableName, item, openAndMark))));
+}
+
+/** Always the same data key. */
+const encryption: Encryption = envelopeEncryption({
+  newDataKey: async () => ({ plain: new Uint8Array(32).fill(1), sealed: Buffer.from('sealed') }),
+  openDataKey: async () => new Uint8Array(32).fill(1),
+});
+
+/** Replaces the encrypted attributes of an item, or what stands for them, which are maps. */
+async function replaceSecrets(table: string, item: Item, replace: typeof encryption.seal): Promise<Item> {
+  const secrets = Object.entries(item).filter(([name, value]) => ['secret', 'codes'].includes(name) && value.M);
+  const key = (['pk', 'sk'] as const).map((name) => [name, item[name] as AttributeValue] as const);
+  return { ...item, ...(await replace({ table, key }, Object.fromEntries(secrets))) };
+}
+
+/** Encrypts what a vector has in place of an encrypted attribute. */
+function sealMarked(...[location, marked]: Parameters<typeof encryption.seal>): Promise<Item> {
+  return encryption.seal(
+    location,
+    each(marked, (value) => value.M?.['encrypted'] as AttributeValue),
+  );
+}
+
+async function openAndMark(...[location, stored]: Parameters<typeof encryption.open>): Promise<Item> {
+  return each(await encryption.open(location, stored), (encrypted) => ({ M: { encrypted } }));
+}
+
+function each(item: Item, change: (value: AttributeValue) => AttributeValue): Item {
+  return Object.fromEntries(Object.entries(item).map(([name, value]) => [name, change(value)]));
 }
 
 function inOrder(items: Item[]): Item[] {
@@ -203,7 +238,10 @@ class Call {
 
   /** Encodes a result; a version of 0 is one that is not stored. */
   encode(item: Record<string, unknown>): Item {
-    return encodeItem(this.model, item);
+    const entries = Object.entries(item).map(
+      ([name, value]) => [name, encodeMember(this.model, attributeOf(this.model, name), value)] as const,
+    );
+    return Object.fromEntries(entries.filter(([, value]) => value !== undefined)) as Item;
   }
 
   versioned({ key, expected_version: version }: Arguments): Record<string, unknown> {

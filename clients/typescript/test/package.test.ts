@@ -111,8 +111,9 @@ test('the package installs, and runs the programs of the reference documents and
   const text = readFileSync(path.join(packageFolder(), 'README.md'), 'utf8');
   assert.ok(text.includes(`clients/typescript/${packed}`), `the README installs ${packed}`);
   await install(folder, packed);
-  const [quickStart = '', pages = '', purge = '', leases = ''] = readme();
+  const [quickStart = '', encryption = '', pages = '', purge = '', leases = ''] = readme();
   writeFileSync(path.join(folder, 'quickstart.ts'), quickStart);
+  writeFileSync(path.join(folder, 'encryption.ts'), encryption);
   writeFileSync(path.join(folder, 'pages.ts'), pages);
   writeFileSync(path.join(folder, 'purge.ts'), purge);
   writeFileSync(path.join(folder, 'leases.ts'), leases);
@@ -176,7 +177,7 @@ async function checkNodes(t: TestContext, folder: string): Promise<void> {
   assert.ok(engine);
   const table = await newTable(t, engine);
   for (const node of nodes()) {
-    for (const program of ['quickstart.js', 'leases.js', 'quickstart.js']) {
+    for (const program of ['quickstart.js', 'encryption.js', 'leases.js', 'quickstart.js']) {
       assert.notEqual(await output(folder, program, table, node), '', `${node} ${program}`);
     }
   }
@@ -188,10 +189,12 @@ async function checkPrograms(folder: string, table: TestTable): Promise<void> {
     for (const [name, expected] of programs) assert.equal(await output(folder, `${name}.js`, table), expected, name);
   };
   const quickstart: [string, string] = ['quickstart', 'fresh\nSinnerman 1965\n'];
+  const encryption: [string, string] = ['encryption', 'DE02120300000000202051\n'];
   const pages: [string, string] = ['pages', 'true\ntrue\n'];
   const purge: [string, string] = ['purge', 'stale\n'];
   await Promise.all([
     inOrder(quickstart, quickstart),
+    inOrder(encryption, encryption),
     inOrder(pages, purge, pages, purge),
     inOrder(['leases', 'running until the lease is lost: false\n']),
     inOrder(['transact', 'published\n']),

@@ -4,7 +4,9 @@
  */
 
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import type { KMSClient } from '@aws-sdk/client-kms';
 
+import { KmsKeys } from '../../src/encryption/kms.js';
 import { defineModel, TheorydbClient } from '../../src/index.js';
 
 const song = defineModel({
@@ -17,6 +19,8 @@ const song = defineModel({
     { attribute: 'genre', type: 'S', optional: true },
     { attribute: 'plays', type: 'N', as: 'bigint', optional: true },
     { attribute: 'tags', type: 'SS', optional: true },
+    { attribute: 'notes', type: 'S', encrypted: true, optional: true },
+    { attribute: 'fees', type: 'N', encrypted: true, optional: true },
     { attribute: 'version', type: 'N', roles: ['version'] },
     { attribute: 'changed', type: 'S', roles: ['updated_at'] },
   ],
@@ -32,7 +36,7 @@ const song = defineModel({
 });
 
 /** It is compiled, not run. */
-export async function wrong(ddb: DynamoDBClient): Promise<void> {
+export async function wrong(ddb: DynamoDBClient, kms: KMSClient): Promise<void> {
   const client = new TheorydbClient(ddb, { models: [song] });
   const key = { artist: 'Nina Simone', year: 1965 };
 
@@ -123,6 +127,26 @@ export async function wrong(ddb: DynamoDBClient): Promise<void> {
   await client.update('Song', key, (u) => u.delete('plays', 1n));
   // @ts-expect-error: the index of an action must be one of the models
   await client.transactWrite([{ kind: 'delete', model: 'Songs', key }]);
+
+  // Encrypted attributes.
+  await client.create('Song', { ...key, notes: 'x', fees: 1 });
+  await client.update('Song', key, (u) => u.set('notes', 'x').remove('fees'));
+  client
+    .scan('Song')
+    .filter('notes', 'exists')
+    .filter((f) => f.where('fees', 'not_exists'));
+  // @ts-expect-error: notes is a string
+  await client.create('Song', { ...key, notes: 1 });
+  // @ts-expect-error: what is encrypted cannot be compared
+  client.query('Song').filter('notes', '=', 'x');
+  // @ts-expect-error: what is encrypted cannot be compared
+  client.scan('Song').filter((f) => f.where('fees', '>', 1));
+  // @ts-expect-error: what is encrypted cannot be added to
+  await client.update('Song', key, (u) => u.add('fees', 1));
+  // @ts-expect-error: DynamoDB cannot read what is encrypted
+  await client.update('Song', key, (u) => u.ifNotExists('notes', 'x'));
+  // @ts-expect-error: encryption is not a key provider
+  new TheorydbClient(ddb, { models: [song], encryption: new KmsKeys(kms, 'alias/songs') });
 
   // Models.
   defineModel({

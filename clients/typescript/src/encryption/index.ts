@@ -1,0 +1,3 @@
+export { envelopeEncryption } from './envelope.js';
+export { KeyFile } from './keyfile.js';
+export type { DataKey, KeyProvider } from './keyprovider.js';
