@@ -59,7 +59,7 @@ go_tools() { GOBIN=$bin GOFLAGS='' go install -C tools "$@"; }
 install_node() {
   local folder
   has npm "Node.js 22" "the TypeScript client, the Next.js site, the AWS SDK for JavaScript and the browser tests" || return 0
-  for folder in e2e/browser e2e/sdk/javascript clients/typescript clients/typescript/test/next/site clients/typescript/test/astro/site clients/typescript/test/nodes; do
+  for folder in e2e/browser e2e/sdk/javascript clients/typescript clients/typescript/test/next/site clients/typescript/test/astro/site clients/typescript/test/nodes clients/python/tests/versions; do
     [ "$folder/node_modules/.package-lock.json" -nt "$folder/package-lock.json" ] ||
       (cd "$folder" && npm ci --cache "$tools/npm" --prefer-offline --no-audit --no-fund --loglevel=error)
   done
@@ -74,12 +74,46 @@ install_node() {
 install_python() {
   has python3 "Python 3.11" "the Python client, the Django site, boto3 and the aws command" || return 0
   virtual_environment clients-python clients/python/requirements-dev.txt
+  install_pythons
   virtual_environment sdk-python e2e/sdk/python/requirements.txt
   e2e/sites/django/run build "$tools"
   setting ISR_TEST_PYTHON "$tools/clients-python/bin/python"
   setting ISR_TEST_SDK_PYTHON "$tools/sdk-python/bin"
   setting ISR_TEST_DJANGO "$root/e2e/sites/django"
 }
+
+# install_pythons prepares the tests of the Python client under the other versions that it supports: no registry has
+# them, but pyenv may. The last is tested as WebAssembly too.
+install_pythons() {
+  local version python pins=$run/requirements.txt found='' missing=''
+  grep -E '^(boto3|botocore|cffi|cryptography|iniconfig|jmespath|packaging|pluggy|pycparser|Pygments|pytest|python-dateutil|rfc8785|s3transfer|six|urllib3)==' \
+    clients/python/requirements-dev.txt >"$pins"
+  for version in 3.11 3.12 3.13 3.14; do
+    ! is_python python3 "$version" || continue
+    if python=$(python_of "$version"); then
+      virtual_environment "python-$version" "$pins" "$python"
+      found="$found,$version=$tools/python-$version/bin/python"
+    else
+      missing="$missing $version"
+    fi
+  done
+  setting ISR_TEST_PYTHONS "${found#,}"
+  [ -n "$missing" ] || return 0
+  echo "NOT RUN: the Python client under Python$missing, except 3.14 as WebAssembly, without a database: this machine has no such interpreter"
+  [ "${CI-}" = true ] || echo "the Python client under Python$missing: no such interpreter; install it, by pyenv for example" >>"$run/unrun"
+}
+
+# python_of VERSION prints an interpreter of that version of Python.
+python_of() {
+  local candidate
+  for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python3; do
+    ! is_python "$candidate" "$1" || { echo "$candidate" && return; }
+  done
+  return 1
+}
+
+# is_python COMMAND VERSION reports whether a command is an interpreter of that version of Python.
+is_python() { "$1" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$2')" >/dev/null 2>&1; }
 
 # install_sites prepares the sites of e2e/sites, other than those of Next.js and Django.
 install_sites() {
@@ -121,11 +155,11 @@ install_aws() {
   fi
 }
 
-# virtual_environment NAME REQUIREMENTS makes .tools/NAME.
+# virtual_environment NAME REQUIREMENTS [PYTHON] makes .tools/NAME.
 virtual_environment() {
   ! cmp -s "$2" "$tools/$1/requirements.txt" || return 0
   rm -rf "${tools:?}/$1"
-  python3 -m venv "$tools/$1"
-  "$tools/$1/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$2"
+  "${3-python3}" -m venv "$tools/$1"
+  "$tools/$1/bin/pip" install --quiet --disable-pip-version-check --no-deps ${3:+--no-compile} -r "$2"
   cp "$2" "$tools/$1/requirements.txt"
 }

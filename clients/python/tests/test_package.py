@@ -7,6 +7,7 @@ import email
 import fcntl
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -24,6 +25,16 @@ from tests.conftest import Engine
 
 ROOT = Path(__file__).parents[1]
 NAME = f"facetheory_tabletheory-{theorydb_py.__version__}"
+VERSIONS = dict(part.split("=", 1) for part in os.environ.get("ISR_TEST_PYTHONS", "").split(",") if part)
+"""Interpreters of other versions that tools/install.sh has found, in environments with the dependencies and pytest."""
+PURE = ["tests/isr/test_pure_vectors.py", "tests/test_encodings.py", "tests/test_outcome.py"]
+NATIVE = [  # which use sockets, threads or native code
+    "tests/isr/test_read_vectors.py",
+    "tests/isr/test_write_vectors.py",
+    "tests/isr/test_refused_vectors.py",
+    "tests/test_contract.py",
+    "tests/encryption/test_vectors.py",
+]
 DEPENDENCIES = sysconfig.get_path("purelib")  # contains boto3, but not this package
 
 
@@ -34,7 +45,7 @@ def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> st
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -129,17 +140,22 @@ def test_installed_wheel_is_typed(installed: Path, tmp_path: Path) -> None:
 
 
 def test_readme_programs(installed: Path, engine: Engine, table_name: str, tmp_path: Path) -> None:
+    run_readme(installed, engine, table_name, tmp_path, python_path=DEPENDENCIES)
+
+
+def run_readme(python: Path, engine: Engine, table_name: str, folder: Path, *, python_path: str = "") -> None:
+    """Run each program of the README twice."""
     written = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     expected = [["fresh", "Sinnerman 1965"], ["DE02120300000000202051"]]
-    program = tmp_path / "program.py"
+    program = folder / "program.py"
     for text, lines in [*zip(written, expected, strict=True)] * 2:
         program.write_text(text)
         output = run(
-            installed,
+            python,
             "-P",
             program,
-            cwd=tmp_path,
-            PYTHONPATH=DEPENDENCIES,
+            cwd=folder,
+            PYTHONPATH=python_path,
             AWS_ENDPOINT_URL_DYNAMODB=engine.url,
             AWS_DEFAULT_REGION="us-east-1",
             AWS_ACCESS_KEY_ID="test",
@@ -147,3 +163,46 @@ def test_readme_programs(installed: Path, engine: Engine, table_name: str, tmp_p
             FACETHEORY_CACHE_TABLE_NAME=table_name,
         )
         assert output.splitlines() == lines
+
+
+# --- Other versions of Python ---------------------------------------------------
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Path:
+    """Return a copy of the tests, without the sources of the package next to it: they test the installed one."""
+    tests = tmp_path / "clients" / "python" / "tests"
+    shutil.copytree(ROOT / "tests", tests, ignore=shutil.ignore_patterns("node_modules", "__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tests.parent)
+    shutil.copytree(ROOT.parents[1] / "spec" / "vectors", tmp_path / "spec" / "vectors")
+    return tmp_path
+
+
+def test_wheel_under_other_versions(
+    built: Path, apart: Path, engine: Engine, table_name: str, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    for version, python in VERSIONS.items():
+        with subtests.test(version):
+            pip = (sys.executable, "-m", "pip", "--python", python)
+            wheel = built / f"{NAME}-py3-none-any.whl"
+            run(*pip, "install", "--quiet", "--no-index", "--no-deps", "--force-reinstall", wheel)
+            run(*pip, "check")
+            tests = [*PURE, *NATIVE]
+            smoke = (python, "-W", "error", "-P", "tests/versions/smoke.py")
+            run(*smoke, *tests, cwd=apart / "clients" / "python", ISR_TEST_ENGINES=f"{engine.name}={engine.url}")
+            (workdir := tmp_path / version).mkdir()
+            run_readme(Path(python), engine, table_name, workdir)
+
+
+NODE, WASM = os.environ.get("ISR_TEST_NODE", ""), ROOT / "tests" / "versions"
+
+
+@pytest.mark.skipif(
+    not NODE or not (WASM / "node_modules").exists(),
+    reason="ISR_TEST_NODE is not set, or tests/versions has no node_modules: run npm ci there",
+)
+def test_wheel_under_python_3_14_as_webassembly(built: Path, apart: Path) -> None:
+    with zipfile.ZipFile(built / f"{NAME}-py3-none-any.whl") as wheel:
+        wheel.extractall(apart / "installed")  # noqa: S202 our own
+    output = run(NODE, WASM / "wasm.mjs", apart, apart / "installed", DEPENDENCIES, "--", *PURE)
+    assert output.startswith("3.14.")
