@@ -23,6 +23,7 @@
 //   - Rows with only the attributes of the reference are served and replaced by all.
 //     Unknown attributes and rows survive every operation. All report the same row and
 //     attribute for malformed and encrypted values.
+//   - What one encrypts, with a master key that it added to a key file, all decrypt.
 //
 // The workers use the clients as their users install them: worker.mjs, worker.py, and
 // this test binary for Go.

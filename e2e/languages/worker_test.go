@@ -35,7 +35,7 @@ func languages() []language {
 			return cmd
 		}},
 		{"typescript", func(t *testing.T) *exec.Cmd {
-			return exec.Command("node", "--no-warnings", installed(t))
+			return exec.Command("node", "--no-warnings", installed(t, "worker.mjs"))
 		}},
 		{"python", func(t *testing.T) *exec.Cmd {
 			cmd := exec.Command(isrtest.Engine(t, "ISR_TEST_PYTHON", "python with boto3"), "-B", "worker.py")
@@ -45,15 +45,16 @@ func languages() []language {
 	}
 }
 
-// installed returns the worker in TypeScript, in a folder where the client is installed.
-func installed(t *testing.T) (script string) {
+// installed returns a program in JavaScript, in a folder where the TypeScript client is
+// installed.
+func installed(t *testing.T, name string) (script string) {
 	t.Helper()
 	dir, _ := clientFolder(t)
-	text, err := os.ReadFile("worker.mjs")
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	script = filepath.Join(dir, "worker.mjs")
+	script = filepath.Join(dir, name)
 	write(t, script, string(text))
 	return script
 }
