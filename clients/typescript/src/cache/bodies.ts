@@ -92,7 +92,7 @@ export function sha256(body: Uint8Array): string {
 }
 
 /** Reports whether S3 has no such key. It answers 403 in place of 404 to callers without the right to list the bucket. */
-function isMissing(error: unknown): boolean {
+export function isMissing(error: unknown): boolean {
   const status = (error as { $metadata?: { httpStatusCode?: number } })?.$metadata?.httpStatusCode;
   return status === 404 || status === 403;
 }

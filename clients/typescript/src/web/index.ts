@@ -8,3 +8,14 @@ export type { PurgeOptions, Receipt } from '../isr/purge.js';
 export { hostTarget, type PurgeTarget } from '../isr/purgetarget.js';
 export type { PageCacheOptions } from './options.js';
 export { createPageCache, PageCache, type Render } from './pagecache.js';
+export {
+  createRuntimeStores,
+  type RuntimeAcquisition,
+  type RuntimeBody,
+  type RuntimeGeneration,
+  type RuntimeHtmlStore,
+  type RuntimeMetaStore,
+  type RuntimeRecord,
+  type RuntimeStores,
+  type RuntimeStoresOptions,
+} from './runtimestores.js';
