@@ -72,8 +72,12 @@ def test_failures(kms: Kms, client: Any) -> None:
     ) as write:
         seal(missing, HOME, {"x": {"S": "1"}})
     assert outcome_of(write.value) is Outcome.CANCELLED  # it was not sent
-    with pytest.raises(KeyProviderError, match="decrypt a data key with the KMS key 'key-0'"):
+    with pytest.raises(
+        KeyProviderError, match=r"attribute 'x' of .* decrypt a data key with the KMS key 'key-0'"
+    ) as read:
         unseal(missing, HOME, sealed)
+    for error in (write.value, read.value):
+        assert isinstance(error.__cause__, ClientError)
     kms.failures.append(("DisabledException", "key-1 is disabled."))
     with pytest.raises(KeyProviderError, match=r"key-1 is disabled") as failed:  # no other key is tried
         KmsKeys(client, "key-1", previous=["key-2"]).open_data_key(sealed["x"]["M"]["edk"]["B"])

@@ -38,6 +38,8 @@ def seal(keys: KeyProvider, location: Location, attributes: Mapping[str, Attribu
     what = f"encrypt {location.describe(', '.join(attributes))}"
     try:
         key = keys.new_data_key()
+    except KeyProviderError as error:
+        raise KeyProviderError(f"{what}: {error}") from error.__cause__
     except Exception as error:
         raise KeyProviderError(f"{what}: the key provider failed: {error}") from error
     _check_size(what, key.plain)
@@ -124,6 +126,8 @@ class _Opening:
             raise TamperedError(f"{self._what}: {error}") from error
         except MalformedRowError as error:
             raise self._malformed(error.expected, error.found) from error
+        except KeyProviderError as error:
+            raise KeyProviderError(f"{self._what}: {error}") from error.__cause__
         except Exception as error:
             raise KeyProviderError(f"{self._what}: the key provider failed: {error}") from error
         _check_size(self._what, plain)
