@@ -31,10 +31,11 @@ var host = platform{runtime.GOOS, runtime.GOARCH}
 // all of it.
 func TestRelease(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1795500000")
-	first := makeRelease(t, copyOfRepository(t))
+	source := copyOfRepository(t, repository(t)) // once: other tests may write into the checkout meanwhile
+	first := makeRelease(t, source)
 	before := syscall.Umask(0o077)
 	t.Setenv("TZ", "Asia/Kathmandu")
-	second := makeRelease(t, copyOfRepository(t))
+	second := makeRelease(t, copyOfRepository(t, source))
 	syscall.Umask(before)
 	t.Run("reproducible", func(t *testing.T) { sameFiles(t, first, second) })
 	t.Run("checksums", func(t *testing.T) {
@@ -70,11 +71,11 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// copyOfRepository returns another folder with the files of the checkout, also those that are not
+// copyOfRepository returns another folder with the files of a checkout, also those that are not
 // committed, in a clone at the same commit.
-func copyOfRepository(t *testing.T) string {
+func copyOfRepository(t *testing.T, from string) string {
 	t.Helper()
-	from, to := repository(t), filepath.Join(t.TempDir(), "elsewhere")
+	to := filepath.Join(t.TempDir(), "elsewhere")
 	succeed(t, from, nil, "git", "clone", "--quiet", "--shared", from, to)
 	listed := succeed(t, from, nil, "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
 	for name := range strings.SplitSeq(strings.TrimSuffix(listed, "\x00"), "\x00") {
