@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/backoff"
 )
 
@@ -36,7 +37,7 @@ const avoidFor = 10 * time.Second
 // Methods are safe for concurrent use.
 type pool struct {
 	addresses []*address
-	transport *http.Transport
+	transport *httpconn.Direct
 	h2c       *http.Transport // of addresses with that scheme
 	health    HealthCheck
 	// answered is SiteConfig.Answered for this origin.
@@ -59,7 +60,7 @@ type address struct {
 
 func newPool(cfg Origin, log *slog.Logger) *pool {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &pool{transport: transport(cfg), h2c: transport(cfg), health: cfg.Health, log: logOf(log), cancel: cancel}
+	p := &pool{transport: httpconn.NewDirect(transport(cfg), dialer(cfg)), h2c: transport(cfg), health: cfg.Health, log: logOf(log), cancel: cancel}
 	p.answered = func(string, int, error, time.Duration) {}
 	p.through = func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 		return send(r)

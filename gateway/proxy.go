@@ -152,9 +152,13 @@ const continueTimeout = time.Second
 // by one read, with their headers.
 const readBuffer = 16 << 10
 
+func dialer(cfg Origin) httpconn.Dial {
+	return (&net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second}).DialContext
+}
+
 func transport(cfg Origin) *http.Transport {
 	return &http.Transport{
-		DialContext:            httpconn.AwaitRefusals((&net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second}).DialContext),
+		DialContext:            httpconn.AwaitRefusals(dialer(cfg)),
 		TLSHandshakeTimeout:    2 * cfg.ConnectTimeout,
 		ResponseHeaderTimeout:  cfg.ResponseTimeout,
 		ExpectContinueTimeout:  continueTimeout,

@@ -98,7 +98,7 @@ func (b Bench) main(ctx context.Context, args []string) error {
 	}
 	defer os.RemoveAll(dir)
 	run.Site = site.New()
-	origin, err := serve(run.Site)
+	origin, err := site.Serve(run.Site)
 	if err != nil {
 		return err
 	}
