@@ -124,7 +124,7 @@ def call(things: Table[Thing], do: str, given: Mapping[str, Any]) -> Any:  # noq
         case "scan":
             options: dict[str, Any] = {"index": given.get("index"), "segments": given.get("segments", 1)}
             found = results(things.scan(**options, filter=filter_of(given.get("filter"))), given)
-            return found if "fields" in given else sorted(found, key=key_of)
+            return sorted(found, key=lambda item: [item[name]["S"] for name in ("pk", "sk") if name in item])
     raise AssertionError(do)
 
 
