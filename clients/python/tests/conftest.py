@@ -12,8 +12,12 @@ import boto3
 import pytest
 from botocore.config import Config
 
+from tests import documented
+
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
+
+documented.install()
 
 ENGINES = [
     (name, url)

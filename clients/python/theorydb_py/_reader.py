@@ -54,9 +54,16 @@ class Reader(Generic[T]):
     """The results of a query or a scan. Iterate over it to read its items, page after page.
 
     Each iteration reads the table again, on demand. Immutable and safe for
-    concurrent use. Reading raises TableNotFoundError, ThrottledError, InvalidQueryError
-    (DynamoDB rejected the request), MalformedRowError (a stored item does not fit the
-    model), or botocore's errors of the network.
+    concurrent use.
+
+    Raises:
+        MalformedRowError: a stored item does not fit the model.
+        NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an encrypted
+            field cannot be decrypted.
+        InvalidQueryError: DynamoDB rejected the request.
+        TableNotFoundError, ThrottledError: as they say.
+        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError: other
+            failures, such as a reply that did not come.
     """
 
     def __init__(self, request: Request, decode: Callable[[Mapping[str, Attribute]], T]) -> None:
@@ -69,7 +76,12 @@ class Reader(Generic[T]):
             yield from page.items
 
     def pages(self) -> Iterator[Page[T]]:
-        """Read page after page, each on demand."""
+        """Read page after page, each on demand.
+
+        Raises:
+            MalformedRowError, InvalidQueryError, TableNotFoundError, ThrottledError: see
+                the class.
+        """
         if self._request.segments > 1:
             yield from self._segments()
             return
@@ -97,7 +109,12 @@ class Reader(Generic[T]):
         return Page(self._items(response), encode_cursor(request.scope, last) if last else None)
 
     def all(self) -> list[T]:
-        """Read all items into memory."""
+        """Read all items into memory.
+
+        Raises:
+            MalformedRowError, InvalidQueryError, TableNotFoundError, ThrottledError: see
+                the class.
+        """
         return list(self)
 
     def _items(self, response: Any) -> list[T]:

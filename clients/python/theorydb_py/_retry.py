@@ -23,6 +23,9 @@ class Retry:
     A hanging call is ended by the client's own timeouts
     (``botocore.config.Config(connect_timeout=…, read_timeout=…)``), never from here.
     Safe for concurrent use if the functions are.
+
+    Raises:
+        InvalidInputError: a number is out of bounds.
     """
 
     attempts: int = 4
@@ -50,12 +53,19 @@ class Retry:
     def bounded(self, do: Callable[[], T]) -> T:
         """Call a function until its result is definite, at most ``attempts`` times and for ``timeout``.
 
-        Returns its result or raises its last error. The call must be idempotent.
+        The call must be idempotent.
+
+        Raises:
+            Exception: the last error of the function.
         """
         return self._repeat(do, self.monotonic() + self.timeout, self.attempts)
 
     def until(self, deadline: float, do: Callable[[], T]) -> T:
-        """Call a function until its result is definite, until ``deadline`` in monotonic time."""
+        """Call a function until its result is definite, until ``deadline`` in monotonic time.
+
+        Raises:
+            Exception: the last error of the function.
+        """
         return self._repeat(do, deadline, None)
 
     def pause(self, attempt: int, deadline: float) -> bool:

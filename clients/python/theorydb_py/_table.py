@@ -96,6 +96,11 @@ class Table(Generic[T]):
         ``new_token`` returns a unique client token of at most 36 characters for a
         transaction. ``now`` returns the wall time in epoch seconds, by which tokens age,
         and which created_at and updated_at get.
+
+        Raises:
+            InvalidInputError: there is no name of a table, or an invalid one.
+            InvalidModelError: the model has encrypted fields, and there are no ``keys``.
+            ImportError: for them, the package cryptography is missing.
         """
         name = table_name if table_name is not None else model.table_name
         if name is None:
@@ -120,6 +125,8 @@ class Table(Generic[T]):
             ItemNotFoundError: there is none; see get_or_none.
             InvalidInputError: the key is invalid.
             MalformedRowError: the stored item does not fit the model.
+            NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an
+                encrypted field cannot be decrypted.
             TableNotFoundError, ThrottledError: as they say.
         """
         found = self.get_or_none(pk, sk, consistent_read=consistent_read)
@@ -128,7 +135,17 @@ class Table(Generic[T]):
         return found
 
     def get_or_none(self, pk: Any, sk: Any = None, *, consistent_read: bool = True) -> T | None:
-        """Read an item by its key; None if there is none. Raises the other errors of get."""
+        """Read an item by its key; None if there is none.
+
+        Raises:
+            InvalidInputError: the key is invalid.
+            MalformedRowError: the stored item does not fit the model.
+            NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an
+                encrypted field cannot be decrypted.
+            TableNotFoundError, ThrottledError: as they say.
+            botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError: other
+                failures, such as a reply that did not come.
+        """
         key = self.model.key(pk, sk)
         what = self._what("read", key)
         try:
@@ -149,6 +166,15 @@ class Table(Generic[T]):
 
         Returns the object as it is stored. With a version field, the stored item must
         have the object's version, and gets the next one.
+
+        Raises:
+            VersionConflictError: the stored item has another version.
+            ConditionFailedError: the condition failed.
+            UnknownOutcomeError: there was no reply; it may have been applied.
+            TransactionConflictError: another transaction is changing the item.
+            TableNotFoundError, ThrottledError: as they say; nothing was changed.
+            InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
+            KeyProviderError: an encrypted field cannot be encrypted; nothing was sent.
         """
         condition = self._expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write, stored = self._writes.put(item, condition)
@@ -156,7 +182,16 @@ class Table(Generic[T]):
         return stored
 
     def create(self, item: T) -> T:
-        """Put an item that must not exist yet (ConditionFailedError). Returns it as put does."""
+        """Put an item that must not exist yet. Returns it as put does.
+
+        Raises:
+            ConditionFailedError: it exists.
+            UnknownOutcomeError: there was no reply; it may have been applied.
+            TransactionConflictError: another transaction is changing the item.
+            TableNotFoundError, ThrottledError: as they say; nothing was changed.
+            InvalidInputError, InvalidQueryError: the item is invalid; nothing was sent.
+            KeyProviderError: an encrypted field cannot be encrypted; nothing was sent.
+        """
         write, stored = self._writes.create(item, Expression())
         self._execute(write, self._client.put_item)
         return stored
@@ -190,6 +225,11 @@ class Table(Generic[T]):
             ConditionFailedError: the condition failed.
             UnknownOutcomeError: there was no reply; it may have been applied.
             MalformedRowError: it was updated but cannot be decoded.
+            NotEncryptedError, TamperedError, UnknownKeyError: it was updated, but another
+                field cannot be decrypted.
+            KeyProviderError: an encrypted field cannot be encrypted; nothing was sent.
+            TransactionConflictError: another transaction is changing the item.
+            TableNotFoundError, ThrottledError: as they say; nothing was changed.
             InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
         """
         condition = self._expression(condition_expression, expression_attribute_names, expression_attribute_values)
@@ -208,8 +248,13 @@ class Table(Generic[T]):
     ) -> T:
         """Update some fields of an item like update, or create it; required fields must be among them.
 
-        An item with an ``expected_version`` above 0 must exist (VersionConflictError).
-        Raises the errors of update, except ItemNotFoundError.
+        Raises:
+            VersionConflictError: the item does not have the expected version, or does not
+                exist and that is above 0.
+            ConditionFailedError, UnknownOutcomeError, MalformedRowError,
+                NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError,
+                TransactionConflictError, TableNotFoundError, ThrottledError,
+                InvalidInputError, InvalidQueryError: see update.
         """
         condition = self._expression(condition_expression, expression_attribute_names, expression_attribute_values)
         return self._update(pk, sk, updates, condition, expected_version, upsert=True)
@@ -224,7 +269,16 @@ class Table(Generic[T]):
         expression_attribute_values: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
     ) -> None:
-        """Delete an item. A missing item is no error unless a condition or a version makes it one."""
+        """Delete an item. A missing item is no error unless a condition or a version makes it one.
+
+        Raises:
+            VersionConflictError: it does not have the expected version.
+            ConditionFailedError: the condition failed.
+            UnknownOutcomeError: there was no reply; it may have been applied.
+            TransactionConflictError: another transaction is changing the item.
+            TableNotFoundError, ThrottledError: as they say; nothing was changed.
+            InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
+        """
         condition = self._expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write = self._writes.delete(self.model.key(pk, sk), condition, expected_version)
         self._execute(write, self._client.delete_item)
@@ -316,7 +370,10 @@ class Table(Generic[T]):
         Raises:
             ThrottledError: DynamoDB left keys unprocessed; ``unprocessed.gets`` has them.
             InvalidInputError: a key is invalid; nothing was sent.
-            MalformedRowError, TableNotFoundError: as they say.
+            MalformedRowError: a stored item does not fit the model.
+            NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an
+                encrypted field cannot be decrypted.
+            TableNotFoundError: as it says.
         """
         given = list(keys)
         encoded = [self._key_from(key) for key in given]
@@ -343,6 +400,8 @@ class Table(Generic[T]):
         Raises:
             ThrottledError, UnknownOutcomeError: the batch ended early; ``unprocessed``
                 has the objects and keys that are not known to be written.
+            TableNotFoundError: as it says.
+            KeyProviderError: an encrypted field cannot be encrypted; nothing was sent.
             InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
         """
         requests: dict[str, dict[str, Any]] = {}
@@ -404,6 +463,17 @@ class Table(Generic[T]):
         characters: within ten minutes, DynamoDB applies a request with the same token
         and content at most once. Encrypted fields differ in each call, so that a second
         call with the token is InvalidQueryError.
+
+        Raises:
+            ItemNotFoundError: an item to update does not exist.
+            VersionConflictError: an item does not have the expected version.
+            ConditionFailedError: a condition failed.
+            UnknownOutcomeError: there was no reply; all of it or nothing was applied.
+            TransactionConflictError, ThrottledError: transient; nothing was changed.
+            TableNotFoundError: nothing was changed.
+            KeyProviderError: an encrypted field cannot be encrypted; nothing was sent.
+            InvalidInputError, InvalidQueryError: an argument is invalid; nothing was
+                changed.
         """
         token = self._new_token() if client_request_token is None else client_request_token
         writes = [self._write_of(action) for action in actions]

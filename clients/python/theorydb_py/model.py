@@ -49,7 +49,7 @@ def theorydb_field(
     default must then be that value. An ``encrypted`` field is stored as ciphertext, and
     its Table needs ``keys``: see theorydb_py.encryption. DynamoDB cannot compare it.
 
-    A field error raises InvalidModelError when the model is defined.
+    An invalid field raises InvalidModelError when the model is defined.
     """
     options = FieldOptions(name=name, roles=tuple(roles), omitempty=omitempty, encrypted=encrypted)
     if default_factory is not dataclasses.MISSING:
@@ -148,7 +148,11 @@ class ModelDefinition(Generic[T]):
         )
 
     def index(self, name: str) -> IndexDefinition:
-        """Return an index. Raises InvalidQueryError if there is none of this name."""
+        """Return an index.
+
+        Raises:
+            InvalidQueryError: there is none of this name.
+        """
         if name not in self.indexes:
             known = ", ".join(self.indexes) or "none"
             raise InvalidQueryError(f"{self.name} has no index {name!r:.60}; it has {known}")
@@ -160,14 +164,22 @@ class ModelDefinition(Generic[T]):
         return self.model_class.__name__
 
     def field(self, name: str) -> Field:
-        """Return a field by its name or its attribute's name. Raises InvalidInputError if there is none."""
+        """Return a field by its name or its attribute's name.
+
+        Raises:
+            InvalidInputError: there is none.
+        """
         for field in self.structure.fields:
             if name in (field.name, field.attribute):
                 return field
         raise InvalidInputError(f"{self.name} has no field {name!r:.60}; it has {self.structure.names}")
 
     def marshal(self, item: T) -> dict[str, Attribute]:
-        """Encode an object. Raises InvalidInputError, which names the attribute, if it cannot be stored exactly."""
+        """Encode an object.
+
+        Raises:
+            InvalidInputError: it cannot be stored exactly; the error names the attribute.
+        """
         if not isinstance(item, self.model_class):
             raise InvalidInputError(f"expected an object of {self.name}, found {type(item).__name__}")
         try:
@@ -176,11 +188,14 @@ class ModelDefinition(Generic[T]):
             raise self._input_error(error) from error
 
     def unmarshal(self, item: Mapping[str, Attribute]) -> T:
-        """Decode a stored item. Raises MalformedRowError for an invalid attribute.
+        """Decode a stored item.
 
         Attributes without a field are ignored. A field whose attribute is absent or
         NULL gets its default. Encrypted attributes are not decrypted: see
         Table.unmarshal.
+
+        Raises:
+            MalformedRowError: an attribute does not fit its field.
         """
         try:
             made: T = self.structure.decode(item)
@@ -189,28 +204,44 @@ class ModelDefinition(Generic[T]):
         return made
 
     def marshal_field(self, field: Field, value: object) -> Attribute:
-        """Encode the value of one field. Raises InvalidInputError if it cannot be stored exactly."""
+        """Encode the value of one field.
+
+        Raises:
+            InvalidInputError: it cannot be stored exactly.
+        """
         try:
             return field.encode(value, 1)
         except CodecError as error:
             raise self._input_error(error) from error
 
     def marshal_member(self, field: Field, value: object) -> Attribute:
-        """Encode a part of a text, an element of a list or a member of a set. Raises InvalidInputError."""
+        """Encode a part of a text, an element of a list or a member of a set.
+
+        Raises:
+            InvalidInputError: it cannot be stored exactly.
+        """
         codec = field.codec.inner if isinstance(field.codec, OptionalCodec) else field.codec
         if isinstance(codec, (ListCodec, SetCodec)):
             field = dataclasses.replace(field, codec=codec.element, role="")
         return self.marshal_field(field, value)
 
     def unmarshal_part(self, item: Mapping[str, Attribute], fields: Iterable[Field]) -> dict[str, Any]:
-        """Decode some fields; absent ones are left out. Raises MalformedRowError for an invalid attribute."""
+        """Decode some fields; absent ones are left out.
+
+        Raises:
+            MalformedRowError: an attribute does not fit its field.
+        """
         try:
             return {f.name: f.decode(item[f.attribute]) for f in fields if f.attribute in item}
         except CodecError as error:
             raise self._malformed(item, error) from error
 
     def key(self, pk: object, sk: object = None) -> dict[str, Attribute]:
-        """Encode a key. Raises InvalidInputError for an invalid key."""
+        """Encode a key.
+
+        Raises:
+            InvalidInputError: it is invalid, or has other parts than the model.
+        """
         if (sk is None) != (self.sk is None):
             raise InvalidInputError(f"{self.name}: a key is {'pk only' if self.sk is None else 'pk and sk'}")
         key = {self.pk.attribute: self.marshal_field(self.pk, pk)}
@@ -219,7 +250,11 @@ class ModelDefinition(Generic[T]):
         return key
 
     def key_of(self, item: Mapping[str, Attribute]) -> dict[str, Attribute]:
-        """Return the key of a stored item."""
+        """Return the key of a stored item.
+
+        Raises:
+            KeyError: the item has no key.
+        """
         return {f.attribute: item[f.attribute] for f in (self.pk, self.sk) if f is not None}
 
     def _malformed(self, item: Mapping[str, Attribute], error: CodecError) -> MalformedRowError:

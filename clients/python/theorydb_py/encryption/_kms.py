@@ -60,7 +60,11 @@ class KmsKeys:
                 raise InvalidInputError(f"a KMS key: expected an ID, an ARN or an alias, found {key!r:.60}")
 
     def new_data_key(self) -> DataKey:
-        """Call GenerateDataKey. Raises KeyProviderError from botocore's error."""
+        """Call GenerateDataKey.
+
+        Raises:
+            KeyProviderError: it failed; the cause is botocore's error.
+        """
         key = self._keys[0]
         try:
             made = self._client.generate_data_key(KeyId=key, KeySpec="AES_256", EncryptionContext=_CONTEXT)

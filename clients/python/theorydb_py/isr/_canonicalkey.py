@@ -29,8 +29,10 @@ _UNRESERVED = re.compile(r"[A-Za-z0-9\-._~]")
 def canonical_key(text: str) -> str:
     """Return the canonical key of a URL or of a key, with all its query parameters.
 
-    Raises InvalidKeyError if the text does not begin with a host name, is not
-    percent-encoded like a URL, or if the key is longer than 4,096 bytes.
+    Raises:
+        InvalidKeyError: the text does not begin with a host name, is not percent-encoded
+            like a URL, or the key is longer than 4,096 bytes.
+        InvalidInputError: it is no str.
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"the key is {text!r}: expected a str such as https://example.com/page")

@@ -19,15 +19,20 @@ _EXACT = 1 << 53
 def hash_inputs(value: Json) -> str:
     """Return the hex SHA-256 of the canonical JSON (RFC 8785) of a value.
 
-    Raises InvalidInputError if languages might disagree about it (an integer that a
-    float would round: pass it as a str; NaN; a lone surrogate), if it is not JSON, is
-    nested deeper than 100 levels, or is larger than 64 KiB.
+    Raises:
+        InvalidInputError: languages might disagree about it (an integer that a float
+            would round: pass it as a str; NaN; a lone surrogate), it is not JSON, is
+            nested deeper than 100 levels, or is larger than 64 KiB.
     """
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def canonical_json(value: Json) -> bytes:
-    """Return the JSON that hash_inputs hashes. Raises the same errors."""
+    """Return the JSON that hash_inputs hashes.
+
+    Raises:
+        InvalidInputError: see hash_inputs.
+    """
     try:
         canonical = rfc8785.dumps(_exact(value, 0))
     except rfc8785.CanonicalizationError as error:

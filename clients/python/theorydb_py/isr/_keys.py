@@ -19,8 +19,12 @@ _REQUEST_KEY = re.compile(r"[!-~]{1,256}")
 def hashed_partition(cache_key: str, tenant: str = "") -> str:
     """Return the default partition key: ``CACHE#`` and the hex SHA-256 of the key, prefixed by the tenant.
 
-    It distributes keys evenly, at a fixed length. Raises InvalidKeyError; see
-    check_cache_key and check_tenant.
+    It distributes keys evenly, at a fixed length.
+
+    Raises:
+        InvalidKeyError: the key has not 1 to 4,096 bytes of UTF-8, or the tenant not 1 to
+            64 letters, digits, ``.``, ``_`` and ``-``.
+        InvalidInputError: one of them is no str.
     """
     key = check_cache_key(cache_key)
     return _tenant_prefix(tenant) + "CACHE#" + hashlib.sha256(key.encode()).hexdigest()
@@ -29,8 +33,11 @@ def hashed_partition(cache_key: str, tenant: str = "") -> str:
 def raw_partition(cache_key: str, tenant: str = "") -> str:
     """Return the readable partition key: ``CACHE#`` and the key, prefixed by the tenant.
 
-    For tables in which other services use this form. Raises InvalidKeyError as
-    hashed_partition does, and if the result exceeds DynamoDB's 2,048 bytes.
+    For tables in which other services use this form.
+
+    Raises:
+        InvalidKeyError: as hashed_partition, or the result exceeds DynamoDB's 2,048 bytes.
+        InvalidInputError: an argument is no str.
     """
     return check_partition(_tenant_prefix(tenant) + "CACHE#" + check_cache_key(cache_key))
 

@@ -78,12 +78,20 @@ class IsrLease:
 
     @property
     def record(self) -> Record:
-        """The page when the lease was acquired. If it is fresh, another process was faster: release."""
+        """The page when the lease was acquired. If it is fresh, another process was faster: release.
+
+        Raises:
+            LeaseLostError: it was never acquired.
+        """
         return self._require_snapshot().record
 
     @property
     def purge_seq(self) -> int:
-        """The purge sequence when the lease was acquired, for the entry that is rendered under it."""
+        """The purge sequence when the lease was acquired, for the entry that is rendered under it.
+
+        Raises:
+            LeaseLostError: it was never acquired.
+        """
         return self._require_snapshot().purge_seq
 
     @property
@@ -96,7 +104,11 @@ class IsrLease:
         return not over and (not self.running() or (heartbeat is not None and heartbeat.lost))
 
     def check(self) -> None:
-        """Raise LeaseLostError if the lease is lost. Call it before each side effect."""
+        """Raise an error if the lease is lost. Call it before each side effect.
+
+        Raises:
+            LeaseLostError: it expired, was taken, or was given back by close.
+        """
         if self.lost:
             raise LeaseLostError(f"the lease of {self.pk} is lost: stop; its next holder does the work")
 

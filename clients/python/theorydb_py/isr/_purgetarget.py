@@ -56,7 +56,8 @@ class ResolvedTarget:
 def host_target(host: str) -> PurgeTarget:
     """Return the target of all pages of a host (``example.com:8080``), as ``isr serve`` names them: ``host/``.
 
-    Raises InvalidInputError or InvalidKeyError if it is no host.
+    Raises:
+        InvalidInputError, InvalidKeyError: it is no host.
     """
     if not isinstance(host, str) or any(character in host for character in "/?#"):
         raise InvalidInputError(f"the host is {host!r}: expected a name with no path")

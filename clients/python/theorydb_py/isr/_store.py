@@ -84,10 +84,17 @@ class FaceTheoryIsrMetaStore:
     - Unknown attributes are preserved; errors name malformed rows.
 
     ``cache_key`` is any text of 1 to 4,096 bytes; canonical_key returns the key of a
-    URL. Methods raise InvalidInputError and InvalidKeyError before they access the
-    table, MalformedRowError if a row that they depend on is unreadable, and the table's
-    errors (TableNotFoundError, ThrottledError, TransactionConflictError). Synchronous
-    and safe for concurrent use.
+    URL. Synchronous and safe for concurrent use. Methods list their own errors; all of
+    them raise these:
+
+    Raises:
+        InvalidInputError, InvalidKeyError: an argument is invalid; nothing was sent.
+        MalformedRowError: a row that the method depends on is unreadable.
+        TableNotFoundError: the table does not exist, or is not active yet.
+        ThrottledError, TransactionConflictError: transient; nothing was changed.
+        UnknownOutcomeError: a write got no reply, and its outcome could not be settled.
+        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError: other
+            failures, such as a refused permission, or a read without a reply.
     """
 
     def __init__(
@@ -124,6 +131,9 @@ class FaceTheoryIsrMetaStore:
         unguessable text that never recurs. ``settle_timeout`` bounds, in seconds, how
         long an unanswered write is investigated. ``wait`` waits for an event, at most
         so many seconds, and returns whether it is set; heartbeats wait with it.
+
+        Raises:
+            InvalidInputError, InvalidKeyError: an argument is invalid.
         """
         if pk_from_cache_key is not None and pk_prefix is not None:
             raise InvalidInputError("pk_from_cache_key and pk_prefix exclude each other: pass one of them")
@@ -170,7 +180,12 @@ class FaceTheoryIsrMetaStore:
     # --- Reading -------------------------------------------------------------
 
     def get(self, cache_key: str) -> CurrentEntry | None:
-        """Return the current entry with its freshness; None if there is no valid entry."""
+        """Return the current entry with its freshness; None if there is no valid entry.
+
+        Raises:
+            InvalidKeyError, MalformedRowError, TableNotFoundError, ThrottledError: see
+                the class.
+        """
         record = self.read(cache_key)
         if record.entry is None:
             return None
@@ -178,11 +193,21 @@ class FaceTheoryIsrMetaStore:
         return CurrentEntry(**vars(record.entry), state=state)
 
     def read(self, cache_key: str) -> Record:
-        """Return the state of a page, in one strongly consistent read."""
+        """Return the state of a page, in one strongly consistent read.
+
+        Raises:
+            InvalidKeyError, MalformedRowError, TableNotFoundError, ThrottledError: see
+                the class.
+        """
         return pages.read_page(self._connection, self.partition_key(cache_key))
 
     def partition_key(self, cache_key: str) -> str:
-        """Return the partition key of a page."""
+        """Return the partition key of a page.
+
+        Raises:
+            InvalidKeyError: the key has not 1 to 4,096 bytes, or the partition key more
+                than 2,048.
+        """
         return check_partition(self._partition(check_cache_key(cache_key)))
 
     # --- Leases -------------------------------------------------------------
@@ -198,7 +223,12 @@ class FaceTheoryIsrMetaStore:
         request_hash: str | None = None,
         keep_seconds: float = 24 * 3600,
     ) -> IsrLease | None:
-        """Acquire the lease of a page as acquire_lease does; None if another process holds it."""
+        """Acquire the lease of a page as acquire_lease does; None if another process holds it.
+
+        Raises:
+            RequestCompletedError, RequestInProgressError, RequestMismatchError,
+                LeaseLostError, InvalidInputError, UnknownOutcomeError: see acquire_lease.
+        """
         try:
             return self.acquire_lease(
                 cache_key,
@@ -231,10 +261,13 @@ class FaceTheoryIsrMetaStore:
         ``request_hash``, distinguish it from other requests with that key, and its
         record is kept for ``keep_seconds``.
 
-        Raises LeaseHeldError; RequestCompletedError, RequestInProgressError or
-        RequestMismatchError if the idempotency key was used before;
-        UnknownOutcomeError, after which at worst an unused lease remains until it
-        expires.
+        Raises:
+            LeaseHeldError: another process holds it, or a failure backs off.
+            RequestCompletedError, RequestInProgressError, RequestMismatchError: the
+                idempotency key was used before.
+            LeaseLostError: it was lost before the page was read.
+            InvalidInputError: an argument is invalid, or the store was closed.
+            UnknownOutcomeError: at worst an unused lease remains until it expires.
         """
         pk = self.partition_key(cache_key)
         self._leases.check_open()
@@ -256,14 +289,21 @@ class FaceTheoryIsrMetaStore:
         return lease
 
     def refresh_lease(self, lease: IsrLease) -> None:
-        """Extend a held lease from now by its duration. Raises LeaseLostError if it expired or was taken.
+        """Extend a held lease from now by its duration.
 
-        Any other error leaves open whether it was extended; the call may be repeated.
+        Raises:
+            LeaseLostError: it expired or was taken. Any other error leaves open whether
+                it was extended; the call may be repeated.
         """
         leasewrites.refresh(self._connection, self._own(lease))
 
     def release_lease(self, lease: IsrLease | None = None, *, cache_key: str = "", lease_token: str = "") -> None:
-        """Release a lease, or the lease of a page with a token. A lost lease stays as it is: no error."""
+        """Release a lease, or the lease of a page with a token. A lost lease stays as it is: no error.
+
+        Raises:
+            InvalidInputError: neither is given, or the lease is another store's.
+            UnknownOutcomeError: there was no reply; the lease expires.
+        """
         if lease is None:
             pk = self.partition_key(cache_key)
             lease = self._leases.find(cache_key, pk, lease_token) or self._leases.foreign_lease(
@@ -273,15 +313,24 @@ class FaceTheoryIsrMetaStore:
         self._leases.remove(lease)
 
     def back_off(self, lease: IsrLease, *, pause_ms: float) -> None:
-        """Replace the lease by a backoff of that length and count a failure. All processes respect it."""
+        """Replace the lease by a backoff of ``pause_ms`` and count a failure. All processes respect it.
+
+        A lost lease stays as it is: no error.
+
+        Raises:
+            InvalidInputError: the pause is negative, or the lease is another store's.
+            UnknownOutcomeError: there was no reply; the call may be repeated.
+        """
         leasewrites.back_off(self._connection, self._own(lease), pause_ms)
         self._leases.remove(lease)
 
     def break_lease(self, cache_key: str, *, record: Record | None = None) -> None:
         """Delete the lease in record (default: the present one), of any holder.
 
-        Its holder cannot publish any more. Raises MovedError if the lease was replaced
-        since.
+        Its holder cannot publish any more.
+
+        Raises:
+            MovedError: the lease was replaced since.
         """
         leasewrites.break_lease(self._connection, (record or self.read(cache_key)).fence)
 
@@ -301,10 +350,14 @@ class FaceTheoryIsrMetaStore:
 
         It is refreshed after each third of its duration. Python cannot interrupt the
         block: check ``lease.lost``, or call ``lease.check()``, before each side effect.
-        If the lease was lost before the block ended, LeaseLostError is raised there,
-        with the block's exception as its cause. A request that is not completed by then
-        is recorded as failed. Failures at the end are logged, and the rows left to
-        expire.
+        A request that is not completed by the end is recorded as failed. Failures at
+        the end are logged, and the rows left to expire.
+
+        Raises:
+            LeaseLostError: the lease was lost before the block ended; the block's
+                exception is its cause.
+            LeaseHeldError, RequestCompletedError, RequestInProgressError,
+                RequestMismatchError: see acquire_lease.
         """
         began = self._connection.monotonic()
         held = self.acquire_lease(
@@ -353,7 +406,11 @@ class FaceTheoryIsrMetaStore:
         (default: that of the lease). Without them only the attributes of the reference
         schema are stored, as by another service.
 
-        Returns the entry as readers find it. Raises the errors of publish.
+        Returns the entry as readers find it.
+
+        Raises:
+            LeaseLostError: the lease is lost, or its token is not the current one.
+            MovedError, PinnedError, ConditionFailedError, UnknownOutcomeError: see publish.
         """
         pk = self.partition_key(cache_key)
         lease = self._leases.find(cache_key, pk, lease_token)
@@ -400,9 +457,13 @@ class FaceTheoryIsrMetaStore:
         is computed from ``meta_ttl_seconds``. The options are those of Publishing.
         Returns the entry as readers will find it.
 
-        Raises LeaseLostError, MovedError, PinnedError, or ConditionFailedError if the
-        version exists already (use each generation_id once). After these and all others
-        except UnknownOutcomeError, the entry was not and will not be published.
+        Raises:
+            LeaseLostError: the lease is lost.
+            MovedError: the page is not what ``record`` shows.
+            PinnedError: it is pinned, and ``unpin`` is false.
+            ConditionFailedError: the version exists already: use each generation_id once.
+            UnknownOutcomeError: the entry may be published. After all other errors it
+                was not and will not be.
         """
         how = Publishing(
             history=history,
@@ -420,7 +481,11 @@ class FaceTheoryIsrMetaStore:
     # --- Rollbacks and pins -------------------------------------------------
 
     def versions(self, cache_key: str) -> list[Entry]:
-        """Return the versions of a page, newest first, including the current one if it was published with history."""
+        """Return the versions of a page, newest first, including the current one if it was published with history.
+
+        Raises:
+            MalformedRowError, TableNotFoundError, ThrottledError: see the class.
+        """
         pk = self.partition_key(cache_key)
         try:
             return pages.read_versions(self._connection, pk)
@@ -445,10 +510,13 @@ class FaceTheoryIsrMetaStore:
         Other nodes learn of it by the log; concurrent rollbacks and pins share its
         transactions. Returns the new entry.
 
-        Raises NoVersionError if the version is not kept; PurgedError if it was
-        hard-purged, or may have been by a tag's mark that has expired; MovedError if
-        others keep changing the page; TransactionConflictError if others keep changing
-        the log; UnknownOutcomeError.
+        Raises:
+            NoVersionError: the version is not kept.
+            PurgedError: it was hard-purged, or may have been by a tag's mark that has
+                expired.
+            MovedError: the page is not ``record``, or others keep changing it.
+            TransactionConflictError: others keep changing the log.
+            UnknownOutcomeError: there was no reply.
         """
         target = self._target(cache_key, to, assertion)
 
@@ -470,8 +538,12 @@ class FaceTheoryIsrMetaStore:
     ) -> Entry:
         """Keep the current entry from expiring by time; pin_seconds None: without an end. A purge overrides it.
 
-        Arguments and errors are those of rollback; NoVersionError if there is no entry,
-        or another service wrote it.
+        Arguments are those of rollback.
+
+        Raises:
+            NoVersionError: there is no entry, or another service wrote it.
+            PurgedError, MovedError, TransactionConflictError, UnknownOutcomeError: see
+                rollback.
         """
 
         def change(read: Record) -> Entry:
@@ -486,6 +558,10 @@ class FaceTheoryIsrMetaStore:
         pinned_until becomes now and stays: until the entry is replaced, it may be
         served when rendering fails. The log tells all nodes even if the entry is not
         pinned: a node that holds an older copy drops it.
+
+        Raises:
+            NoVersionError, PurgedError, MovedError, TransactionConflictError,
+                UnknownOutcomeError: see pin.
         """
 
         def change(read: Record) -> Entry:
@@ -500,6 +576,10 @@ class FaceTheoryIsrMetaStore:
         """Return a request record, read strongly consistently; None if it does not exist or has expired.
 
         It is only a snapshot: acquire_lease makes a claim.
+
+        Raises:
+            InvalidKeyError, MalformedRowError, TableNotFoundError, ThrottledError: see
+                the class.
         """
         pk = self.partition_key(cache_key)
         check_request_key(idempotency_key)
@@ -511,7 +591,8 @@ class FaceTheoryIsrMetaStore:
     def request_result(self, cache_key: str, idempotency_key: str) -> Entry | None:
         """Return the entry that a completed request published; None if there is no completed one.
 
-        Raises ResultGoneError if that entry is no longer kept.
+        Raises:
+            ResultGoneError: that entry is no longer kept.
         """
         request = self.request(cache_key, idempotency_key)
         if request is None or request.status != COMPLETED:
@@ -530,6 +611,9 @@ class FaceTheoryIsrMetaStore:
 
         Does nothing for a lease without a request, or if another process took the
         request over. The lease may be lost or released by then.
+
+        Raises:
+            UnknownOutcomeError: there was no reply.
         """
         self._own(lease)
         end = failed(failure) if result is None else completed(result.s3_key, result.generation_id)
@@ -548,8 +632,9 @@ class FaceTheoryIsrMetaStore:
         report when it has applied the purge. One transaction purges all targets or none,
         whatever the number of pages; concurrent purges, rollbacks and pins share it.
 
-        Raises TransactionConflictError if others keep changing the log, and
-        UnknownOutcomeError.
+        Raises:
+            TransactionConflictError: others keep changing the log.
+            UnknownOutcomeError: there was no reply.
         """
         resolved = resolve(targets, self._tenant, self._partition)
         change = Purge(resolved, hard=bool(hard), confirm=bool(confirm), mark_lifetime=self._mark_lifetime)
@@ -558,8 +643,10 @@ class FaceTheoryIsrMetaStore:
     def marks(self) -> list[Mark]:
         """Return the purge marks of the table: the newest purge of each tag, prefix, tenant and site.
 
-        Read strongly consistently. Purges of single pages have no mark. Raises
-        MalformedRowError if one is unreadable: it may be a purge of any page.
+        Read strongly consistently. Purges of single pages have no mark.
+
+        Raises:
+            MalformedRowError: one is unreadable: it may be a purge of any page.
         """
         try:
             return mark.read_marks(self._connection)
@@ -570,7 +657,10 @@ class FaceTheoryIsrMetaStore:
         """Return the combined purge marks that cover a page with these tags, read strongly consistently.
 
         The purge of the page itself is in its Record: ``record.purges.merge(covering)``
-        is the purge state of its entry. Raises MalformedRowError as marks does.
+        is the purge state of its entry.
+
+        Raises:
+            MalformedRowError: a mark is unreadable: it may be a purge of the page.
         """
         page = self._page(check_cache_key(cache_key))
         mark_lifetime = self.sequence().mark_lifetime
@@ -585,6 +675,10 @@ class FaceTheoryIsrMetaStore:
         A process that renders pages passes it as the ``build`` of the entries that it
         publishes, and of the PurgeState that it judges by: pages of older builds are
         stale. ``build_id`` has 1 to 256 printable ASCII characters.
+
+        Raises:
+            InvalidInputError: the id is invalid.
+            TransactionConflictError: others keep changing the log.
         """
         try:
             return build_sequence(self._connection, self._log, build_id)
@@ -594,7 +688,11 @@ class FaceTheoryIsrMetaStore:
     # --- The purge log --------------------------------------------------------
 
     def sequence(self) -> Sequence:
-        """Return the state of the purge log, read strongly consistently."""
+        """Return the state of the purge log, read strongly consistently.
+
+        Raises:
+            MalformedRowError, TableNotFoundError, ThrottledError: see the class.
+        """
         try:
             return pages.read_sequence(self._connection)[0]
         except Exception as error:
@@ -604,6 +702,9 @@ class FaceTheoryIsrMetaStore:
         """Return at most 200 changes after a sequence, in order, strongly consistently. They are kept for an hour.
 
         An unreadable row becomes a malformed change.
+
+        Raises:
+            InvalidInputError, TableNotFoundError, ThrottledError: see the class.
         """
         after = check_count("after", max(after, 0), MAX_COUNT - 1)
         try:

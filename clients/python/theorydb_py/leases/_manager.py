@@ -36,7 +36,12 @@ from theorydb_py.isr._row import SK_LOCK
 
 @dataclass(frozen=True)
 class LeaseKey:
-    """The location of a lease: the LOCK row of a partition, whose key has 1 to 2,048 bytes."""
+    """The location of a lease: the LOCK row of a partition, whose key has 1 to 2,048 bytes.
+
+    Raises:
+        InvalidKeyError: the partition key has another length, or ``sk`` is not LOCK.
+        InvalidInputError: the partition key is no str.
+    """
 
     pk: str
     sk: str = SK_LOCK
@@ -89,7 +94,11 @@ class Lease:
         return self._held.over or self._held.lost
 
     def check(self) -> None:
-        """Raise LeaseLostError if the lease is lost. Call it before each side effect."""
+        """Raise an error if the lease is lost. Call it before each side effect.
+
+        Raises:
+            LeaseLostError: it was released, was taken, or expired.
+        """
         self._held.check()
         if self._held.over:
             raise LeaseLostError(f"the lease of {self.key.pk} was released: acquire it again")
@@ -127,6 +136,9 @@ class LeaseManager:
         ``token`` returns an unguessable text that never recurs. ``logger`` logs lost
         replies, and refreshes and releases that failed. ``wait`` waits for an event, at
         most so many seconds, and returns whether it is set; heartbeats wait with it.
+
+        Raises:
+            InvalidInputError: the name of the table is invalid.
         """
         retry = retry or Retry()
         self._connection = Connection(
@@ -160,16 +172,23 @@ class LeaseManager:
         self._registry.close()
 
     def lock_key(self, pk: str, sk: str = SK_LOCK) -> LeaseKey:
-        """Return the key of a partition's lease, such as that of a page."""
+        """Return the key of a partition's lease, such as that of a page.
+
+        Raises:
+            InvalidKeyError, InvalidInputError: see LeaseKey.
+        """
         return LeaseKey(pk, sk)
 
     def acquire(self, key: str | LeaseKey, *, lease_seconds: float = 30) -> Lease:
-        """Acquire the lease for a duration rounded up to whole seconds. Does not wait.
+        """Acquire the lease for a duration of up to 315,360,000 s, rounded up to whole seconds. Does not wait.
 
-        Raises LeaseHeldError if another process holds it, and InvalidKeyError or
-        InvalidInputError before anything is sent. After other errors it was not
-        acquired, or was released; after UnknownOutcomeError at worst an unused lease
-        remains until it expires.
+        Raises:
+            LeaseHeldError: another process holds it.
+            InvalidKeyError: the key is invalid; nothing was sent.
+            InvalidInputError: an argument is invalid, or the manager was closed.
+            UnknownOutcomeError: at worst an unused lease remains until it expires. After
+                all other errors it was not acquired, or was released.
+            TableNotFoundError, ThrottledError: as they say.
         """
         at = key if isinstance(key, LeaseKey) else LeaseKey(job_partition(key))
         self._registry.check_open()
@@ -189,14 +208,22 @@ class LeaseManager:
     def refresh(self, lease: Lease, *, lease_seconds: float | None = None) -> None:
         """Extend a held lease from now by so many seconds; None: by its present duration.
 
-        Raises LeaseLostError if it expired or was taken; it cannot be regained. Any
-        other error leaves open whether it was extended; the call may be repeated.
+        Raises:
+            LeaseLostError: it expired or was taken; it cannot be regained.
+            InvalidInputError: the duration is invalid; nothing was sent.
+            UnknownOutcomeError, ThrottledError, TableNotFoundError: it may have been
+                extended; the call may be repeated.
         """
         seconds = None if lease_seconds is None else _whole_seconds(lease_seconds)
         leasewrites.refresh(lease._held.connection, lease._held, seconds)
 
     def release(self, lease: Lease) -> None:
-        """Release the lease. Releasing a lost lease does nothing and is no error."""
+        """Release the lease. Releasing a lost lease does nothing and is no error.
+
+        Raises:
+            UnknownOutcomeError, ThrottledError, TableNotFoundError: it may have been
+                released; the call may be repeated.
+        """
         leasewrites.release(lease._held.connection, lease._held)
         self._registry.remove(lease._held)
 
@@ -205,9 +232,14 @@ class LeaseManager:
         """Acquire the lease, refresh it after each third of its duration, and release it at the end.
 
         Python cannot interrupt the block: check ``lease.lost``, or call
-        ``lease.check()``, before each side effect. If the lease was lost before the
-        end, LeaseLostError is raised there, with the block's exception as its cause. A
-        failed release is logged, and the lease left to expire.
+        ``lease.check()``, before each side effect. A failed release is logged, and the
+        lease left to expire.
+
+        Raises:
+            LeaseLostError: it was lost before the block ended; the block's exception is
+                its cause.
+            LeaseHeldError, InvalidKeyError, InvalidInputError, UnknownOutcomeError: see
+                acquire; the block did not run.
         """
         began = self._connection.monotonic()
         lease = self.acquire(key, lease_seconds=lease_seconds)

@@ -107,7 +107,9 @@ class PageCache:
         (1 to 256) is how many pages are searched, and how many rendered, at once; beyond 256 waiting ones
         visitors without a page get 503.
 
-        Raises InvalidInputError, and InvalidKeyError for an invalid host.
+        Raises:
+            InvalidInputError: an argument is invalid.
+            InvalidKeyError: a host is.
         """
         settings = Settings(
             stale_seconds=_whole("stale_seconds", stale_seconds, 0, 315360000),
@@ -159,8 +161,13 @@ class PageCache:
 
         They are stale: served within their stale windows while they are rendered again;
         with ``hard`` they are never served again. This process follows at once, others
-        within their own bound: poll_seconds, or ``--poll`` of ``isr serve``. Raises the
-        errors of the store's purge; InvalidKeyError for a URL without a host.
+        within their own bound: poll_seconds, or ``--poll`` of ``isr serve``.
+
+        Raises:
+            InvalidKeyError: a URL has no host.
+            InvalidInputError: a target is invalid, or there are too many, or none.
+            TransactionConflictError, UnknownOutcomeError, TableNotFoundError,
+                ThrottledError, MalformedRowError: see FaceTheoryIsrMetaStore.purge.
         """
         targets = [PurgeTarget(kind="key", value=canonical_key(url)) for url in urls]
         targets += [PurgeTarget(kind="tag", value=tag) for tag in tags]

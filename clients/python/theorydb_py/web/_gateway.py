@@ -21,7 +21,10 @@ class Gateway:
         """Use the API at a URL such as ``http://127.0.0.1:9180``, with its token (``$ISR_ADMIN_TOKEN``).
 
         ``timeout_seconds`` bounds the wait for a connection, and for each part of an
-        answer. Raises InvalidInputError.
+        answer.
+
+        Raises:
+            InvalidInputError: the URL or the token is invalid.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
@@ -42,8 +45,9 @@ class Gateway:
     ) -> Receipt:
         """Purge pages, as PageCache.purge does.
 
-        Raises OSError if there is no answer, or another one than 200: its message is
-        that of the gateway. The purge may then have been made.
+        Raises:
+            OSError: there is no answer, or another one than 200, whose message it has.
+                The purge may have been made.
         """
         targets = [
             {kind: value} for kind, several in (("url", urls), ("tag", tags), ("prefix", prefixes)) for value in several

@@ -39,7 +39,10 @@ def add_cache_tags(response: MutableMapping[str, str], *tags: str) -> None:
     """Add tags to the Cache-Tag header of a response, each once.
 
     A tag has 1 to 1,024 bytes without commas and control characters; a page at most 128
-    of 16 KiB in all: with more it is not stored. Raises InvalidInputError.
+    of 16 KiB in all: with more it is not stored.
+
+    Raises:
+        InvalidInputError: a tag is invalid.
     """
     present = [tag for tag in response.get("Cache-Tag", "").split(",") if tag]
     # Headers are bytes: Django would refuse or rewrite letters beyond ISO 8859-1.
@@ -53,6 +56,7 @@ def cache_tags(*tags: Tags) -> Callable[[View], View]:
 
     A tag is a text, or a function that is called with the arguments of the view and
     returns a text or several. For a class, use Django's method_decorator on dispatch.
+    A call of the view raises InvalidInputError for an invalid tag.
     """
 
     def decorate(view: View) -> View:
@@ -93,7 +97,10 @@ def purge_on_change(
     ``purge`` is that of a PageCache or a Gateway. Changes of one transaction share
     purges of at most 90 tags. A purge that fails is logged, and the request goes on: pages are then
     outdated until they expire. What sends no signals (``QuerySet.update``, ``bulk_create``, relations
-    of many to many) purges nothing: call ``purge`` there. Raises InvalidInputError without a model.
+    of many to many) purges nothing: call ``purge`` there.
+
+    Raises:
+        InvalidInputError: there is no model.
     """
     if not models:
         raise InvalidInputError("purge_on_change has no models: expected at least one")
