@@ -323,7 +323,9 @@ def test_expired_client_token_is_not_repeated(engine: Engine, table_name: str, c
         COUNTERS,
         client=client,
         table_name=table_name,
-        retry=time.retry(monotonic=lambda: time.passed + (frozen[0] if clock == "monotonic" else 0), timeout=3600),
+        retry=time.retry(
+            monotonic=lambda: time.passed + (frozen[0] if clock == "monotonic" else 0), timeout_seconds=3600
+        ),
         now=lambda: time.wall() + (frozen[0] if clock == "wall" else 0),
     )
 

@@ -193,7 +193,11 @@ def test_missing_table(client: DynamoDBClient) -> None:
 def faulty(engine: Engine, table_name: str, clock: Clock) -> tuple[Faults, LeaseManager]:
     client = engine.client(retries={"total_max_attempts": 1})
     return Faults(client), LeaseManager(
-        client, table_name=table_name, now=clock, retry=Retry(first_backoff=0.001, timeout=60), owner="faulty"
+        client,
+        table_name=table_name,
+        now=clock,
+        retry=Retry(first_backoff_seconds=0.001, timeout_seconds=60),
+        owner="faulty",
     )
 
 
@@ -229,7 +233,9 @@ def test_unanswered_release_of_an_acquisition_is_unknown(faulty: tuple[Faults, L
     faults, _ = faulty
     faults.drop("PutItem", 100)
     faults.drop("DeleteItem", 1_000_000)
-    short = LeaseManager(faults.client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=0.05))
+    short = LeaseManager(
+        faults.client, table_name=table_name, retry=Retry(first_backoff_seconds=0.001, timeout_seconds=0.05)
+    )
     with pytest.raises(UnknownOutcomeError, match="none to its release"):
         short.acquire("k")
 

@@ -20,8 +20,10 @@ class Clock:
         self.slept.append(seconds)
         self.now += seconds
 
-    def retry(self, attempts: int = 4, timeout: float = 5.0, first_backoff: float = 0.1, random: float = 0.5) -> Retry:
-        return Retry(attempts, timeout, first_backoff, lambda: random, self.sleep, lambda: self.now)
+    def retry(
+        self, attempts: int = 4, timeout: float = 5.0, first_backoff_seconds: float = 0.1, random: float = 0.5
+    ) -> Retry:
+        return Retry(attempts, timeout, first_backoff_seconds, lambda: random, self.sleep, lambda: self.now)
 
 
 def lost() -> ConnectionClosedError:
@@ -97,7 +99,13 @@ def test_until_retries_to_its_deadline() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"attempts": 0}, {"timeout": -1.0}, {"timeout": float("inf")}, {"first_backoff": float("nan")}]
+    "wrong",
+    [
+        {"attempts": 0},
+        {"timeout_seconds": -1.0},
+        {"timeout_seconds": float("inf")},
+        {"first_backoff_seconds": float("nan")},
+    ],
 )
 def test_bounds(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(wrong))):

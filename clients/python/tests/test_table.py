@@ -380,7 +380,9 @@ class Sparing:
 
 def test_unprocessed_items_are_retried(engine: Engine, table_name: str) -> None:
     client = engine.client()
-    table = Table(NOTES, client=client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=60))
+    table = Table(
+        NOTES, client=client, table_name=table_name, retry=Retry(first_backoff_seconds=0.001, timeout_seconds=60)
+    )
     items = [Note("P", f"{i:03}", i) for i in range(60)]
     allowed = [10, 0, 0, 0, 0, 0, 0, 3]
     Sparing(client, allowed)
@@ -400,7 +402,7 @@ def test_persistently_unprocessed_items_raise(engine: Engine, table_name: str) -
         nonlocal now
         now += seconds
 
-    patience = Retry(timeout=5, sleep=sleep, monotonic=lambda: now)
+    patience = Retry(timeout_seconds=5, sleep=sleep, monotonic=lambda: now)
     table = Table(NOTES, client=client, table_name=table_name, retry=patience)
     Sparing(client, [10] + [0] * 1000)
     with pytest.raises(ThrottledError, match=r"10 of 60 are written, .*: 15 items") as failed:
@@ -478,7 +480,7 @@ def test_placeholders_do_not_collide(counted: Table[Counted]) -> None:
 def faulty(engine: Engine, table_name: str) -> tuple[Faults, Table[Counted]]:
     client = engine.client(retries={"total_max_attempts": 1})
     return Faults(client), Table(
-        COUNTED, client=client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=60)
+        COUNTED, client=client, table_name=table_name, retry=Retry(first_backoff_seconds=0.001, timeout_seconds=60)
     )
 
 

@@ -52,7 +52,7 @@ ACCOUNTS = ModelDefinition.from_dataclass(Account)
 
 @pytest.fixture
 def accounts(client: DynamoDBClient, table_name: str) -> Table[Account]:
-    return Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(attempts=50, timeout=60))
+    return Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(attempts=50, timeout_seconds=60))
 
 
 def at_least(amount: int) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def test_concurrent_transfers_keep_the_total(accounts: Table[Account]) -> None:
 def faulty(engine: Engine, table_name: str) -> tuple[Faults, Table[Account]]:
     client = engine.client(retries={"total_max_attempts": 1})
     return Faults(client), Table(
-        ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=60)
+        ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff_seconds=0.001, timeout_seconds=60)
     )
 
 
@@ -204,7 +204,9 @@ TWO = [TransactPut(Account("a", "x")), TransactPut(Account("b", "x"))]
 @pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
 def test_transient_cancellations_are_retried(engine: Engine, table_name: str, code: str) -> None:
     client = engine.client(retries={"total_max_attempts": 1})
-    table = Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=60))
+    table = Table(
+        ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff_seconds=0.001, timeout_seconds=60)
+    )
     Cancelling(client, ["None", code], 3)
     table.transact_write(TWO)
     assert None not in table.batch_get([("a", "x"), ("b", "x")])
@@ -224,7 +226,9 @@ def test_cancellation_reasons_map_to_errors(
     engine: Engine, table_name: str, codes: list[str], error: type[Exception], outcome: Outcome
 ) -> None:
     client = engine.client(retries={"total_max_attempts": 1})
-    table = Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=60))
+    table = Table(
+        ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_backoff_seconds=0.001, timeout_seconds=60)
+    )
     Cancelling(client, codes, 100)
     with pytest.raises(error) as cancelled:
         table.transact_write(TWO)

@@ -82,13 +82,13 @@ class Batches:
         self, what: Callable[[], str], part: list[Any], send: Callable[[list[Any]], tuple[list[T], list[Any]]]
     ) -> Iterator[T]:
         """Send requests until nothing is unprocessed."""
-        attempt, deadline = 0, self._retry.monotonic() + self._retry.timeout
+        attempt, deadline = 0, self._retry.monotonic() + self._retry.timeout_seconds
         while part:
             done, unprocessed = send(part)
             yield from done
             attempt += 1
             if len(unprocessed) < len(part):
-                attempt, deadline = 1, self._retry.monotonic() + self._retry.timeout
+                attempt, deadline = 1, self._retry.monotonic() + self._retry.timeout_seconds
             if unprocessed and not self._retry.pause(attempt, deadline):
                 raise ThrottledError(
                     f"{what()}: {len(unprocessed)} items are unprocessed; raise the capacity or send fewer requests"

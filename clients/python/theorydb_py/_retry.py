@@ -30,10 +30,10 @@ class Retry:
 
     attempts: int = 4
     """How many times an ordinary call is attempted at most, at least once."""
-    timeout: float = 5.0
-    """How long an ordinary call is retried, in seconds."""
-    first_backoff: float = 0.025
-    """The mean of the first backoff in seconds; it doubles with each attempt, up to 32 times."""
+    timeout_seconds: float = 5.0
+    """How long an ordinary call is retried, 0 to 3,600."""
+    first_backoff_seconds: float = 0.025
+    """The mean of the first backoff, 0 to 3,600; it doubles with each attempt, up to 32 times."""
     random: Callable[[], float] = field(default=random.random)
     """Returns a number in [0, 1), the jitter that keeps failed callers apart."""
     sleep: Callable[[float], object] = field(default=time.sleep)
@@ -44,21 +44,21 @@ class Retry:
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise InvalidInputError(f"Retry.attempts: expected at least 1, found {self.attempts!r}")
-        for name in ("timeout", "first_backoff"):
+        for name in ("timeout_seconds", "first_backoff_seconds"):
             if not 0 <= getattr(self, name) <= _MAX_SECONDS:
                 raise InvalidInputError(
                     f"Retry.{name}: expected seconds from 0 to {_MAX_SECONDS}, found {getattr(self, name)!r}"
                 )
 
     def bounded(self, do: Callable[[], T]) -> T:
-        """Call a function until its result is definite, at most ``attempts`` times and for ``timeout``.
+        """Call a function until its result is definite, at most ``attempts`` times and for ``timeout_seconds``.
 
         The call must be idempotent.
 
         Raises:
             Exception: the last error of the function.
         """
-        return self._repeat(do, self.monotonic() + self.timeout, self.attempts)
+        return self._repeat(do, self.monotonic() + self.timeout_seconds, self.attempts)
 
     def until(self, deadline: float, do: Callable[[], T]) -> T:
         """Call a function until its result is definite, until ``deadline`` in monotonic time.
@@ -73,7 +73,7 @@ class Retry:
 
         Returns False, without sleeping, if the backoff would reach the deadline.
         """
-        mean = self.first_backoff * (1 << min(attempt - 1, _DOUBLINGS))
+        mean = self.first_backoff_seconds * (1 << min(attempt - 1, _DOUBLINGS))
         seconds = 2 * mean * self.random()
         if self.monotonic() + seconds >= deadline:
             return False

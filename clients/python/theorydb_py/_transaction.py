@@ -70,7 +70,7 @@ class Transaction:
         second time. ``classify`` classifies the failed condition of one action. It is not
         repeated once DynamoDB may have forgotten the token.
         """
-        age, deadline = TokenAge(self._now, retry.monotonic), retry.monotonic() + retry.timeout
+        age, deadline = TokenAge(self._now, retry.monotonic), retry.monotonic() + retry.timeout_seconds
         attempt, unanswered = 0, False
         while True:
             attempt += 1

@@ -28,13 +28,15 @@ class Tokens:
 
 def quick() -> Retry:
     """Return a Retry with short backoff, and time enough on a busy machine."""
-    return Retry(first_backoff=0.001, timeout=60)
+    return Retry(first_backoff_seconds=0.001, timeout_seconds=60)
 
 
 def new_store(client: Any, table: str, **settings: Any) -> FaceTheoryIsrMetaStore:
     """Return a store whose clock stands still, unless settings change that."""
     return FaceTheoryIsrMetaStore(
-        client, table, **{"now": Clock(), "lease_owner": "python", "retry": quick(), "settle_timeout": 60.0, **settings}
+        client,
+        table,
+        **{"now": Clock(), "lease_owner": "python", "retry": quick(), "settle_timeout_seconds": 60.0, **settings},
     )
 
 

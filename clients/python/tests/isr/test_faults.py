@@ -96,7 +96,7 @@ def new_fleet(client: Any, table: str, begin: Rows | None = None) -> Fleet:
     """Return a fleet whose table has these rows."""
     restore(client, table, begin or {})
     time, faulty = Time(), Faulty(client)
-    common: dict[str, Any] = {"now": time.wall, "retry": time.retry(), "settle_timeout": 15.0}
+    common: dict[str, Any] = {"now": time.wall, "retry": time.retry(), "settle_timeout_seconds": 15.0}
     return Fleet(
         table,
         client,
@@ -387,7 +387,7 @@ def test_expired_client_token_is_not_repeated(client: Any, table_name: str, cloc
     store = new_store(
         fleet.faulty,
         table_name,
-        settle_timeout=3600,
+        settle_timeout_seconds=3600,
         now=lambda: fleet.time.wall() + (frozen[0] if clock == "wall" else 0),
         retry=fleet.time.retry(monotonic=lambda: fleet.time.passed + (frozen[0] if clock == "monotonic" else 0)),
     )

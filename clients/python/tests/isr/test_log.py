@@ -172,7 +172,7 @@ def test_a_change_queued_too_long_is_withdrawn(client: Any, table_name: str) -> 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(store.pin, pages[0])
         assert gate.reached.wait(BOUND)
-        object.__setattr__(store._connection, "settle_timeout", 0.01)
+        object.__setattr__(store._connection, "settle_timeout_seconds", 0.01)
         second = pool.submit(store.pin, pages[1])
         with pytest.raises(TransactionConflictError, match="nothing was written"):
             second.result(BOUND)

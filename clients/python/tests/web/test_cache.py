@@ -124,8 +124,8 @@ def rig(engine: Engine, table_name: str) -> Iterator[Rig]:
             )
             for service, url in (("s3", objects.url), ("dynamodb", table.url))
         )
-        retry = Retry(first_backoff=0.001, timeout=1)
-        store = FaceTheoryIsrMetaStore(dynamodb, table_name, retry=retry, settle_timeout=1)
+        retry = Retry(first_backoff_seconds=0.001, timeout_seconds=1)
+        store = FaceTheoryIsrMetaStore(dynamodb, table_name, retry=retry, settle_timeout_seconds=1)
 
         def new(**options: Any) -> PageCache:
             defaults = {"poll_seconds": 0.05, "store_timeout_seconds": 30, "stale_seconds": 60}

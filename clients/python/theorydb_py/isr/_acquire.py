@@ -45,7 +45,7 @@ def acquire(connection: Connection, lease: IsrLease) -> None:
 def retry_after_backoff(connection: Connection, attempt: int, started: float) -> bool:
     """Back off before the next attempt; return False once the attempts or the timeout are used up."""
     retry = connection.retry
-    return attempt < retry.attempts and retry.pause(attempt, started + retry.timeout)
+    return attempt < retry.attempts and retry.pause(attempt, started + retry.timeout_seconds)
 
 
 def _put_lock(connection: Connection, lease: IsrLease) -> None:
@@ -78,7 +78,7 @@ def abandon(connection: Connection, lease: IsrLease, cause: Exception) -> Except
     If its request record was already STARTED, it becomes FAILED, so that the request
     can be retried.
     """
-    deadline = connection.monotonic() + connection.retry.timeout
+    deadline = connection.monotonic() + connection.retry.timeout_seconds
     try:
         delete_lock(connection, lease, deadline)
         end_request(connection, lease, failed(f"the acquisition failed: {cause}"), deadline)

@@ -26,7 +26,7 @@ class Connection:
     """Wall time in epoch seconds."""
     new_token: Callable[[], str]
     retry: Retry
-    settle_timeout: float
+    settle_timeout_seconds: float
     """How long an unanswered write is investigated, in seconds."""
     wait: Callable[[threading.Event, float], bool]
     """Waits for an event, at most so many seconds, and returns whether it is set. Heartbeats wait with it."""
@@ -47,7 +47,7 @@ class Connection:
 
     def settle_deadline(self) -> float:
         """Return the deadline of a settlement that begins now."""
-        return self.monotonic() + self.settle_timeout
+        return self.monotonic() + self.settle_timeout_seconds
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """Call an operation of the client once."""

@@ -160,4 +160,4 @@ class GroupCommit:
             self._leader.wakeup.notify()
 
     def _deadline(self, timeouts: int) -> float:
-        return time.monotonic() + timeouts * self._connection.settle_timeout
+        return time.monotonic() + timeouts * self._connection.settle_timeout_seconds

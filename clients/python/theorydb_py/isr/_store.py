@@ -111,15 +111,16 @@ class FaceTheoryIsrMetaStore:
         now: Callable[[], float] = time.time,
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
         retry: Retry | None = None,
-        settle_timeout: float = 15.0,
+        settle_timeout_seconds: float = 15.0,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         """Create a store on an existing table.
 
         ``client`` is a boto3 client with its own timeouts. ``tenant`` is the tenant of
-        all keys. The partition key is hashed_partition(cache_key), or
-        ``pk_from_cache_key(cache_key)``, or ``pk_prefix + cache_key``, to match other
-        services: all writers of a table must agree. ``meta_ttl_seconds`` is how long a
+        all keys, 1 to 64 letters, digits, ``.``, ``_`` and ``-``. The partition key is
+        hashed_partition(cache_key), or ``pk_from_cache_key(cache_key)``, or
+        ``pk_prefix + cache_key``, to match other services: all writers of a table must
+        agree. ``meta_ttl_seconds`` is how long a
         page is kept at least after it was published, pinned or rolled back: its row
         gets a ttl a day after its last possible use; None: no ttl, unless a call passes
         one. ``mark_lifetime_seconds`` is how long purge marks are kept at least: longer
@@ -128,7 +129,7 @@ class FaceTheoryIsrMetaStore:
 
         ``lease_owner`` names this process to people (default: host and process id).
         ``now`` returns the wall time in epoch seconds. ``new_token`` returns an
-        unguessable text that never recurs. ``settle_timeout`` bounds, in seconds, how
+        unguessable text that never recurs. ``settle_timeout_seconds`` (above 0) bounds how
         long an unanswered write is investigated. ``wait`` waits for an event, at most
         so many seconds, and returns whether it is set; heartbeats wait with it.
 
@@ -144,8 +145,10 @@ class FaceTheoryIsrMetaStore:
         owner = (
             f"{socket.gethostname()}:{os.getpid()}" if lease_owner is None else check_text("lease_owner", lease_owner)
         )
-        if check_number("settle_timeout", settle_timeout) <= 0:
-            raise InvalidInputError(f"settle_timeout is {settle_timeout!r}: expected more than 0 seconds")
+        if check_number("settle_timeout_seconds", settle_timeout_seconds) <= 0:
+            raise InvalidInputError(
+                f"settle_timeout_seconds is {settle_timeout_seconds!r}: expected more than 0 seconds"
+            )
         self._connection = Connection(
             client=client,
             table=checked_table_name(table_name),
@@ -153,7 +156,7 @@ class FaceTheoryIsrMetaStore:
             clock=now,
             new_token=new_token,
             retry=retry or Retry(),
-            settle_timeout=settle_timeout,
+            settle_timeout_seconds=settle_timeout_seconds,
             wait=wait,
             logger=logging.getLogger("theorydb_py.isr"),
         )
@@ -253,13 +256,13 @@ class FaceTheoryIsrMetaStore:
         request_hash: str | None = None,
         keep_seconds: float = 24 * 3600,
     ) -> IsrLease:
-        """Acquire the lease of a page, for a duration rounded up to whole seconds. Does not wait.
+        """Acquire the lease of a page, for up to ten years, rounded up to whole seconds. Does not wait.
 
         Under the lease, the page and then the purge sequence are read into
         ``lease.record`` and ``lease.purge_seq``. With ``idempotency_key``, the request
         is recorded as started in the same transaction; ``inputs``, or their
         ``request_hash``, distinguish it from other requests with that key, and its
-        record is kept for ``keep_seconds``.
+        record is kept for ``keep_seconds`` (0 to ten years).
 
         Raises:
             LeaseHeldError: another process holds it, or a failure backs off.
@@ -454,8 +457,13 @@ class FaceTheoryIsrMetaStore:
         Requires that the lease is held and unexpired, and that the page still is what
         ``record`` shows; ``lease.record`` is the page when the lease was acquired.
         ``entry.purge_seq`` should be ``lease.purge_seq``. If ``entry.ttl`` is None, it
-        is computed from ``meta_ttl_seconds``. The options are those of Publishing.
-        Returns the entry as readers will find it.
+        is computed from ``meta_ttl_seconds``. Returns the entry as readers will find it.
+
+        ``history`` also stores the entry as a version, of which the newest ``keep``
+        remain (0 to 10,000; 0: all, until they expire); ``unchanged`` replaces the
+        version of the current entry, whose content is the same. ``superseded_at`` is
+        when the superseded version may expire, in epoch seconds; None: with the page,
+        after 30 days at the latest. ``unpin`` publishes even if the page is pinned.
 
         Raises:
             LeaseLostError: the lease is lost.

@@ -148,7 +148,7 @@ class LeaseManager:
             clock=now,
             new_token=token,
             retry=retry,
-            settle_timeout=retry.timeout,
+            settle_timeout_seconds=retry.timeout_seconds,
             wait=wait,
             logger=logger or logging.getLogger("theorydb_py"),
         )
