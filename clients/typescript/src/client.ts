@@ -31,7 +31,7 @@ import type { Model } from './model.js';
 import { answerOf, isThrottling, outcomeOf } from './outcome.js';
 import { createTable, ensureTable, type TableOptions } from './provision.js';
 import { Query } from './query.js';
-import type { Source } from './reader.js';
+import { decodeItems, type Source } from './reader.js';
 import { type Call, Calls, type RetryOptions } from './retry.js';
 import { Scan } from './scan.js';
 import { TokenAge } from './token.js';
@@ -297,12 +297,9 @@ export class TheorydbClient<M extends Model = Model> {
     const known = this.#model(model);
     const target = { ...this.#source, signal: options.signal };
     const found = await batchGet(target, known, keys, options.consistentRead ?? true);
-    const items: (ItemOf<Named<M, N>> | undefined)[] = [];
-    for (const item of found) {
-      const opened = item && (await this.#encrypter.open(known, item, options.signal));
-      items.push(opened && (decodeItem(known, opened) as ItemOf<Named<M, N>>));
-    }
-    return items;
+    const stored = found.filter((item) => item !== undefined);
+    const items = (await decodeItems(this.#source, known, stored, undefined, options.signal)).values();
+    return found.map((item) => item && (items.next().value as ItemOf<Named<M, N>>));
   }
 
   /**

@@ -84,6 +84,9 @@ export function checkRaw(
   expression: string,
   names: Readonly<Record<string, string>> = {},
 ): void {
+  if (model.encrypted.length === 0) {
+    return;
+  }
   for (const [, word = ''] of expression.replace(existence, ' ').matchAll(mention)) {
     const declared = model.attributes.get(word.startsWith('#') ? (names[word] ?? '') : word);
     if (declared?.encrypted) {

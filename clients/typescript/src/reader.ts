@@ -22,6 +22,9 @@ export interface Source {
   encrypter: Encrypter;
 }
 
+/** How many items are decrypted at the same time. With KMS each takes a request. */
+const openedAtOnce = 16;
+
 /** Decrypts and decodes items, or the attributes `select` that were read of them. */
 export async function decodeItems(
   { encrypter }: Source,
@@ -30,12 +33,12 @@ export async function decodeItems(
   select: readonly string[] | undefined,
   signal: AbortSignal | undefined,
 ): Promise<Record<string, unknown>[]> {
-  const decoded: Record<string, unknown>[] = [];
-  for (const item of items) {
-    const opened = await encrypter.open(model, item, signal);
-    decoded.push(select === undefined ? decodeItem(model, opened) : decodePart(model, select, opened));
+  const opened: Item[] = [];
+  while (opened.length < items.length) {
+    const part = items.slice(opened.length, opened.length + openedAtOnce);
+    opened.push(...(await Promise.all(part.map((item) => encrypter.open(model, item, signal)))));
   }
-  return decoded;
+  return opened.map((item) => (select === undefined ? decodeItem(model, item) : decodePart(model, select, item)));
 }
 
 /** Results of a query or a scan, read a page at a time. */

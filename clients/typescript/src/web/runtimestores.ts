@@ -133,6 +133,7 @@ export class RuntimeMetaStore {
     a: RuntimeAcquisition,
   ): Promise<{ acquired: boolean; record: RuntimeRecord; leaseToken: string | null }> {
     const { cacheKey, leaseOwner, nowMs, leaseDurationMs, fallbackRevalidateSeconds } = a;
+    await this.#marks.catchUp(); // before there is a lease that a failure would leave behind
     const lease = await this.#store.tryAcquireLease({ cacheKey, leaseOwner, nowMs, leaseDurationMs });
     if (!lease) {
       const record = (await this.get(cacheKey)) ?? missing(cacheKey, fallbackRevalidateSeconds);
