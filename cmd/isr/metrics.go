@@ -111,7 +111,7 @@ func sources(st *stores, cache *isr.Cache, site *gateway.Site, deliveries *downs
 		},
 	}
 	if st.disk != nil {
-		s.Disk = func() (bytes, limit int64) { return st.disk.bytes.Load(), st.disk.limit.Load() }
+		s.Disk = st.disk.Usage
 	}
 	return s
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/embedded"
 	"github.com/facetheory/isr/internal/limits"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"
@@ -135,7 +136,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 		return err
 	}
 	defer func() { _ = closePeers(node, peers) }() // hints only
-	defer c.keepDisk(ctx, st, cache, inst.metrics, log)()
+	defer c.keepDisk(ctx, st, cache, inst.metrics)()
 	triggers, err := c.triggers(ctx, triggered, cache, st, inst, log)
 	if err != nil {
 		return err
@@ -271,7 +272,7 @@ func (c *serveCommand) validate(f *config.File) error {
 		return usagef("--cache-size must be at least 1MiB (got %d bytes)", *c.CacheSize)
 	case c.MinUses < 1 || c.MinUses > 100:
 		return usagef("--min-uses must be between 1 and 100 (got %d)", c.MinUses)
-	case c.Disk != nil && *c.Disk < 1<<20:
+	case c.Disk != nil && *c.Disk < embedded.LeastBound:
 		return usagef("--disk must be at least 1MiB (got %d bytes)", *c.Disk)
 	case c.RegenerateQueue != "" && c.Table == "":
 		return usagef("--regenerate-queue needs --table NAME: workers cannot use an embedded store")
@@ -358,7 +359,7 @@ func (c *serveCommand) config(st *stores, deliveries isr.Downstream, digest *dig
 		cfg.Memory = -1
 	}
 	if st.disk != nil {
-		cfg.Full = st.disk.full
+		cfg.Full = st.disk.Full
 	}
 	return cfg
 }

@@ -67,7 +67,7 @@ type stores struct {
 	meter  *admin.Meter    // of meta
 	engine *localdynamo.DB // nil on AWS
 	reach  *reach          // nil if the stores are embedded
-	disk   *disk           // the bodies of an embedded store; nil on AWS
+	disk   *embedded.Disk  // the bodies of an embedded store; nil on AWS
 	where  string          // shown to operators
 	close  func() error
 }
@@ -120,14 +120,13 @@ func openEngine(dir string) (*localdynamo.DB, error) {
 }
 
 func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *slog.Logger) (*stores, error) {
-	meter, pacer := new(admin.Meter), f.pacer()
-	meta, bodies, err := embedded.Open(ctx, f.Data, db, dynamostore.Config{Guards: guardsOf(f.Guard), Meter: meter.Count, Pace: pacer.Step}, log)
+	meter := new(admin.Meter)
+	meta, bodies, err := embedded.Open(ctx, f.Data, db, dynamostore.Config{Guards: guardsOf(f.Guard), Meter: meter.Count}, f.pacer(), log)
 	if err != nil {
 		return nil, err
 	}
 	closeAll := func() error { return errors.Join(bodies.Close(), db.Close()) }
-	counted := &disk{Store: bodies, pacer: pacer, log: log}
-	return &stores{meta: meta, bodies: counted, disk: counted, meter: meter, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
+	return &stores{meta: meta, bodies: bodies, disk: bodies, meter: meter, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
 }
 
 // openAWS sends no request except for credentials.

@@ -346,6 +346,61 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
+// The folder stays within its bound: pages leave it, and new ones are stored. A reload can change the
+// bound.
+func TestDisk(t *testing.T) {
+	const pages, fit = 40, 9 // of 100 KiB, and as many as are in 1 MiB
+	o := newOrigin(t)
+	o.set(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=3600")
+		_, _ = w.Write(make([]byte, 100<<10))
+	})
+	directives := func(disk string) string {
+		return "isr {\n data FOLDER\n disk " + disk + "\n memory 64KiB\n}\nreverse_proxy " + o.Listener.Addr().String()
+	}
+	s := start(t, directives("1MiB"))
+	visitAll := func() {
+		for i := range pages {
+			if v := s.visit(fmt.Sprint("/", i)); v.status != 200 || len(v.text) != 100<<10 {
+				t.Fatalf("page %d: status %d, %d bytes (%s)", i, v.status, len(v.text), v.cache)
+			}
+		}
+	}
+	stored := func() (n int) {
+		for i := range pages {
+			if s.visit(fmt.Sprint("/", i), "Cache-Control", "only-if-cached").status == http.StatusOK {
+				n++
+			}
+		}
+		return n
+	}
+	visitAll()
+	await(t, "room", func() bool { return stored() <= fit })
+	n := 0
+	await(t, "a new page to be stored", func() bool {
+		n++
+		return strings.Contains(s.visit(fmt.Sprint("/new/", n)).cache, "stored")
+	})
+	s.load(directives("64MiB"))
+	await(t, "all pages to be stored", func() bool {
+		visitAll()
+		return stored() == pages
+	})
+	s.load(directives("1MiB"))
+	await(t, "room after a reload", func() bool { return stored() <= fit })
+}
+
+// Two spellings of a folder are one store.
+func TestSpellings(t *testing.T) {
+	o := newOrigin(t)
+	s := start(t, "isr {\n data FOLDER\n}\nreverse_proxy "+o.Listener.Addr().String())
+	first := s.visit("/")
+	s.load("isr {\n data FOLDER/./x/..\n}\nreverse_proxy " + o.Listener.Addr().String())
+	if v := s.visit("/"); v.text != first.text {
+		t.Errorf("%+v, want the page of %+v", v, first)
+	}
+}
+
 // Two sites share one store, and a store that is open elsewhere is an error that says what to do.
 func TestStores(t *testing.T) {
 	o := newOrigin(t)
@@ -365,14 +420,16 @@ func TestStores(t *testing.T) {
 func TestInvalidConfigurations(t *testing.T) {
 	s := &site{t: t, folder: t.TempDir(), global: "{\n\tadmin off\n}\nhttp://localhost:9 {\n"}
 	for directive, want := range map[string]string{
-		"isr x":                            "wrong argument count",
-		"isr {\n unknown 1\n}":             "unknown subdirective unknown",
-		"isr {\n stale soon\n}":            "expected a time such as",
-		"isr {\n memory lots\n}":           "expected one such as 512KiB",
-		"isr {\n query\n}":                 "wrong argument count",
-		"isr {\n data FOLDER\n table t\n}": "give one of them",
-		"isr {\n table t\n}":               "table and bucket belong together",
-		"isr {\n region eu-west-1\n}":      "need table and bucket",
+		"isr x":                                     "wrong argument count",
+		"isr {\n unknown 1\n}":                      "unknown subdirective unknown",
+		"isr {\n stale soon\n}":                     "expected a time such as",
+		"isr {\n memory lots\n}":                    "expected one such as 512KiB",
+		"isr {\n disk 1KiB\n}":                      "at least 1MiB",
+		"isr {\n table t\n bucket b\n disk 1GiB\n}": "embedded store",
+		"isr {\n query\n}":                          "wrong argument count",
+		"isr {\n data FOLDER\n table t\n}":          "give one of them",
+		"isr {\n table t\n}":                        "table and bucket belong together",
+		"isr {\n region eu-west-1\n}":               "need table and bucket",
 		"isr {\n data FOLDER\n query \"a b\" *\n stale -1s\n codings lzma\n}": "lzma",
 		"isr {\n data FOLDER\n lease 1ms\n}":                                  "Lease",
 	} {

@@ -33,7 +33,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	times := map[string]*caddy.Duration{
 		"revalidate": &h.Revalidate, "stale": &h.Stale, "stale_if_error": &h.StaleIfError, "render_timeout": &h.RenderTimeout, "lease": &h.Lease, "retention": &h.Retention,
 	}
-	sizes := map[string]*int64{"memory": &h.Memory, "max_body": &h.MaxBody}
+	sizes := map[string]*int64{"memory": &h.Memory, "disk": &h.Disk, "max_body": &h.MaxBody}
 	lists := map[string]*[]string{
 		"query": &h.Query, "ignore_query": &h.IgnoreQuery, "ignore_cookies": &h.IgnoreCookies, "vary": &h.Vary, "codings": &h.Codings,
 	}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/embedded"
 )
 
 // closeTime bounds how long a configuration that is replaced waits for its regenerations.
@@ -40,6 +41,10 @@ type Handler struct {
 	// Memory bounds the pages in memory, in bytes. Each isr directive has its own, and a new
 	// configuration begins with an empty one. Zero means isr.DefaultMemory; negative means none.
 	Memory int64 `json:"memory,omitempty"`
+	// Disk bounds the folder of an embedded store, in bytes, as Disk.SetBound of package embedded says:
+	// beyond it the least recently used pages are evicted. Of the Handlers that share a folder, the
+	// smallest bound applies. At least 1 MiB; zero means a tenth of the free space, at least 1 GiB.
+	Disk int64 `json:"disk,omitempty"`
 	// Lease is how long a crashed server delays the regeneration of a page. Zero means 30s.
 	Lease caddy.Duration `json:"lease,omitempty"`
 	// Retention is how long a page without requests is kept. Zero means isr.DefaultRetention.
@@ -72,16 +77,31 @@ func (h *Handler) Provision(ctx caddy.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := h.validateDisk(); err != nil {
+		return err
+	}
 	if h.shared, err = h.Stores.use(ctx, h.log); err != nil {
 		return err
 	}
-	cfg := isr.Config{Memory: h.Memory, Lease: time.Duration(h.Lease), Retention: time.Duration(h.Retention), Collect: h.shared.collect, Logger: h.log}
+	cfg := isr.Config{
+		Memory: h.Memory, Lease: time.Duration(h.Lease), Retention: time.Duration(h.Retention), Collect: h.shared.collect, Full: h.shared.full, Logger: h.log,
+	}
 	if h.cache, err = isr.New(h.shared.meta, h.shared.bodies, cfg); err != nil {
 		return errors.Join(fmt.Errorf("isr: %w", err), h.Cleanup())
 	}
 	h.handler = h.cache.Handler(route, http.HandlerFunc(h.render))
-	h.shared.add(h.cache)
+	h.shared.add(h.cache, h.Disk)
 	ctx.Logger().Info("caching", zap.String("store", h.shared.where), zap.String("route", route.Name))
+	return nil
+}
+
+func (h *Handler) validateDisk() error {
+	switch {
+	case h.Disk != 0 && h.Table != "":
+		return errors.New("isr: disk bounds the folder of an embedded store; a bucket has lifecycle rules")
+	case h.Disk != 0 && h.Disk < embedded.LeastBound:
+		return fmt.Errorf("isr: disk is %d bytes; expected at least 1MiB", h.Disk)
+	}
 	return nil
 }
 
@@ -105,6 +125,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		server, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 		h.chain.CompareAndSwap(nil, &chain{next, server, r.TLS != nil})
 	}
+	h.shared.requests.Add(1)
 	h.handler.ServeHTTP(w, withoutEmptyBody(r))
 	return nil
 }

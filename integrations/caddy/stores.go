@@ -1,6 +1,7 @@
 package caddy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -19,6 +21,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/internal/embedded"
+	"github.com/facetheory/isr/internal/pace"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/s3body"
 	"github.com/facetheory/isr/store"
@@ -59,8 +62,11 @@ type shared struct {
 	collect time.Duration
 	closers []func() error
 
+	disk     *embedded.Disk // the bodies of an embedded store; nil on AWS
+	requests atomic.Int64   // that the Handlers have begun to serve
+
 	mu     sync.Mutex
-	caches map[*isr.Cache]bool // guarded by mu
+	caches map[*isr.Cache]int64 // guarded by mu: with the bounds of the disk of their Handlers
 }
 
 func (s Stores) validate() error {
@@ -80,14 +86,19 @@ func (s Stores) use(ctx context.Context, log *slog.Logger) (*shared, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	if s.Table == "" && s.Data == "" {
-		s.Data = filepath.Join(caddy.AppDataDir(), "isr")
+	if s.Table == "" {
+		// A folder has one spelling, by which Handlers find what others have opened.
+		folder, err := filepath.Abs(cmp.Or(s.Data, filepath.Join(caddy.AppDataDir(), "isr")))
+		if err != nil {
+			return nil, fmt.Errorf("isr: data %s: %w", s.Data, err)
+		}
+		s.Data = folder
 	}
 	key := fmt.Sprintf("%q", s)
 	value, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) {
 		ctx, cancel := context.WithTimeout(ctx, openTime)
 		defer cancel()
-		opened := &shared{key: key, caches: make(map[*isr.Cache]bool)}
+		opened := &shared{key: key, caches: make(map[*isr.Cache]int64)}
 		open := s.openShared
 		if s.Table == "" {
 			open = s.openEmbedded
@@ -115,13 +126,44 @@ func (s Stores) openEmbedded(ctx context.Context, to *shared, log *slog.Logger) 
 		return err
 	}
 	to.closers = append(to.closers, db.Close)
-	meta, bodies, err := embedded.Open(ctx, s.Data, db, dynamostore.Config{}, log)
+	meta, bodies, err := embedded.Open(ctx, s.Data, db, dynamostore.Config{}, pace.New(to.requests.Load), log)
 	if err != nil {
 		return err
 	}
-	to.meta, to.bodies, to.closers = meta, bodies, append(to.closers, bodies.Close)
+	to.meta, to.bodies, to.disk, to.closers = meta, bodies, bodies, append(to.closers, bodies.Close)
 	to.where, to.collect = "folder "+s.Data, collectEvery
+	to.keepDisk()
 	return nil
+}
+
+// keepDisk keeps the embedded store within its bound until the stores are closed.
+func (s *shared) keepDisk() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var keeping sync.WaitGroup
+	keeping.Go(func() { s.disk.Keep(ctx, embedded.KeepOptions{LastUses: s.lastUses}) })
+	s.closers = append(s.closers, func() error {
+		cancel()
+		keeping.Wait()
+		return nil
+	})
+}
+
+// full is the Full of a cache on the stores.
+func (s *shared) full() bool { return s.disk != nil && s.disk.Full() }
+
+// lastUses returns when pages were last served by one of the caches, by partition key.
+func (s *shared) lastUses() map[string]time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uses := make(map[string]time.Time)
+	for c := range s.caches {
+		for pk, at := range c.LastUses() {
+			if at.After(uses[pk]) {
+				uses[pk] = at
+			}
+		}
+	}
+	return uses
 }
 
 func (s Stores) openShared(ctx context.Context, to *shared, log *slog.Logger) error {
@@ -175,16 +217,34 @@ func (s *shared) Destruct() (err error) {
 	return err
 }
 
-func (s *shared) add(c *isr.Cache) {
+// add adds a cache on the stores, with the bound of the disk that its Handler has; 0: none.
+func (s *shared) add(c *isr.Cache, disk int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.caches[c] = true
+	s.caches[c] = disk
+	s.boundLocked()
 }
 
 func (s *shared) remove(c *isr.Cache) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.caches, c)
+	s.boundLocked()
+}
+
+// boundLocked sets the bound of the disk: the smallest that a Handler has. The last cache leaves it as
+// it is, as the stores are about to be closed. Callers must hold mu.
+func (s *shared) boundLocked() {
+	if s.disk == nil || len(s.caches) == 0 {
+		return
+	}
+	bound := int64(0)
+	for _, b := range s.caches {
+		if b > 0 && (bound == 0 || b < bound) {
+			bound = b
+		}
+	}
+	s.disk.SetBound(bound)
 }
 
 // any returns one of the caches on the stores, nil without.

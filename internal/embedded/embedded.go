@@ -10,9 +10,11 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/internal/pace"
 	"github.com/facetheory/isr/localdynamo"
 )
 
@@ -23,18 +25,22 @@ const Table = "isr"
 func EngineFile(dir string) string { return filepath.Join(dir, "table.db") }
 
 // Open opens the stores of a folder on its engine, which callers have opened and close, and creates the
-// table if it does not exist. config is completed by what such a store needs. Callers must close
-// the bodies.
-func Open(ctx context.Context, dir string, db *localdynamo.DB, config dynamostore.Config, log *slog.Logger) (*dynamostore.Store, *dirbody.Store, error) {
+// table if it does not exist. config is completed by what such a store needs. pacer paces scans of the
+// stores; nil means no pauses. Callers must close the bodies.
+func Open(ctx context.Context, dir string, db *localdynamo.DB, config dynamostore.Config, pacer *pace.Pacer, log *slog.Logger) (*dynamostore.Store, *Disk, error) {
 	if err := dynamostore.CreateTable(ctx, db, Table); err != nil {
 		return nil, nil, err
 	}
 	// The process that holds a lease ends with the engine.
-	config.Leases, config.Local, config.Logger = db.Volatile(), true, log
+	config.Leases, config.Local, config.Pace, config.Logger = db.Volatile(), true, pacer.Step, log
 	meta, err := dynamostore.New(db, Table, config)
 	if err != nil {
 		return nil, nil, err
 	}
+	opened := time.Now()
 	bodies, err := dirbody.Open(filepath.Join(dir, "bodies"), dirbody.Options{Logger: log})
-	return meta, bodies, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return meta, &Disk{Store: bodies, dir: dir, opened: opened, meta: meta, pacer: pacer, log: log}, nil
 }
