@@ -3,12 +3,14 @@
 Services in Go and TypeScript share the same tables and rows.
 """
 
-from theorydb_py._filter import Filter, where
+from theorydb_py._client import DynamoDB
+from theorydb_py._filter import Filter, Operator, where
 from theorydb_py._index import Index, gsi, lsi
 from theorydb_py._outcome import Outcome, outcome_of
 from theorydb_py._query import Page, SortKeyCondition
 from theorydb_py._reader import Query, Reader
 from theorydb_py._retry import Retry
+from theorydb_py._structure import Field
 from theorydb_py._table import Table
 from theorydb_py._transact import (
     TransactConditionCheck,
@@ -20,7 +22,7 @@ from theorydb_py._transact import (
     UpdateAdd,
     UpdateSetIfNotExists,
 )
-from theorydb_py._update import Update
+from theorydb_py._update import Update, UpdateChange
 from theorydb_py.errors import (
     CancellationReason,
     ConditionFailedError,
@@ -53,17 +55,20 @@ from theorydb_py.errors import (
     VersionConflictError,
 )
 from theorydb_py.isr import FaceTheoryIsrMetaStore
-from theorydb_py.leases._manager import Lease, LeaseKey, LeaseManager
-from theorydb_py.model import ModelDefinition, theorydb_field, theorydb_model
+from theorydb_py.leases import Lease, LeaseKey, LeaseManager
+from theorydb_py.model import IndexDefinition, ModelDefinition, theorydb_field, theorydb_model
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CancellationReason",
     "ConditionFailedError",
+    "DynamoDB",
     "FaceTheoryIsrMetaStore",
+    "Field",
     "Filter",
     "Index",
+    "IndexDefinition",
     "InvalidInputError",
     "InvalidKeyError",
     "InvalidModelError",
@@ -80,6 +85,7 @@ __all__ = [
     "MovedError",
     "NoVersionError",
     "NotEncryptedError",
+    "Operator",
     "Outcome",
     "Page",
     "PinnedError",
@@ -109,6 +115,7 @@ __all__ = [
     "Unprocessed",
     "Update",
     "UpdateAdd",
+    "UpdateChange",
     "UpdateSetIfNotExists",
     "VersionConflictError",
     "gsi",

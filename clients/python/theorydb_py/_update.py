@@ -11,7 +11,7 @@ from theorydb_py.errors import InvalidQueryError
 
 
 @dataclass(frozen=True)
-class Change:
+class UpdateChange:
     """One change of one field."""
 
     kind: str
@@ -29,7 +29,7 @@ class Update:
     is changed once. Errors are raised by the Table.
     """
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[UpdateChange, ...] = ()
 
     def set(self, field: str, value: Any) -> Update:
         """Store a value; one that omitempty omits removes the attribute."""
@@ -56,10 +56,10 @@ class Update:
         return self._with("delete", field, members)
 
     def _with(self, kind: str, field: str, value: Any = None) -> Update:
-        return Update((*self.changes, Change(kind, field, value)))
+        return Update((*self.changes, UpdateChange(kind, field, value)))
 
 
-def changes_of(updates: Mapping[str, Any] | Update) -> tuple[Change, ...]:
+def changes_of(updates: Mapping[str, Any] | Update) -> tuple[UpdateChange, ...]:
     """Return the changes of an Update, or of a mapping of fields to values.
 
     Raises:
@@ -72,10 +72,10 @@ def changes_of(updates: Mapping[str, Any] | Update) -> tuple[Change, ...]:
     return tuple(_change_of(name, value) for name, value in updates.items())
 
 
-def _change_of(name: str, value: Any) -> Change:
+def _change_of(name: str, value: Any) -> UpdateChange:
     match value:
         case UpdateAdd():
-            return Change("add", name, value.value)
+            return UpdateChange("add", name, value.value)
         case UpdateSetIfNotExists():
-            return Change("if_not_exists", name, value.default_value)
-    return Change("set", name, value)
+            return UpdateChange("if_not_exists", name, value.default_value)
+    return UpdateChange("set", name, value)

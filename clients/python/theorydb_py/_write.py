@@ -22,7 +22,7 @@ from theorydb_py._codec import (
 from theorydb_py._expression import Expression
 from theorydb_py._seal import Encryption
 from theorydb_py._structure import Field
-from theorydb_py._update import Change, Update, changes_of
+from theorydb_py._update import Update, UpdateChange, changes_of
 from theorydb_py._values import Attribute
 from theorydb_py.errors import (
     ConditionFailedError,
@@ -217,7 +217,7 @@ class Writes(Generic[T]):
 
     # --- Changes ------------------------------------------------------------
 
-    def _change(self, changes: _Changes, field: Field, change: Change) -> None:
+    def _change(self, changes: _Changes, field: Field, change: UpdateChange) -> None:
         if field in (self._model.pk, self._model.sk, self._model.version, self._model.updated_at):
             raise InvalidQueryError(
                 f"{self._model.name}.{field.name}: keys, the version and the time of the update cannot be updated"

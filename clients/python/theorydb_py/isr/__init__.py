@@ -32,11 +32,13 @@ from theorydb_py.isr._entry import (
     Sequence,
     State,
 )
+from theorydb_py.isr._fence import Fence
 from theorydb_py.isr._freshness import age, fresh_until, freshness, serves_failures, stale_until
-from theorydb_py.isr._inputs import canonical_json, hash_inputs
+from theorydb_py.isr._inputs import Json, canonical_json, hash_inputs
 from theorydb_py.isr._keys import body_prefix, hashed_partition, raw_partition
 from theorydb_py.isr._lease import IsrLease
 from theorydb_py.isr._purgetarget import MAX_PURGE_TARGETS, PurgeKind, PurgeTarget, host_target
+from theorydb_py.isr._readers import HeaderValue
 from theorydb_py.isr._store import FaceTheoryIsrMetaStore
 
 __all__ = [
@@ -47,7 +49,10 @@ __all__ = [
     "CurrentEntry",
     "Entry",
     "FaceTheoryIsrMetaStore",
+    "Fence",
+    "HeaderValue",
     "IsrLease",
+    "Json",
     "Lock",
     "Mark",
     "PurgeKind",
