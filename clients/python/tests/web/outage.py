@@ -47,10 +47,15 @@ class Proxy:
                     threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError), source, sink:
-            while data := source.recv(65536):
-                if not self.hang:
-                    sink.sendall(data)
+        with source:
+            with contextlib.suppress(OSError):
+                while data := source.recv(65536):
+                    if not self.hang:
+                        sink.sendall(data)
+            # Closing sink would send nothing while the other thread receives from it.
+            for end in (source, sink):
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
         self._open.discard(source)
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 HOST = "site.test"
+PATIENCE = 60
+"""The timeouts of the clients of S3 and DynamoDB, in seconds."""
 SHARED = [("Content-Type", "text/html"), ("Cache-Control", "public, max-age=600, stale-if-error=600")]
 
 
@@ -110,7 +112,9 @@ class Rig:
 def rig(engine: Engine, table_name: str) -> Iterator[Rig]:
     """A store and bucket behind proxies, and caches on them."""
     with new_bucket() as (_, bucket), proxy(engine.url) as table, proxy(S3) as objects, contextlib.ExitStack() as made:
-        config: Any = Config(connect_timeout=2, read_timeout=2, retries={"total_max_attempts": 1}, user_agent="tests")
+        config: Any = Config(
+            connect_timeout=PATIENCE, read_timeout=PATIENCE, retries={"total_max_attempts": 1}, user_agent="tests"
+        )
         keys = credentials()
         client: Any = boto3.client
         s3, dynamodb = (
@@ -124,7 +128,7 @@ def rig(engine: Engine, table_name: str) -> Iterator[Rig]:
             )
             for service, url in (("s3", objects.url), ("dynamodb", table.url))
         )
-        retry = Retry(first_backoff_seconds=0.001, timeout_seconds=1)
+        retry = Retry(first_backoff_seconds=0.001, timeout_seconds=60)
         store = FaceTheoryIsrMetaStore(dynamodb, table_name, retry=retry, settle_timeout_seconds=1)
 
         def new(**options: Any) -> PageCache:
@@ -139,10 +143,18 @@ def rig(engine: Engine, table_name: str) -> Iterator[Rig]:
         dynamodb.close()
 
 
+def following(rig: Rig) -> PageCache:
+    """Return a cache that has begun to follow the log, which drops what is in memory."""
+    cache = rig.new()
+    get(WsgiCache(Site(), cache), "/first")
+    cache.catch_up()
+    return cache
+
+
 @pytest.mark.parametrize("which", ["table", "bucket"])
 def test_outage(rig: Rig, which: str) -> None:
     site = Site()
-    cache = rig.new()
+    cache = following(rig)
     app = WsgiCache(site, cache)
     assert get(app, "/held").body == b"page 1"
     broken: Proxy = getattr(rig, which)
@@ -166,8 +178,10 @@ def test_table_hangs(rig: Rig) -> None:
     site = Site()
     app = WsgiCache(site, rig.new(store_timeout_seconds=0.2))
     rig.table.hang = True
+    began = time.monotonic()
     answer = get(app, "/")
     assert (answer.body, "store-error" in answer.cache) == (b"page 1", True)
+    assert time.monotonic() - began < PATIENCE
     assert get(app, "/").body == b"page 1"
     rig.table.hang = False
     rig.table.cut(off=True)
@@ -177,9 +191,9 @@ def test_table_hangs(rig: Rig) -> None:
 
 def test_stale_during_outage(rig: Rig) -> None:
     site = Site(headers=[("Cache-Control", "public, max-age=1")])
-    app = WsgiCache(site, rig.new())
+    app = WsgiCache(site, following(rig))
     assert get(app).body == b"page 1"
-    time.sleep(1.1)
+    time.sleep(1.1)  # until it is stale
     rig.table.cut(off=True)
     answer = get(app)
     assert (answer.body, "detail=stale" in answer.cache) == (b"page 1", True)
@@ -216,7 +230,8 @@ def differs(app: WsgiCache, before: bytes) -> bool:
 def test_purge_while_rendering(rig: Rig) -> None:
     begun, go = threading.Event(), threading.Event()
     site = Site()
-    app = WsgiCache(site, rig.new())
+    cache = rig.new()
+    app = WsgiCache(site, cache)
 
     def body() -> Iterable[bytes]:
         begun.set()
@@ -227,8 +242,8 @@ def test_purge_while_rendering(rig: Rig) -> None:
     with ThreadPoolExecutor(1) as visitor:
         first = visitor.submit(get, app, "/")
         assert begun.wait(30)
-        rig.store.purge([PurgeTarget(kind="site")], hard=True)
-        time.sleep(0.3)  # until the log is read
+        purge = rig.store.purge([PurgeTarget(kind="site")], hard=True)
+        assert eventually(lambda: cache._follower._cursor >= purge.seq)
         go.set()
         assert first.result().body == b"old"
     site.body = None

@@ -72,6 +72,8 @@ class AsgiCache:
             for future, timeout in self._cache.stages(step):
                 if not future.done():
                     await asyncio.wait([asyncio.wrap_future(future)], timeout=timeout)
+                if not future.done():
+                    break
             step = self._cache.finish(request, step)
         return step
 

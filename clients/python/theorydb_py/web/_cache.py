@@ -193,6 +193,8 @@ class PageCache:
         while isinstance(step, Flight):
             for future, timeout in self.stages(step):
                 wait_for([future], timeout)
+                if not future.done():
+                    break
             step = self.finish(request, step)
         return step
 
@@ -205,7 +207,7 @@ class PageCache:
         self._follower.wait(self._store_timeout)
 
     def stages(self, flight: Flight) -> list[tuple[Future[Any], float]]:
-        """Return what a request waits for, in order, and for how many seconds."""
+        """Return what a request waits for, in order, and for how many seconds. The first that is not done ends it."""
         store = [] if flight.local else [(flight.looked_up, self._store_timeout)]
         return [*store, (flight.outcome, self._settings.wait + _BEYOND_WAIT)]
 
