@@ -408,7 +408,7 @@ def test_close_gives_back_all_leases_and_leaves_no_thread(
             with m.lease("block") as lease:
                 m.close()
                 assert lease.lost
-                assert set(threading.enumerate()) == threads
+                assert set(threading.enumerate()) <= threads
                 raise RuntimeError("the block's own")
 
         with pytest.raises(LeaseLostError, match="before the block ended") as lost:

@@ -54,11 +54,12 @@ class Server:
 
     def put_body(self, path: str, name: str, body: str) -> str:
         """Store a body where the server looks for it, and return its key."""
-        key = body_prefix(self.store.partition_key(self.key(path))) + name
-        file = self.data / "bodies" / f"{key}.body"
+        prefix = body_prefix(self.store.partition_key(self.key(path)))
+        page = prefix.removeprefix("bodies/").removesuffix("/")
+        file = self.data / "bodies" / "bodies" / page[:3] / f"{page[3:]}.{name}.body"  # see dirbody/name.go
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(body, encoding="utf-8")
-        return key
+        return prefix + name
 
     def entry(self, lease: IsrLease, path: str, body: str, **members: Any) -> Entry:
         """Return a generation whose body is stored."""

@@ -276,7 +276,7 @@ def test_close_gives_back_all_leases_and_fails_their_requests(client: Any, table
         with store.lease(KEY, idempotency_key="order-1", inputs={"n": 1}) as kept:
             store.close()
             assert kept.lost
-            assert set(threading.enumerate()) == threads
+            assert set(threading.enumerate()) <= threads
 
     with pytest.raises(LeaseLostError, match="before the block ended"):
         block()
