@@ -20,7 +20,7 @@ func TestAttackFromOneAddress(t *testing.T) {
 	o.set("/healthy/", page(3600, 300*time.Millisecond))
 	o.set("/broken/", internalError)
 	o.set("/slow/", o.hang)
-	g := serve(t, embedded(t, "--trusted-proxy", "loopback", "--render-timeout", "3s"), o)
+	g := serve(t, embedded(t, "--trusted-proxy", "loopback", "--render-timeout", "10s"), o)
 	without := firstVisits(t, g, "before", 30)
 	stop := attack(t, g)
 	timedOut := regexp.MustCompile(`msg="rendering failed" key=\S+/slow/`)
@@ -30,7 +30,7 @@ func TestAttackFromOneAddress(t *testing.T) {
 	usual, late := without[len(without)*95/100], with[94]
 	// A busy machine delays any visitor, but not by what a hanging page takes. Twice the
 	// usual time is held in virtual time, by TestAttackerDoesNotStarveOthers.
-	if late > max(2*usual, 2*time.Second) {
+	if late > max(2*usual, 8*time.Second) {
 		t.Errorf("95 of 100 visitors are answered within %s, and without the attacker within %s", late, usual)
 	}
 	t.Logf("95 of 100 within %s, the last in %s; without the attacker within %s", late, with[99], usual)

@@ -6,7 +6,7 @@
 // TOOLS is the folder .tools, in which they are installed; those that are not, and without
 // Java those that need it, are left out. Each writes a log to LOGS. Once all accept
 // connections, servers prints the settings of the tests, as lines "export NAME=VALUE", and
-// closes its standard output. It fails if a server does not listen within a minute.
+// closes its standard output. It fails if a server does not listen within three minutes.
 //
 // On SIGINT or SIGTERM, and when its parent process has ended, it stops the servers,
 // deletes their data and exits.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	startTime = time.Minute     // from the start until a server listens, at most
+	startTime = 3 * time.Minute // from the start until a server listens, at most
 	endTime   = 5 * time.Second // from SIGTERM until a server is killed
 	logTail   = 2_000           // bytes of its log that an error shows
 )
