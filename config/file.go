@@ -5,7 +5,7 @@ import "time"
 // A File is a valid configuration file. Durations of zero mean none, and numbers of zero no
 // limit, where the field's help says so; the library's types may differ.
 type File struct {
-	Preset string `yaml:"preset" enum:"next,nuxt,astro,sveltekit,react-router,django,rails,wordpress" help:"Framework of the site: settings for all routes, and routes for paths that must not be cached (isr config preset NAME shows them)." unset:"none" example:"next"`
+	Preset string `yaml:"preset" enum:"next,nuxt,astro,sveltekit,react-router,django,rails,laravel,wordpress" help:"Framework of the site: settings for all routes, and routes for paths that must not be cached (isr config preset NAME shows them)." unset:"none" example:"next"`
 
 	Listen []Listener `yaml:"listen" other:"listeners,address,port,addr" max:"16" help:"Addresses of the site." unset:"one listener on 127.0.0.1:8080" restart:"yes"`
 	Hosts  []string   `yaml:"hosts" max:"1000" format:"host" help:"Hosts to serve: example.com, *.example.com, or * for any. Requests for other hosts get 421. Required if a listener is reachable from other machines." unset:"localhost" example:"[example.com, www.example.com]"`

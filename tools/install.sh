@@ -128,13 +128,19 @@ install_sites() {
       setting "ISR_TEST_$(echo $site | tr a-z- A-Z_)" "$root/e2e/sites/node/$site"
     done
   fi
-  if has php "PHP 8.2 (php-cli)" "the WordPress site"; then
+  if has php "PHP 8.2 (php-cli)" "the sites of Laravel and WordPress"; then
     [ "${CI-}" != true ] || apt-cache show wordpress >/dev/null 2>&1 || apt-get update -qq
     if apt-cache show wordpress libaio1 >/dev/null 2>&1; then
       e2e/sites/wordpress/run build "$tools"
       setting ISR_TEST_WORDPRESS "$root/e2e/sites/wordpress"
     else
       echo "the WordPress site: the package wordpress of Debian 12 is missing" >>"$run/unrun"
+    fi
+    if apt-cache show php-laravel-framework >/dev/null 2>&1; then
+      e2e/sites/laravel/run build "$tools"
+      setting ISR_TEST_LARAVEL "$root/e2e/sites/laravel"
+    else
+      echo "the Laravel site: the package php-laravel-framework of Debian 12 is missing" >>"$run/unrun"
     fi
   fi
   if has rails "Rails 6.1 (ruby-railties)" "the Rails site" && has puma "Puma 5" "the Rails site"; then

@@ -15,6 +15,7 @@ const sites = {
   django: { ...usual, greeting: '/hello/' },
   express: usual,
   flask: usual,
+  laravel: usual,
   next: { ...usual, scripted: true, greeting: '/now' },
   nuxt: { ...usual, scripted: true },
   rails: usual,

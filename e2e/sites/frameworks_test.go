@@ -95,6 +95,19 @@ func frameworks() map[string]framework {
 				{url: "/rails/active_storage/blobs/x", lines: []string{`route +/rails/ \(preset rails\)`, `cache +bypassed \(off\)`}},
 			},
 		}),
+		"laravel": bakery(framework{
+			setting: "ISR_TEST_LARAVEL", what: "Laravel site", asset: `/build/assets/[\w.-]+\.css`,
+			pages: []want{
+				rye, notes,
+				{path: "/stories/rye?x=1", status: 200, said: "detail=query"},
+				{path: "/nothing", status: 404, said: "detail=private"},
+				{path: "/api/none", status: 404, said: "detail=off"},
+			},
+			explain: []explained{
+				{url: "/stories/rye", header: "Cookie: bakery_session=x; XSRF-TOKEN=y", lines: []string{`key +127.0.0.1/stories/rye`, `ignore_cookies +.*isr.yaml:\d+ +bakery_session, XSRF-TOKEN`}},
+				{url: "/livewire/update", lines: []string{`route +/livewire/ \(preset laravel\)`, `cache +bypassed \(off\)`}},
+			},
+		}),
 		"astro": bakery(framework{
 			setting: "ISR_TEST_ASTRO", what: "built Astro site", asset: `/_astro/[\w.-]+\.css`,
 			pages: []want{

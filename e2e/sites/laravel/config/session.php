@@ -1,0 +1,5 @@
+<?php
+return [
+    'driver' => 'file', 'lifetime' => 120, 'expire_on_close' => false, 'encrypt' => false, 'files' => storage_path('sessions'), 'lottery' => [0, 100],
+    'cookie' => 'bakery_session', 'path' => '/', 'domain' => null, 'secure' => false, 'http_only' => true, 'same_site' => 'lax',
+];

@@ -1,0 +1,4 @@
+@extends('layout', ['title' => 'Rye'])
+@section('content')
+<p>Dense and dark.</p>
+@endsection
