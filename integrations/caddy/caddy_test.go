@@ -347,7 +347,7 @@ func TestReloadUnderLoad(t *testing.T) {
 }
 
 // The folder stays within its bound: pages leave it, and new ones are stored. A reload can change the
-// bound.
+// bound, which is the smallest of the directives.
 func TestDisk(t *testing.T) {
 	const pages, fit = 40, 9 // of 100 KiB, and as many as are in 1 MiB
 	o := newOrigin(t)
@@ -386,8 +386,8 @@ func TestDisk(t *testing.T) {
 		visitAll()
 		return stored() == pages
 	})
-	s.load(directives("1MiB"))
-	await(t, "room after a reload", func() bool { return stored() <= fit })
+	s.load("handle /other/* {\n" + directives("64MiB") + "\n}\nhandle {\n" + directives("1MiB") + "\n}")
+	await(t, "room by the smallest bound", func() bool { return stored() <= fit })
 }
 
 // Two spellings of a folder are one store.
