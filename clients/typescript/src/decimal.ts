@@ -17,29 +17,48 @@ const maxText = 512;
 /** A description of valid numbers for error messages. */
 export const expectedDecimal = 'a number of at most 38 digits, between 1E-130 and 9.99E+125 in magnitude';
 
-/**
- * Returns the canonical form of a decimal, without exponent and superfluous zeros: `1.50`
- * is `1.5`, `1e2` is `100`, `-0` is `0`. It returns undefined if the text is not a number,
- * or DynamoDB cannot store it.
- */
-export function canonicalDecimal(text: string): string | undefined {
+/** A decimal of any magnitude. Zero has no digits and no sign. */
+interface Decimal {
+  sign: '' | '-';
+  /** The significant digits, without zeros at either end. */
+  digits: string;
+  /** The exponent of the first digit: its weight is 10^`first`. */
+  first: number;
+}
+
+/** Parses a decimal; undefined if the text is not one. */
+function parseDecimal(text: string): Decimal | undefined {
   if (text.length > maxText) {
     return undefined;
   }
-  const parts = /^(-?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,4}))?$/.exec(text);
+  const parts = /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,6}))?$/.exec(text);
   if (parts === null) {
     return undefined;
   }
-  const [, sign = '', whole = '', fraction = '', exponent = '0'] = parts;
+  const [, sign, whole = '', fraction = '', exponent = '0'] = parts;
   if (whole + fraction === '') {
     return undefined;
   }
   const leading = (whole + fraction).replace(/^0+/, '');
-  if (leading === '') {
+  const digits = leading.replace(/0+$/, '');
+  const first = Number(exponent) + leading.length - fraction.length - 1;
+  return { sign: sign === '-' && digits !== '' ? '-' : '', digits, first };
+}
+
+/**
+ * Returns the canonical form of a decimal, without exponent and superfluous zeros: `1.50`
+ * is `1.5`, `1e2` is `100`, `+1` is `1`, `-0` is `0`. It returns undefined if the text is
+ * not a number, or DynamoDB cannot store it.
+ */
+export function canonicalDecimal(text: string): string | undefined {
+  const parsed = parseDecimal(text);
+  if (parsed === undefined) {
+    return undefined;
+  }
+  const { sign, digits, first } = parsed;
+  if (digits === '') {
     return '0';
   }
-  const first = Number(exponent) + leading.length - fraction.length - 1;
-  const digits = leading.replace(/0+$/, '');
   if (digits.length > maxDigits || first < minExponent || first > maxExponent) {
     return undefined;
   }
@@ -73,4 +92,37 @@ export function exactNumber(text: string): number | undefined {
 export function exactInteger(text: string): bigint | undefined {
   const written = canonicalDecimal(text);
   return written === undefined || written.includes('.') ? undefined : BigInt(written);
+}
+
+/** Larger magnitudes saturate at this value, so that sums still fit into 64 bits in other languages. */
+const saturation = 1n << 62n;
+
+/** Numbers whose first digit has this exponent, 10^19 and more, saturate. */
+const saturationExponent = 19;
+
+/**
+ * Parses a decimal and rounds it down, saturated to ±2^62; undefined if the text is not a
+ * number. It may have any magnitude and be a fraction, as those of other writers' clocks are.
+ */
+export function floorDecimal(text: string): bigint | undefined {
+  return rounded(text, '-');
+}
+
+/** Like {@link floorDecimal}, but rounds up. */
+export function ceilDecimal(text: string): bigint | undefined {
+  return rounded(text, '');
+}
+
+/** Rounds fractions away from zero if they have this sign, otherwise towards zero. */
+function rounded(text: string, away: Decimal['sign']): bigint | undefined {
+  const parsed = parseDecimal(text);
+  if (parsed === undefined) {
+    return undefined;
+  }
+  const { sign, digits, first } = parsed;
+  const integers = Math.max(Math.min(first, saturationExponent) + 1, 0);
+  const whole = BigInt(digits.slice(0, integers).padEnd(integers, '0'));
+  const magnitude = sign === away && digits.length > integers ? whole + 1n : whole;
+  const bounded = magnitude > saturation ? saturation : magnitude;
+  return sign === '-' ? -bounded : bounded;
 }

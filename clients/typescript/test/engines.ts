@@ -53,7 +53,7 @@ export function onEngines(
     test(name, { skip: noEngine });
   }
   for (const engine of all) {
-    test(`${name} (${engine.name})`, { timeout: 300_000 }, async (t) => body(await newTable(t, engine, extra), t));
+    test(`${name} (${engine.name})`, { timeout: 900_000 }, async (t) => body(await newTable(t, engine, extra), t));
   }
 }
 

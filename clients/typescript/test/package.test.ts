@@ -101,7 +101,7 @@ function readme(): string[] {
 }
 
 test('the package installs, and runs the programs of the reference documents and its README', {
-  timeout: 300_000,
+  timeout: 900_000,
   concurrency: true,
 }, async (t) => {
   const folder = emptyFolder(t);

@@ -1,5 +1,5 @@
+import { floorDecimal } from '../decimal.js';
 import { andAll, type Condition, notExists } from './expression.js';
-import { floorNumber } from './numbers.js';
 import { child, type Row } from './row.js';
 
 /**
@@ -68,7 +68,7 @@ export class Fence {
 /** Returns the version of a META row, undefined if it has none. */
 export function versionOf(meta: Row | undefined): bigint | undefined {
   const digits = child(meta, 'isr')?.['v']?.N;
-  const v = digits === undefined ? undefined : floorNumber(digits);
+  const v = digits === undefined ? undefined : floorDecimal(digits);
   return v !== undefined && v >= 0n && v < (1n << 62n) - 1n ? v : undefined;
 }
 

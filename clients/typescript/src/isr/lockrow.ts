@@ -1,9 +1,10 @@
 import { floorSeconds } from '../clock.js';
+import { ceilDecimal } from '../decimal.js';
 import { LeaseHeldError } from '../errors.js';
 import type { Lock } from './entry.js';
 import type { Condition } from './expression.js';
 import { BOUNDS, MAX_LEASE_SECONDS } from './names.js';
-import { ceilNumber, clamp, floorOf } from './numbers.js';
+import { clamp, floorOf } from './numbers.js';
 import { N, type Row, S, text } from './row.js';
 
 /** How many seconds a LOCK row outlives its lease before its ttl: longer than any clock skew. */
@@ -37,7 +38,7 @@ export interface ReadLock extends Lock {
 export function readLock(row: Row | undefined): ReadLock {
   const end = row?.['lease_expires_at']?.N;
   const failures = row?.['failures'];
-  const expiresAt = clamp((end && ceilNumber(end)) || 0n, 0, BOUNDS.moment);
+  const expiresAt = clamp((end && ceilDecimal(end)) || 0n, 0, BOUNDS.moment);
   return {
     token: text(row, 'lease_token'),
     owner: text(row, 'lease_owner'),

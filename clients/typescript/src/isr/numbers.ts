@@ -1,47 +1,12 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import { floorSeconds } from '../clock.js';
+import { floorDecimal } from '../decimal.js';
 import { BOUNDS } from './names.js';
 
-/** Larger magnitudes saturate at this value, so that sums still fit into 64 bits in other languages. */
-const saturation = 1n << 62n;
-
-/**
- * Parses a DynamoDB number and rounds it down, saturated to ±2^62; undefined if the text is
- * not a number. DynamoDB's numbers have 38 digits and may be fractions, as those of other
- * writers' clocks are.
- */
-export function floorNumber(digits: string): bigint | undefined {
-  const parts = /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,6}))?$/.exec(digits);
-  if (!parts) return undefined;
-  const [, sign, whole = '', fraction = '', exponent = '0'] = parts;
-  const mantissa = whole + fraction;
-  if (mantissa === '' || mantissa.length > 1000) return undefined;
-  return saturate(scale(BigInt(sign === '-' ? `-${mantissa}` : mantissa), Number(exponent) - fraction.length));
-}
-
-/** Like {@link floorNumber}, but rounds up. */
-export function ceilNumber(digits: string): bigint | undefined {
-  const negated = floorNumber(digits.startsWith('-') ? digits.slice(1) : `-${digits.replace(/^\+/, '')}`);
-  return negated === undefined ? undefined : -negated;
-}
-
-/** Returns n·10^power, rounded down. The power is capped, since the result saturates anyway. */
-function scale(n: bigint, power: number): bigint {
-  if (power >= 0) return n * 10n ** BigInt(Math.min(power, 1100));
-  const divisor = 10n ** BigInt(Math.min(-power, 1100));
-  const quotient = n / divisor; // towards zero
-  return n < 0n && quotient * divisor !== n ? quotient - 1n : quotient;
-}
-
-function saturate(n: bigint): bigint {
-  if (n > saturation) return saturation;
-  return n < -saturation ? -saturation : n;
-}
-
-/** Applies {@link floorNumber} to an attribute. NULL is 0, like a missing attribute; other types are undefined. */
+/** Applies {@link floorDecimal} to an attribute. NULL is 0, like a missing attribute; other types are undefined. */
 export function floorOf(av: AttributeValue): bigint | undefined {
-  if (av.N !== undefined) return floorNumber(av.N);
+  if (av.N !== undefined) return floorDecimal(av.N);
   return av.NULL === undefined ? undefined : 0n;
 }
 

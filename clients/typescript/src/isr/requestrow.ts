@@ -1,4 +1,5 @@
 import { floorSeconds } from '../clock.js';
+import { ceilDecimal } from '../decimal.js';
 import {
   type MalformedRowError,
   RequestCompletedError,
@@ -11,7 +12,7 @@ import { notExists } from './expression.js';
 import { sameAs } from './fence.js';
 import { holdsUntil } from './lockrow.js';
 import { BOUNDS } from './names.js';
-import { ceilNumber, clamp, floorOf } from './numbers.js';
+import { clamp, floorOf } from './numbers.js';
 import { type Kind, type Row, read, requirePresent, text, textKind } from './row.js';
 
 type Status = RequestRecord['status'];
@@ -34,7 +35,7 @@ export function readRequest(row: Row, key: string, nowMs: number): RequestRecord
   requirePresent(row, 'request_hash', textKind);
   requirePresent(row, 'status', statusKind);
   const end = row['in_progress_until']?.N;
-  const until = clamp((end && ceilNumber(end)) || 0n, 0, BOUNDS.moment);
+  const until = clamp((end && ceilDecimal(end)) || 0n, 0, BOUNDS.moment);
   return {
     key,
     requestHash: read(row, 'request_hash', textKind),

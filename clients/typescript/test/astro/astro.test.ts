@@ -47,7 +47,7 @@ function start(
 
 test('Astro pages are cached by isr serve, and invalidated by path and by tag', {
   skip: missing ?? false,
-  timeout: 120_000,
+  timeout: 600_000,
 }, async (t) => {
   const SITE_PROVIDER = new URL('../../src/astro/index.js', import.meta.url).href;
   const env = { PATH: process.env['PATH'], HOME: site, ASTRO_TELEMETRY_DISABLED: '1', SITE_PROVIDER };

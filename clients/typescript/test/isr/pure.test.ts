@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-
+import { ceilDecimal, floorDecimal } from '../../src/decimal.js';
 import { InvalidInputError, InvalidKeyError } from '../../src/errors.js';
 import {
   ageSeconds,
@@ -18,7 +18,6 @@ import {
   staleUntilMs,
 } from '../../src/isr/index.js';
 import { holdsUntil, readLock } from '../../src/isr/lockrow.js';
-import { ceilNumber, floorNumber } from '../../src/isr/numbers.js';
 import { readRequest } from '../../src/isr/requestrow.js';
 import { datedOf, itemOf, purgeStateOf, requestVector, vectors, whichOf } from './vectors.js';
 
@@ -146,7 +145,12 @@ test('numbers are rounded exactly, with any number of digits', () => {
     ['1E+3', 1000n, 1000n],
     ['15E-1', 1n, 2n],
     ['-1E-130', -1n, 0n],
+    ['+1e2', 100n, 100n],
+    ['0e999999', 0n, 0n],
+    ['4611686018427387903.5', (1n << 62n) - 1n, 1n << 62n],
     ['9.9E+125', 1n << 62n, 1n << 62n],
+    ['1E-999999', 0n, 1n],
+    ['-1E+999999', -(1n << 62n), -(1n << 62n)],
     ['-9.9E+125', -(1n << 62n), -(1n << 62n)],
     ['', undefined, undefined],
     ['x', undefined, undefined],
@@ -154,8 +158,8 @@ test('numbers are rounded exactly, with any number of digits', () => {
     ['1e', undefined, undefined],
   ];
   for (const [digits, floor, ceil] of cases) {
-    assert.equal(floorNumber(digits), floor, `floor of ${digits}`);
-    assert.equal(ceilNumber(digits), ceil, `ceil of ${digits}`);
+    assert.equal(floorDecimal(digits), floor, `floor of ${digits}`);
+    assert.equal(ceilDecimal(digits), ceil, `ceil of ${digits}`);
   }
 });
 

@@ -32,7 +32,7 @@ export function onEngine(
     test(name, { skip: missing ?? noEngine });
     return;
   }
-  test(`${name} (${engine.name})`, { timeout: 120_000 }, (t) => body(engine, t));
+  test(`${name} (${engine.name})`, { timeout: 600_000 }, (t) => body(engine, t));
 }
 
 export async function newStores(t: Cleanup, engine: Engine, folder?: string): Promise<Stores> {

@@ -124,13 +124,13 @@ async function hashOf(...folders: string[]): Promise<string> {
   return hash.digest('hex');
 }
 
-/** Runs `next build`, for at most five minutes. */
+/** Runs `next build`, for at most fifteen minutes. */
 async function runBuild(cwd: string, flags: string[] = [], environment: Record<string, string> = {}): Promise<Build> {
   const child = spawn(process.execPath, [next, 'build', ...flags], {
     cwd,
     env: { ...bare(), ...handlers, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 300_000,
+    timeout: 900_000,
   });
   const output = outputOf(child);
   const status = await new Promise<number | null>((resolve, reject) => {
@@ -322,11 +322,11 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** Waits until a condition holds, for at most 60 s. */
+/** Waits until a condition holds, for at most three minutes. */
 export async function until(what: string, holds: () => Promise<boolean> | boolean): Promise<void> {
-  const deadline = Date.now() + 60_000;
+  const deadline = Date.now() + 180_000;
   while (!(await holds())) {
-    if (Date.now() > deadline) throw new Error(`${what}: timeout after 60 s`);
+    if (Date.now() > deadline) throw new Error(`${what}: timeout after 180 s`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
