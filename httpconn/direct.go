@@ -180,22 +180,29 @@ func (d *Direct) exchange(r *http.Request, c *directConn) (*http.Response, error
 	return res, nil
 }
 
-// send writes a request and reads the header of the response.
+// send writes a request and reads the header of the response. A server that refuses a long header, for
+// example with 431, may respond and close the connection before it has read all: the response is then in the
+// socket's buffer.
 func (c *directConn) send(r *http.Request, limits *http.Transport) (*http.Response, error) {
 	c.answered = false
 	if err := c.SetDeadline(time.Now().Add(limits.ResponseHeaderTimeout)); err != nil {
 		return nil, err
 	}
-	if err := r.Write(c.bw); err != nil {
-		return nil, err
+	refused := r.Write(c.bw)
+	if refused == nil {
+		refused = c.bw.Flush()
 	}
-	if err := c.bw.Flush(); err != nil {
-		return nil, err
+	if refused != nil && !isHangup(refused) {
+		return nil, refused
 	}
 	res, err := c.readHeader(r, limits.MaxResponseHeaderBytes)
-	if err != nil {
+	switch {
+	case err != nil && refused != nil && !c.answered:
+		return nil, refused
+	case err != nil:
 		return nil, fmt.Errorf("response: %w", err)
 	}
+	res.Close = res.Close || refused != nil // the rest of the request was not sent
 	c.left = math.MaxInt64
 	return res, c.SetDeadline(time.Time{})
 }

@@ -589,3 +589,42 @@ func TestDirectConcurrent(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// The response of a server that refuses a request before it has read it arrives, though writing fails.
+func TestDirectRefused(t *testing.T) {
+	closed := make(chan struct{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		defer close(closed)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 8\r\n\r\ntoo long")
+		_ = conn.Close()
+	}()
+	d := httpconn.NewDirect(limits(), func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		<-closed // so that no buffer takes the request
+		return conn, err
+	})
+	defer d.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String(), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Cookie", strings.Repeat("x", 32<<20))
+	res, err := d.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if res.StatusCode != http.StatusRequestHeaderFieldsTooLarge || string(body) != "too long" || err != nil {
+		t.Errorf("got %s %q, %v", res.Status, body, err)
+	}
+}

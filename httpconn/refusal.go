@@ -44,7 +44,7 @@ type refusalConn struct {
 
 func (c *refusalConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+	if isHangup(err) {
 		timer := time.NewTimer(refusalTime)
 		defer timer.Stop()
 		select {
@@ -58,6 +58,11 @@ func (c *refusalConn) Write(b []byte) (int, error) {
 func (c *refusalConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
+}
+
+// isHangup reports whether a write failed because the server has closed the connection.
+func isHangup(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // A socketConn is a TCP connection that a socket reads and writes.
