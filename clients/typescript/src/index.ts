@@ -6,6 +6,7 @@ export {
   type TransactOptions,
   type WriteOptions,
 } from './client.js';
+export type { Clock } from './clock.js';
 export type { Encryption, ItemLocation } from './encrypted.js';
 export * from './errors.js';
 export type { RawCondition } from './expression.js';
@@ -35,8 +36,10 @@ export type {
   ValueOf,
 } from './infer.js';
 export * from './isr/index.js';
+export type { Item } from './item.js';
 export {
   type JobLease,
+  type KeptLease,
   type LeaseKey,
   LeaseManager,
   type LeaseManagerOptions,

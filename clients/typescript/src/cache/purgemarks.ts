@@ -2,7 +2,7 @@ import type { Backend } from '../isr/backend.js';
 import type { Mark, PurgeState } from '../isr/entry.js';
 import { mergePurgeStates, NEVER_PURGED } from '../isr/freshness.js';
 import { LOG_LIFE_MS, readChanges, readSequence } from '../isr/log.js';
-import { markKey, mergeMarks, purgeStateOfMark, readMarksOf } from '../isr/purgemark.js';
+import { markKey, mergeMarks, purgeStateOfMark, readMarksOf } from '../isr/mark.js';
 import { covers } from '../isr/purgetarget.js';
 
 /** How often SEQ is read in addition to the log, in milliseconds, to detect trimmed rows or a replaced table. */

@@ -3,7 +3,7 @@ import { type Backend, readRow } from './backend.js';
 import type { Settings } from './config.js';
 import { notExists, updateOf } from './expression.js';
 import { sameAs } from './fence.js';
-import type { LogChange, PlannedWrite } from './logqueue.js';
+import type { LogChange, PlannedWrite } from './groupcommit.js';
 import { PURGE_LOG_PK, SK } from './names.js';
 import { countKind, N, type Row, read, requirePresent, S, text, textKind } from './row.js';
 import { onRow, type Refusal, rowId } from './transaction.js';

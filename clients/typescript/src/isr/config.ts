@@ -6,8 +6,8 @@ import { type Clock, systemClock } from '../clock.js';
 import { InvalidInputError } from '../errors.js';
 import { Calls, type RetryOptions } from '../retry.js';
 import { type Backend, randomText, type Warn } from './backend.js';
+import { GroupCommit } from './groupcommit.js';
 import { checkTenant } from './key.js';
-import { LogQueue } from './logqueue.js';
 import { checkInterval } from './normalize.js';
 import { interval } from './numbers.js';
 import { checkPartition, hashedPartition } from './partition.js';
@@ -61,7 +61,7 @@ export interface FaceTheoryIsrMetaStoreConfig extends RetryOptions {
 export interface Settings {
   readonly backend: Backend;
   /** The queue through which all changes of the purge log go. */
-  readonly log: LogQueue;
+  readonly log: GroupCommit;
   readonly tenant: string;
   readonly partition: (cacheKey: string) => string;
   readonly metaTtlSeconds: number | undefined;
@@ -82,7 +82,7 @@ export function settingsOf(c: FaceTheoryIsrMetaStoreConfig): Settings {
   const backend = backendOf(c);
   return {
     backend,
-    log: new LogQueue(backend),
+    log: new GroupCommit(backend),
     tenant: c.tenant ?? '',
     partition: partitionOf(c),
     metaTtlSeconds: c.metaTtlSeconds,

@@ -17,6 +17,7 @@ export type {
   RequestRecord,
   Sequence,
 } from './entry.js';
+export type { Fence } from './fence.js';
 export {
   ageSeconds,
   type Dated,

@@ -4,6 +4,7 @@ import { deleteLock } from './acquire.js';
 import { finishedRow, isCurrent } from './attempt.js';
 import { type Backend, errorOf, randomText, readRowUntilAborted } from './backend.js';
 import type { Entry } from './entry.js';
+import { execute, type Verdict, type Write } from './execute.js';
 import { conditionOf, updateOf } from './expression.js';
 import { versionOf } from './fence.js';
 import type { HeldLease } from './lease.js';
@@ -11,7 +12,6 @@ import { describeHolder, isHeld } from './lockrow.js';
 import { advance, readSequence, reloadTarget, type Target } from './log.js';
 import { SK } from './names.js';
 import { child, type Row, text } from './row.js';
-import { execute, type Verdict, type Write } from './settle.js';
 import type { Swap } from './swap.js';
 import { type Action, onRow, WriteRequest } from './transaction.js';
 

@@ -1,6 +1,6 @@
 import { InvalidInputError } from '../errors.js';
 import type { Settings } from './config.js';
-import type { LogChange } from './logqueue.js';
+import type { LogChange } from './groupcommit.js';
 import { checkInterval } from './normalize.js';
 import { MAX_PURGE_TARGETS, maxPurgeBytes, type PurgeTarget, resolveTarget } from './purgetarget.js';
 import { merged, type PurgeMode, RowPurge } from './purgewrite.js';

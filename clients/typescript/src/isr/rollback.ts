@@ -3,10 +3,10 @@ import { type Backend, readRow } from './backend.js';
 import type { Entry, PurgeState } from './entry.js';
 import { updateOf } from './expression.js';
 import { mergePurgeStates, NEVER_PURGED, outlivesMarks } from './freshness.js';
+import type { GroupCommit, LogChange, PlannedWrite } from './groupcommit.js';
 import { readSequence, reloadTarget, type Target } from './log.js';
-import type { LogChange, LogQueue, PlannedWrite } from './logqueue.js';
+import { covering } from './mark.js';
 import { PREFIX, SK } from './names.js';
-import { covering } from './purgemark.js';
 import { purgeStateOf } from './purgerow.js';
 import type { PageRecord } from './record.js';
 import { S, text } from './row.js';
@@ -31,7 +31,7 @@ export interface Assertion {
 /** The table and the log queue that assertions go to. */
 export interface AssertionContext {
   readonly backend: Backend;
-  readonly log: LogQueue;
+  readonly log: GroupCommit;
 }
 
 /**

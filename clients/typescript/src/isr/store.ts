@@ -28,6 +28,7 @@ import { HeldLease, type Lease, leaseDuration } from './lease.js';
 import { backOff, breakLease, refresh, release } from './leaseupdate.js';
 import { holdsUntil } from './lockrow.js';
 import { readChanges, readSequence } from './log.js';
+import { covering, readMarks } from './mark.js';
 import type {
   Acquisition,
   Commit,
@@ -43,7 +44,6 @@ import { FOREVER_MS, PREFIX } from './names.js';
 import { checkInterval, checkMoment, checkSeconds, normalize } from './normalize.js';
 import { publish } from './publish.js';
 import { Purge, type PurgeOptions, type Receipt } from './purge.js';
-import { covering, readMarks } from './purgemark.js';
 import type { PurgeTarget } from './purgetarget.js';
 import { type PageRecord, readPage } from './record.js';
 import { endRequest } from './request.js';

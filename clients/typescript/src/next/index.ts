@@ -10,6 +10,7 @@
  *	                └──► set ──► body to the bucket, then META with its fence, and the lease
  */
 
+export type { StoreOptions } from '../cache/settings.js';
 export type { Answer, CacheControl, GetContext, HandlerContext, Kind, SetContext, Value } from './contract.js';
 export { type CacheHandler, type CacheHandlerClass, createCacheHandler } from './handler.js';
 export type { CacheHandlerOptions } from './options.js';

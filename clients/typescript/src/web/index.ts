@@ -3,6 +3,7 @@
  * each page rendered once per expiry, stale pages served while they are regenerated, purges by key, tag and prefix.
  */
 
+export type { StoreOptions } from '../cache/settings.js';
 export { canonicalKey } from '../isr/canonicalkey.js';
 export type { PurgeOptions, Receipt } from '../isr/purge.js';
 export { hostTarget, type PurgeTarget } from '../isr/purgetarget.js';

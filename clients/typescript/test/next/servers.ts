@@ -12,7 +12,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { GetItemCommand } from '@aws-sdk/client-dynamodb';
 
-import { markKey } from '../../src/isr/purgemark.js';
+import { markKey } from '../../src/isr/mark.js';
 import type { Cleanup, TestTable } from '../engines.js';
 import type { TestBucket } from './stores.js';
 

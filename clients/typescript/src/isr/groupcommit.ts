@@ -1,10 +1,10 @@
 import { outcomeOf } from '../outcome.js';
 import { type Backend, errorOf, randomText, readRows } from './backend.js';
+import { execute, type Verdict, type Write } from './execute.js';
 import { advance, committedAs, confirmTarget, readSequence, type SeenSequence } from './log.js';
 import { PURGE_LOG_PK } from './names.js';
 import { merged, type PurgeWrite, type RowPurge } from './purgewrite.js';
 import type { Row } from './row.js';
-import { execute, type Verdict, type Write } from './settle.js';
 import { type Action, type Refusal, WriteRequest } from './transaction.js';
 
 /** The maximum number of rows that the changes of one transaction write: DynamoDB's 100 minus SEQ and LOG#. */
@@ -47,7 +47,7 @@ export interface LogChange {
  *	pin ──────┼─► waiting ─┤        ▲                  │
  *	purge ────┘   (FIFO)   └─ next  └── pause ◄── SEQ was advanced by another process
  */
-export class LogQueue {
+export class GroupCommit {
   readonly #backend: Backend;
   #waiting: PendingChange[] = [];
   #leading = false;
