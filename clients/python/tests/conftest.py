@@ -52,18 +52,15 @@ class Engine:
         return made
 
 
-@pytest.fixture(
-    params=[pytest.param(Engine(name, url), id=name) for name, url in ENGINES]
-    or [
-        pytest.param(
-            None,
-            id="no-engine",
-            marks=pytest.mark.skip(
-                "ISR_TEST_ENGINES is not set: comma-separated name=URL of servers that speak DynamoDB's protocol"
-            ),
-        )
-    ]
+NO_ENGINE = pytest.mark.skip(
+    "ISR_TEST_ENGINES is not set: comma-separated name=URL of servers that speak DynamoDB's protocol"
 )
+EACH_ENGINE = [pytest.param(Engine(name, url), id=name) for name, url in ENGINES] or [
+    pytest.param(None, id="no-engine", marks=NO_ENGINE)
+]
+
+
+@pytest.fixture(params=EACH_ENGINE)
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn."""
     found: Engine = request.param

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 import theorydb_py
-from tests.conftest import Engine
+from tests.conftest import EACH_ENGINE, Engine
 
 ROOT = Path(__file__).parents[1]
 NAME = f"facetheory_tabletheory-{theorydb_py.__version__}"
@@ -178,6 +178,7 @@ def apart(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("engine", EACH_ENGINE[:1], indirect=True)
 def test_wheel_under_other_versions(
     built: Path, apart: Path, engine: Engine, table_name: str, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
