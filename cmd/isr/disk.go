@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"sync"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/embedded"
@@ -17,17 +16,11 @@ func (c *serveCommand) keepDisk(ctx context.Context, st *stores, cache *isr.Cach
 	if c.Disk != nil {
 		st.disk.SetBound(int64(*c.Disk))
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var keeping sync.WaitGroup
-	keeping.Go(func() {
+	return inBackground(ctx, func(ctx context.Context) {
 		st.disk.Keep(ctx, embedded.KeepOptions{
 			LastUses:  cache.LastUses,
 			Evicted:   m.EvictedFromDisk,
 			Collected: func(bytes int64) { m.Note(isr.Event{Kind: isr.EventCollected, Bytes: bytes}) },
 		})
 	})
-	return func() {
-		cancel()
-		keeping.Wait()
-	}
 }
