@@ -120,6 +120,11 @@ func TestObserveCollapse(t *testing.T) {
 
 // TestObserveOutcomes: how a render ends, and why its response is not stored.
 func TestObserveOutcomes(t *testing.T) {
+	// A proxy may report its interrupted request before the render has ended.
+	interrupted := func(w http.ResponseWriter) {
+		isr.OriginUnreachable(w, errRefused)
+		time.Sleep(time.Minute)
+	}
 	answers := map[string]struct {
 		answer    func(http.ResponseWriter)
 		outcome   string
@@ -139,6 +144,7 @@ func TestObserveOutcomes(t *testing.T) {
 		"unreachable": {func(w http.ResponseWriter) { isr.OriginUnreachable(w, errRefused); w.WriteHeader(502) }, "failed", "unreachable", 502, false},
 		"truncated":   {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "10"); fmt.Fprint(w, "x") }, "failed", "truncated", 200, false},
 		"timeout":     {func(http.ResponseWriter) { time.Sleep(time.Minute) }, "failed", "timeout", 0, false},
+		"interrupted": {interrupted, "failed", "timeout", 0, false},
 	}
 	for name, want := range answers {
 		t.Run(name, func(t *testing.T) {

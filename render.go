@@ -310,6 +310,8 @@ func (r *recorder) result() (got rendering) {
 		return rendering{failure: r.err, notModified: r.sent, tags: r.tags}
 	case errors.Is(r.err, ErrUncacheable):
 		return rendering{refused: r.verdict.Refused, verdict: r.verdict}
+	case errors.Is(r.err, errRenderTime): // a renderer that was interrupted may have reported that the origin was not reached
+		return rendering{failure: r.err, outage: true}
 	case r.outage != nil:
 		got = rendering{failure: fmt.Errorf("%w: %w", errUnreached, r.outage), outage: true}
 		if r.verdict.Failed {
@@ -317,7 +319,7 @@ func (r *recorder) result() (got rendering) {
 		}
 		return got
 	case r.err != nil:
-		return rendering{failure: r.err, outage: errors.Is(r.err, errRenderTime)}
+		return rendering{failure: r.err}
 	case r.verdict.Failed:
 		got = rendering{failure: fmt.Errorf("%w: status %d", errRenderStatus, r.status)}
 		got.failed, got.own = r.failedLocked()
