@@ -33,12 +33,20 @@ func keepProcessors(ctx context.Context, db *localdynamo.DB) (stop func()) {
 			case <-ctx.Done():
 				return
 			}
-			runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + committers)
+			addProcessors()
 			for backoff.Wait(ctx, commitsLast) == nil && committed(db) {
+				addProcessors()
 			}
 			runtime.SetDefaultGOMAXPROCS()
 		}
 	})
+}
+
+// addProcessors sets the default number of processors, which depends on the limit of the container, and adds
+// to it. It is repeated because Go does not follow that limit while a number is set.
+func addProcessors() {
+	runtime.SetDefaultGOMAXPROCS()
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + committers)
 }
 
 // committed reports whether a commit has begun since the last receive from Committing.

@@ -15,6 +15,7 @@ import (
 // Processors are added while the store commits, and removed once it does not.
 func TestKeepProcessors(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
+	runtime.SetDefaultGOMAXPROCS()
 	defer runtime.SetDefaultGOMAXPROCS()
 	synctest.Test(t, func(t *testing.T) {
 		db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
@@ -32,6 +33,7 @@ func TestKeepProcessors(t *testing.T) {
 		commitTo(t, db, "first")
 		check("after a commit", before+committers)
 		time.Sleep(commitsLast - time.Nanosecond)
+		runtime.GOMAXPROCS(before + 10) // as if the limit of the container were lower now
 		commitTo(t, db, "second")
 		time.Sleep(time.Nanosecond)
 		check("after another", before+committers)
