@@ -231,7 +231,7 @@ func (c *directConn) readHeader(r *http.Request, limit int64) (*http.Response, e
 			if err := trace.Got1xxResponse(res.StatusCode, textproto.MIMEHeader(res.Header)); err != nil {
 				return nil, err
 			}
-			c.left = limit // whoever reads them bounds their number
+			c.left = limit // the trace bounds their number
 		}
 	}
 }
