@@ -270,7 +270,12 @@ func (h *handler) await(r *http.Request, f *flight, leader bool, known int64, ol
 		defer timer.Stop()
 		late = timer.C
 	}
-	for {
+	for waited := false; ; {
+		if waited {
+			if got := h.orStale(f, failure{cause: errLate, detail: detailTimeout}, old); got.outcome.(failure).fallback != nil {
+				return got, true
+			}
+		}
 		select {
 		case <-usable:
 			// The flight may have offered the page long before this visitor joined.
@@ -303,10 +308,7 @@ func (h *handler) await(r *http.Request, f *flight, leader bool, known int64, ol
 			}
 			return h.orStale(f, failure{cause: errStoreSlow, detail: detailStoreError}, old), true
 		case <-late:
-			if got := h.orStale(f, failure{cause: errLate, detail: detailTimeout}, old); got.outcome.(failure).fallback != nil {
-				return got, true
-			}
-			late = nil // there is no other page to serve
+			waited = true // if the store is slow, the page is read later
 		case <-f.done:
 			return h.reply(f, leader, old), true
 		case <-r.Context().Done():

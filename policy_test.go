@@ -106,6 +106,21 @@ func TestWaitIsBounded(t *testing.T) {
 			expect(t, get(h, "/"), "/ rendered 2", "isr; hit; ttl=")
 		})
 	})
+	t.Run("slow store", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			tb := newTable(t)
+			site, _ := staleSite(tb, isr.Route{Policy: isr.Wait}, nil)
+			site.delay = 20 * time.Second
+			slow := &brokenStore{MetaStore: tb.store("b")}
+			slow.delay.Store(int64(100 * time.Millisecond))
+			h := tb.node(slow, func(c *isr.Config) { c.Wait = 50 * time.Millisecond }).Handler(isr.Route{Policy: isr.Wait}, site)
+			a := get(h, "/")
+			expectStale(t, a, "timeout")
+			if a.took > time.Second {
+				t.Errorf("waited %v", a.took)
+			}
+		})
+	})
 	t.Run("dead holder", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			tb := newTable(t)
