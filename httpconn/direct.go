@@ -64,7 +64,7 @@ func (d *Direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	c, err := d.connect(r.Context(), address)
 	if err != nil {
-		return nil, err
+		return nil, failed(r.Context(), err)
 	}
 	return d.exchange(r, c)
 }
@@ -168,7 +168,7 @@ func (d *Direct) exchange(r *http.Request, c *directConn) (*http.Response, error
 	res, err := c.send(r, d.transport)
 	if err != nil {
 		body.release(false)
-		return nil, body.failed(err)
+		return nil, failed(ctx, err)
 	}
 	body.reuse = !res.Close && res.StatusCode != http.StatusSwitchingProtocols
 	if res.Body == http.NoBody {
@@ -268,7 +268,7 @@ func (b *directBody) Read(p []byte) (int, error) {
 		b.release(b.reuse)
 	default:
 		b.release(false)
-		err = b.failed(err)
+		err = failed(b.ctx, err)
 	}
 	return n, err
 }
@@ -292,9 +292,9 @@ func (b *directBody) release(reuse bool) {
 }
 
 // failed returns the error of a request: that of its context, if that is why it failed.
-func (b *directBody) failed(err error) error {
-	if b.ctx.Err() != nil {
-		return context.Cause(b.ctx)
+func failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return err
 }

@@ -477,6 +477,23 @@ func TestDirectCanceled(t *testing.T) {
 	}
 }
 
+// A request ends by the cause of its context also while it connects.
+func TestDirectCanceledWhileConnecting(t *testing.T) {
+	cause := errors.New("the visitor left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	d := httpconn.NewDirect(limits(), func(ctx context.Context, network, address string) (net.Conn, error) {
+		cancel(cause)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.RoundTrip(r); !errors.Is(err, cause) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // The header has ResponseHeaderTimeout, and the body all the time it needs.
 func TestDirectHeaderTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
