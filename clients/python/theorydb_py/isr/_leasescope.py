@@ -10,7 +10,7 @@ from theorydb_py.errors import LeaseLostError
 from theorydb_py.isr import _leaseupdate as leasewrites
 from theorydb_py.isr._backend import Connection
 from theorydb_py.isr._lease import IsrLease
-from theorydb_py.isr._record import end_request
+from theorydb_py.isr._request import end_request
 from theorydb_py.isr._requestrow import failed
 
 

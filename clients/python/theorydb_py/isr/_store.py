@@ -62,7 +62,7 @@ from theorydb_py.isr._publish import Publishing
 from theorydb_py.isr._purge import Purge
 from theorydb_py.isr._purgetarget import PurgeTarget, resolve
 from theorydb_py.isr._readers import HeaderValue
-from theorydb_py.isr._record import end_request, read_request
+from theorydb_py.isr._request import end_request, read_request
 from theorydb_py.isr._requestrow import COMPLETED, Attempt, Claim, check_claim, completed, failed
 
 _MAX_ATTEMPTS = 5
