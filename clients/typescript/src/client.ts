@@ -77,11 +77,11 @@ export interface TransactOptions extends CallOptions {
   clientRequestToken?: string;
 }
 
-/** The model types of a client after `register`: only the new ones if none were known before. */
-type Registered<M extends Model, N extends Model> = Model extends M ? N : M | N;
+/** The models `M` of a client and the models `N` that it registers; only `N` if the types of its models were not known before. */
+export type RegisteredModels<M extends Model, N extends Model> = Model extends M ? N : M | N;
 
-/** The model with a name. */
-type Named<M extends Model, N> = N extends Model ? N : Model extends M ? Model : Extract<M, { name: N }>;
+/** The model that the argument `N` of a call stands for: `N` itself, or the one of the client's models `M` with this name. */
+export type ModelOf<M extends Model, N> = N extends Model ? N : Model extends M ? Model : Extract<M, { name: N }>;
 
 /**
  * A client for the items of some models. Only `register` changes it. It holds no
@@ -111,7 +111,7 @@ export class TheorydbClient<M extends Model = Model> {
    *
    * @throws InvalidModelError if another model has the same name.
    */
-  register<const N extends readonly Model[]>(...models: N): TheorydbClient<Registered<M, N[number]>> {
+  register<const N extends readonly Model[]>(...models: N): TheorydbClient<RegisteredModels<M, N[number]>> {
     for (const model of models) {
       const known = this.#models.get(model.name);
       if (known !== undefined && known !== model) {
@@ -121,7 +121,7 @@ export class TheorydbClient<M extends Model = Model> {
       }
       this.#models.set(model.name, model);
     }
-    return this as unknown as TheorydbClient<Registered<M, N[number]>>;
+    return this as unknown as TheorydbClient<RegisteredModels<M, N[number]>>;
   }
 
   /**
@@ -133,9 +133,9 @@ export class TheorydbClient<M extends Model = Model> {
    */
   async get<N extends ModelName<M>>(
     model: N,
-    key: KeyOf<Named<M, N>>,
+    key: KeyOf<ModelOf<M, N>>,
     options: ReadOptions = {},
-  ): Promise<ItemOf<Named<M, N>>> {
+  ): Promise<ItemOf<ModelOf<M, N>>> {
     const found = await this.getOrNull(model, key, options);
     if (found === null) {
       const known = this.#model(model);
@@ -149,9 +149,9 @@ export class TheorydbClient<M extends Model = Model> {
   /** Reads one item; null if it does not exist. */
   async getOrNull<N extends ModelName<M>>(
     model: N,
-    key: KeyOf<Named<M, N>>,
+    key: KeyOf<ModelOf<M, N>>,
     options: ReadOptions = {},
-  ): Promise<ItemOf<Named<M, N>> | null> {
+  ): Promise<ItemOf<ModelOf<M, N>> | null> {
     const known = this.#model(model);
     const Key = encodeKey(known, key);
     const command = new GetItemCommand({
@@ -167,7 +167,7 @@ export class TheorydbClient<M extends Model = Model> {
       return null;
     }
     const item = await this.#encrypter.open(known, answer.Item, options.signal);
-    return decodeItem(known, item) as ItemOf<Named<M, N>>;
+    return decodeItem(known, item) as ItemOf<ModelOf<M, N>>;
   }
 
   /**
@@ -179,9 +179,9 @@ export class TheorydbClient<M extends Model = Model> {
    */
   async put<N extends ModelName<M>>(
     model: N,
-    item: InputOf<Named<M, N>>,
+    item: InputOf<ModelOf<M, N>>,
     options: WriteOptions = {},
-  ): Promise<ItemOf<Named<M, N>>> {
+  ): Promise<ItemOf<ModelOf<M, N>>> {
     const known = this.#model(model);
     return this.#store(item, putOf(known, item, options, this.#calls.clock.now()), options);
   }
@@ -194,9 +194,9 @@ export class TheorydbClient<M extends Model = Model> {
    */
   async create<N extends ModelName<M>>(
     model: N,
-    item: InputOf<Named<M, N>>,
+    item: InputOf<ModelOf<M, N>>,
     options: WriteOptions = {},
-  ): Promise<ItemOf<Named<M, N>>> {
+  ): Promise<ItemOf<ModelOf<M, N>>> {
     const known = this.#model(model);
     return this.#store(item, createOf(known, item, options, this.#calls.clock.now()), options);
   }
@@ -213,10 +213,10 @@ export class TheorydbClient<M extends Model = Model> {
    */
   update<N extends ModelName<M>>(
     model: N,
-    item: KeyOf<Named<M, N>> & Partial<ItemOf<Named<M, N>>>,
-    changes: readonly FieldOf<Named<M, N>>[] | ((update: UpdateBuilder<Named<M, N>>) => unknown),
+    item: KeyOf<ModelOf<M, N>> & Partial<ItemOf<ModelOf<M, N>>>,
+    changes: readonly FieldOf<ModelOf<M, N>>[] | ((update: UpdateBuilder<ModelOf<M, N>>) => unknown),
     options: WriteOptions = {},
-  ): Promise<ItemOf<Named<M, N>>> {
+  ): Promise<ItemOf<ModelOf<M, N>>> {
     return this.#update('update', this.#model(model), item, changes as Changing, options);
   }
 
@@ -229,10 +229,10 @@ export class TheorydbClient<M extends Model = Model> {
    */
   upsert<N extends ModelName<M>>(
     model: N,
-    item: KeyOf<Named<M, N>> & Partial<ItemOf<Named<M, N>>>,
-    changes: readonly FieldOf<Named<M, N>>[] | ((update: UpdateBuilder<Named<M, N>>) => unknown),
+    item: KeyOf<ModelOf<M, N>> & Partial<ItemOf<ModelOf<M, N>>>,
+    changes: readonly FieldOf<ModelOf<M, N>>[] | ((update: UpdateBuilder<ModelOf<M, N>>) => unknown),
     options: WriteOptions = {},
-  ): Promise<ItemOf<Named<M, N>>> {
+  ): Promise<ItemOf<ModelOf<M, N>>> {
     return this.#update('upsert', this.#model(model), item, changes as Changing, options);
   }
 
@@ -244,20 +244,20 @@ export class TheorydbClient<M extends Model = Model> {
    */
   async delete<N extends ModelName<M>>(
     model: N,
-    key: KeyOf<Named<M, N>> & Partial<ItemOf<Named<M, N>>>,
+    key: KeyOf<ModelOf<M, N>> & Partial<ItemOf<ModelOf<M, N>>>,
     options: WriteOptions = {},
   ): Promise<void> {
     await this.#send(deleteOf(this.#model(model), key, options), options);
   }
 
   /** Starts a query of one partition. */
-  query<N extends ModelName<M>>(model: N): Query<Named<M, N>> {
-    return new Query(this.#source, this.#model(model) as Named<M, N>);
+  query<N extends ModelName<M>>(model: N): Query<ModelOf<M, N>> {
+    return new Query(this.#source, this.#model(model) as ModelOf<M, N>);
   }
 
   /** Starts a scan of all items of the model's table, or of an index. */
-  scan<N extends ModelName<M>>(model: N): Scan<Named<M, N>> {
-    return new Scan(this.#source, this.#model(model) as Named<M, N>);
+  scan<N extends ModelName<M>>(model: N): Scan<ModelOf<M, N>> {
+    return new Scan(this.#source, this.#model(model) as ModelOf<M, N>);
   }
 
   /**
@@ -291,15 +291,15 @@ export class TheorydbClient<M extends Model = Model> {
    */
   async batchGet<N extends ModelName<M>>(
     model: N,
-    keys: readonly KeyOf<Named<M, N>>[],
+    keys: readonly KeyOf<ModelOf<M, N>>[],
     options: ReadOptions = {},
-  ): Promise<(ItemOf<Named<M, N>> | undefined)[]> {
+  ): Promise<(ItemOf<ModelOf<M, N>> | undefined)[]> {
     const known = this.#model(model);
     const target = { ...this.#source, signal: options.signal };
     const found = await batchGet(target, known, keys, options.consistentRead ?? true);
     const stored = found.filter((item) => item !== undefined);
     const items = (await decodeItems(this.#source, known, stored, undefined, options.signal)).values();
-    return found.map((item) => item && (items.next().value as ItemOf<Named<M, N>>));
+    return found.map((item) => item && (items.next().value as ItemOf<ModelOf<M, N>>));
   }
 
   /**
@@ -311,7 +311,7 @@ export class TheorydbClient<M extends Model = Model> {
    */
   async batchWrite<N extends ModelName<M>>(
     model: N,
-    writes: { puts?: readonly InputOf<Named<M, N>>[]; deletes?: readonly KeyOf<Named<M, N>>[] },
+    writes: { puts?: readonly InputOf<ModelOf<M, N>>[]; deletes?: readonly KeyOf<ModelOf<M, N>>[] },
     options: CallOptions = {},
   ): Promise<void> {
     const target = { ...this.#source, signal: options.signal };

@@ -1,6 +1,8 @@
 export {
   type CallOptions,
+  type ModelOf,
   type ReadOptions,
+  type RegisteredModels,
   TheorydbClient,
   type TheorydbClientOptions,
   type TransactOptions,
@@ -22,6 +24,7 @@ export {
 } from './filter.js';
 export type {
   AttributeNameOf,
+  AttributeOf,
   FieldOf,
   IndexNameOf,
   InputOf,

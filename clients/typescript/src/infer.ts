@@ -61,7 +61,9 @@ type KeysAt<M extends Model, I> = I extends undefined
     : never;
 
 type DefinitionOf<M extends Model> = M['definition'];
-type AttributeOf<M extends Model> = DefinitionOf<M>['attributes'][number];
+
+/** The definitions of a model's attributes, as a union: `ValueOf<AttributeOf<M>>` is the type of all its values. */
+export type AttributeOf<M extends Model> = DefinitionOf<M>['attributes'][number];
 
 type IsLoose<M extends Model> = ModelDefinition extends DefinitionOf<M> ? true : false;
 type Known<M extends Model, T> = IsLoose<M> extends true ? LooseItem : T;

@@ -30,6 +30,7 @@ export class Query<M extends Model, I = undefined, T = ItemOf<M>> extends Reader
   readonly #model: M;
   readonly #terms: Terms;
 
+  /** @internal */
   constructor(source: Source, model: M, terms: Terms = { filters: [], descending: false }) {
     super();
     this.#source = source;

@@ -32,6 +32,7 @@ export class Scan<M extends Model, T = ItemOf<M>> extends Reader<T> {
   readonly #model: M;
   readonly #terms: ScanTerms;
 
+  /** @internal */
   constructor(source: Source, model: M, terms: ScanTerms = { filters: [] }) {
     super();
     this.#source = source;

@@ -16,6 +16,16 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
+import type { Node } from 'typescript/unstable/ast';
+import { isIdentifier, isTypeAliasDeclaration } from 'typescript/unstable/ast/is';
+import {
+  API,
+  type Checker,
+  type NodeHandle,
+  type Project,
+  SymbolFlags,
+  type Symbol as TypeScriptSymbol,
+} from 'typescript/unstable/sync';
 
 import { engines, newTable, noEngine, type TestTable } from './engines.js';
 import { packageFolder } from './spec.js';
@@ -121,6 +131,7 @@ test('the package installs, and runs the programs of the reference documents and
   const store = readFileSync(path.join(folder, 'store.ts'), 'utf8');
   writeFileSync(path.join(folder, 'alias.ts'), store.replace("'@facetheory/tabletheory'", `'${reference}'`));
   await compile(folder);
+  await t.test('declarations', () => checkDeclarations(folder));
   if (engines().length === 0) {
     await t.test('programs', { skip: noEngine });
   }
@@ -159,6 +170,67 @@ async function checkPublishing(folder: string, packed: string): Promise<void> {
   const publint = path.join(packageFolder(), 'node_modules/.bin/publint');
   const report = await run(publint, [path.join(folder, packed), '--strict']);
   assert.match(report.stdout, /All good!/);
+}
+
+/** Checks that some entry exports each type of the package that the declarations of its exports name. */
+function checkDeclarations(folder: string): void {
+  const root = path.join(folder, 'node_modules/@facetheory/tabletheory');
+  const { exports } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
+  const files = Object.values<{ types?: string }>(exports).flatMap(({ types }) =>
+    types ? path.join(root, types) : [],
+  );
+  const config = path.join(folder, 'declarations.json');
+  writeFileSync(config, JSON.stringify({ compilerOptions: { ...compilerOptions, noEmit: true }, files }));
+  const api = new API({ cwd: folder });
+  try {
+    const [project] = api.updateSnapshot({ openProjects: [config] }).getProjects();
+    assert.ok(project);
+    const exported = exportsOf(project, files);
+    assert.ok(exported.size > 100, `${exported.size} exports`);
+    const missing = [...exported].flatMap((symbol) =>
+      typesIn(project, symbol).flatMap((type) => (exported.has(type) ? [] : `${type.name}, in ${symbol.name}`)),
+    );
+    assert.deepEqual([...new Set(missing)], [], 'types that no entry exports');
+  } finally {
+    api.close();
+  }
+}
+
+function exportsOf({ checker, program }: Project, files: readonly string[]): Set<TypeScriptSymbol> {
+  const symbols = files.flatMap((file) => {
+    const source = program.getSourceFile(file);
+    const module = source && checker.getSymbolAtLocation(source);
+    assert.ok(module, file);
+    return checker.getExportsOfModule(module);
+  });
+  return new Set(symbols.map((symbol) => resolveAlias(checker, symbol)));
+}
+
+/**
+ * The types of the package that the declarations of a symbol name. Those of generic aliases are left out: their
+ * helper types compute a type, and users meet only the result.
+ */
+function typesIn({ checker }: Project, symbol: TypeScriptSymbol): TypeScriptSymbol[] {
+  const isOurs = ({ path }: NodeHandle) => path.includes('/tabletheory/dist/');
+  const types: TypeScriptSymbol[] = [];
+  const visit = (node: Node): void => {
+    if (isTypeAliasDeclaration(node) && node.typeParameters) return;
+    const found = isIdentifier(node) ? checker.getSymbolAtLocation(node) : undefined;
+    const named = found && resolveAlias(checker, found);
+    const isType = named && named.flags & SymbolFlags.Type && !(named.flags & SymbolFlags.TypeParameter);
+    if (isType && named.declarations.some(isOurs)) types.push(named);
+    node.forEachChild(visit);
+  };
+  for (const declaration of symbol.declarations.filter(isOurs)) {
+    const node = declaration.resolve();
+    assert.ok(node, symbol.name);
+    visit(node);
+  }
+  return types;
+}
+
+function resolveAlias(checker: Checker, symbol: TypeScriptSymbol): TypeScriptSymbol {
+  return symbol.flags & SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
 }
 
 /** The Node.js binaries of test/nodes, which holds the supported versions. */

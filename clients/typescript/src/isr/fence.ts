@@ -9,11 +9,18 @@ import { child, type Row } from './row.js';
  */
 export class Fence {
   readonly pk: string;
-  /** The attributes of META that {@link unchanged} compares; undefined if there was no row. */
+  /**
+   * The attributes of META that {@link unchanged} compares; undefined if there was no row.
+   * @internal
+   */
   readonly meta: Row | undefined;
-  /** The attributes of LOCK that {@link sameLock} compares; undefined if there was no row. */
+  /**
+   * The attributes of LOCK that {@link sameLock} compares; undefined if there was no row.
+   * @internal
+   */
   readonly lock: Row | undefined;
 
+  /** @internal */
   constructor(pk: string, meta: Row | undefined, lock: Row | undefined) {
     this.pk = pk;
     this.meta = pick(meta, 's3_key', 'generated_at', 'current_sk', 'isr');
@@ -28,6 +35,7 @@ export class Fence {
    * writes. The other attributes are compared because services that know only the reference
    * schema do not increment it: writing content changes s3_key or generated_at, swapping
    * pointers changes current_sk.
+   * @internal
    */
   unchanged(): Condition {
     if (!this.meta) return notExists;
@@ -44,6 +52,7 @@ export class Fence {
   /**
    * The condition that LOCK is still the same lease. A refresh does not change the token;
    * a lease without a token is compared by its end.
+   * @internal
    */
   sameLock(): Condition {
     const token = this.lock?.['lease_token'];

@@ -62,10 +62,13 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   /** The leases of this process by token, for calls that pass only the token. */
   readonly #leases: LeaseRegistry;
 
+  /** @throws InvalidInputError InvalidKeyError */
+  constructor(config: FaceTheoryIsrMetaStoreConfig);
   /**
    * `settings` must be derived from `config`; a caller passes them to share the backend.
-   * @throws InvalidInputError InvalidKeyError
+   * @internal
    */
+  constructor(config: FaceTheoryIsrMetaStoreConfig, settings: Settings);
   constructor(config: FaceTheoryIsrMetaStoreConfig, settings: Settings = settingsOf(config)) {
     this.#settings = settings;
     this.#backend = this.#settings.backend;

@@ -102,7 +102,7 @@ export class RuntimeMetaStore {
   /** The leases that the runtime has, by token. It releases each of them. */
   readonly #leases = new Map<string, Lease>();
 
-  /** See {@link createRuntimeStores}. */
+  /** @internal */
   constructor(
     store: FaceTheoryIsrMetaStore,
     marks: PurgeMarks,
@@ -233,7 +233,7 @@ export class RuntimeHtmlStore {
   readonly #bucket: string;
   readonly #written: LruCache<Written>;
 
-  /** See {@link createRuntimeStores}. */
+  /** @internal */
   constructor(s3: S3Client, bucket: string, written: LruCache<Written>) {
     this.#s3 = s3;
     this.#bucket = bucket;
