@@ -38,7 +38,7 @@ from theorydb_py.isr._inputs import Json, canonical_json, hash_inputs
 from theorydb_py.isr._keys import body_prefix, hashed_partition, raw_partition
 from theorydb_py.isr._lease import IsrLease
 from theorydb_py.isr._purgetarget import MAX_PURGE_TARGETS, PurgeKind, PurgeTarget, host_target
-from theorydb_py.isr._readers import HeaderValue
+from theorydb_py.isr._row import HeaderValue
 from theorydb_py.isr._store import FaceTheoryIsrMetaStore
 
 __all__ = [

@@ -9,9 +9,10 @@ from theorydb_py.isr._backend import Connection
 from theorydb_py.isr._expression import compare, delete, is_free, put
 from theorydb_py.isr._lease import IsrLease
 from theorydb_py.isr._lockrow import expiry, held_error, lock_of, new_lock
+from theorydb_py.isr._names import SK_LOCK
 from theorydb_py.isr._request import end_request
 from theorydb_py.isr._requestrow import failed
-from theorydb_py.isr._row import SK_LOCK, key, string, text
+from theorydb_py.isr._row import key, string, text
 
 
 def acquire(connection: Connection, lease: IsrLease) -> None:

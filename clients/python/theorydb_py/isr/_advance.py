@@ -6,8 +6,9 @@ from collections.abc import Sequence as Several
 
 from theorydb_py.isr._expression import absent, compare, put, update
 from theorydb_py.isr._logrow import new_log
+from theorydb_py.isr._names import PK_LOG, SK_SEQUENCE
 from theorydb_py.isr._pages import SeenSequence
-from theorydb_py.isr._row import PK_LOG, SK_SEQUENCE, Item, key, number
+from theorydb_py.isr._row import Item, key, number
 from theorydb_py.isr._transaction import Action, Purpose
 
 

@@ -9,10 +9,21 @@ from theorydb_py.isr._backend import Connection
 from theorydb_py.isr._entry import ReloadTarget
 from theorydb_py.isr._expression import absent, compare, update
 from theorydb_py.isr._groupcommit import GroupCommit
+from theorydb_py.isr._names import PK_LOG, SK_BUILD
 from theorydb_py.isr._purge import RowPurge
 from theorydb_py.isr._purgerow import require_number
-from theorydb_py.isr._readers import EXPECTED_COUNT, EXPECTED_TEXT, count_of, read
-from theorydb_py.isr._row import PK_LOG, SK_BUILD, Item, key, malformed, number, string, text
+from theorydb_py.isr._row import (
+    EXPECTED_COUNT,
+    EXPECTED_TEXT,
+    Item,
+    count_of,
+    key,
+    malformed,
+    number,
+    read,
+    string,
+    text,
+)
 from theorydb_py.isr._transaction import Action, Purpose, Refusal
 
 _ID = re.compile(r"[ -~]{1,256}")

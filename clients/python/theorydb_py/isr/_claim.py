@@ -25,9 +25,10 @@ from theorydb_py.isr._entry import Lock
 from theorydb_py.isr._expression import all_of, is_free, put, same, update
 from theorydb_py.isr._lease import IsrLease
 from theorydb_py.isr._lockrow import expiry, held_error, is_held, lock_of, new_lock
+from theorydb_py.isr._names import SK_LOCK
 from theorydb_py.isr._request import read_request
 from theorydb_py.isr._requestrow import Attempt, Claim, claim_error, in_progress_error, is_unchanged, request_of
-from theorydb_py.isr._row import SK_LOCK, Item, key, text
+from theorydb_py.isr._row import Item, key, text
 from theorydb_py.isr._transaction import Action, Purpose, Refusal, Transaction
 
 # Definite, whatever was sent before: the rows belong to other processes.

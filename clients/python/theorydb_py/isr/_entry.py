@@ -12,7 +12,7 @@ from enum import StrEnum
 from theorydb_py._times import MAX_EPOCH
 from theorydb_py.errors import MalformedRowError
 from theorydb_py.isr._fence import Fence
-from theorydb_py.isr._readers import HeaderValue
+from theorydb_py.isr._row import HeaderValue
 
 FOREVER = MAX_EPOCH
 """pinned_until of a pin without an end."""

@@ -13,8 +13,9 @@ from theorydb_py.isr._expression import compare, delete, is_held, update
 from theorydb_py.isr._fence import Fence
 from theorydb_py.isr._lease import IsrLease
 from theorydb_py.isr._lockrow import expiry, holder_note, until
+from theorydb_py.isr._names import SK_LOCK
 from theorydb_py.isr._numbers import check_number
-from theorydb_py.isr._row import SK_LOCK, key, number, string
+from theorydb_py.isr._row import key, number, string
 from theorydb_py.isr._transaction import Action, Purpose, Transaction
 
 

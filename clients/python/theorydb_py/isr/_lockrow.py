@@ -8,9 +8,9 @@ from theorydb_py._times import MAX_EPOCH, format_time
 from theorydb_py._values import Attribute
 from theorydb_py.errors import LeaseHeldError
 from theorydb_py.isr._entry import Lock
+from theorydb_py.isr._names import SK_LOCK
 from theorydb_py.isr._numbers import MAX_LEASE, clamp
-from theorydb_py.isr._readers import lease_end_of, lenient_number, lenient_text, read
-from theorydb_py.isr._row import SK_LOCK, Item, key, number, string
+from theorydb_py.isr._row import Item, key, lease_end_of, lenient_number, lenient_text, number, read, string
 
 LINGER = 3600
 """How long a row outlives its lease before DynamoDB may expire it, in seconds: longer than any clock skew."""

@@ -13,9 +13,10 @@ from theorydb_py.isr._advance import advance
 from theorydb_py.isr._backend import Connection
 from theorydb_py.isr._entry import ReloadTarget
 from theorydb_py.isr._logrow import CONFIRM_TARGET, log_key, reload_target
+from theorydb_py.isr._names import PK_LOG
 from theorydb_py.isr._pages import SeenSequence, read_sequence
 from theorydb_py.isr._purge import RowPurge, merge_rows, moment_of
-from theorydb_py.isr._row import PK_LOG, Item, text
+from theorydb_py.isr._row import Item, text
 from theorydb_py.isr._transaction import Action, Purpose, Refusal, Transaction
 
 MAX_ACTIONS = 98

@@ -10,9 +10,9 @@ from dataclasses import replace
 from theorydb_py.errors import MalformedRowError
 from theorydb_py.isr._entry import Change, Mark, ReloadTarget
 from theorydb_py.isr._mark import MARK_KINDS, mark_of_target
+from theorydb_py.isr._names import LOG_PREFIX, PK_LOG
 from theorydb_py.isr._numbers import MAX_COUNT
-from theorydb_py.isr._readers import read, text_of
-from theorydb_py.isr._row import LOG_PREFIX, PK_LOG, Item, key, malformed, number, string, text
+from theorydb_py.isr._row import Item, key, malformed, number, read, string, text, text_of
 
 LOG_LIFE = 3600
 """How long log rows are kept at least, in seconds."""

@@ -14,18 +14,22 @@ from functools import reduce
 from theorydb_py._batch import Batches
 from theorydb_py.isr._backend import Connection
 from theorydb_py.isr._entry import Mark, PurgeState, ReloadTarget
+from theorydb_py.isr._names import MARK_PREFIX, PK_LOG
 from theorydb_py.isr._purgerow import require_number
 from theorydb_py.isr._purgetarget import PREFIX, SITE, TAG, TENANT, covers
-from theorydb_py.isr._readers import (
+from theorydb_py.isr._row import (
     EXPECTED_COUNT,
     EXPECTED_INSTANT,
     EXPECTED_TEXT,
+    Item,
     count_of,
     horizon_of,
     instant_of,
+    key,
+    malformed,
     read,
+    text,
 )
-from theorydb_py.isr._row import MARK_PREFIX, PK_LOG, Item, key, malformed, text
 
 MARK_KINDS = (TAG, PREFIX, TENANT, SITE)
 _SITE_VALUE = "*"

@@ -15,27 +15,35 @@ from theorydb_py._values import Attribute
 from theorydb_py.errors import MalformedRowError
 from theorydb_py.isr._entry import Entry
 from theorydb_py.isr._fence import version_of
-from theorydb_py.isr._readers import (
+from theorydb_py.isr._names import VERSION_PREFIX
+from theorydb_py.isr._row import (
     EXPECTED_COUNT,
     EXPECTED_INSTANT,
     EXPECTED_PERIOD,
     EXPECTED_STATUS,
     EXPECTED_TEXT,
     HeaderValue,
+    Item,
+    child,
     count_of,
     flag_of,
     floor_of,
     headers_of,
     horizon_of,
     instant_of,
+    is_null,
+    key,
+    malformed,
+    number,
     optional_instant_of,
     period_of,
     read,
     status_of,
+    string,
     tags_of,
+    text,
     text_of,
 )
-from theorydb_py.isr._row import VERSION_PREFIX, Item, child, is_null, key, malformed, number, string, text
 
 # Required to serve a page. Other missing members default to the most conservative value.
 _REQUIRED = (("s3_key", EXPECTED_TEXT), ("generated_at", EXPECTED_INSTANT), ("revalidate_seconds", EXPECTED_PERIOD))

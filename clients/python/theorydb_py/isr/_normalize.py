@@ -18,7 +18,7 @@ from theorydb_py.isr._numbers import (
     check_time,
     clamp,
 )
-from theorydb_py.isr._readers import HeaderValue
+from theorydb_py.isr._row import HeaderValue
 
 _MAX_ID = 1000
 _MAX_RENDER = MAX_INTERVAL * 1000

@@ -16,18 +16,9 @@ from theorydb_py.isr._fence import Fence
 from theorydb_py.isr._lockrow import lock_of
 from theorydb_py.isr._logrow import LAST_LOG_KEY, change_of, log_key
 from theorydb_py.isr._metarow import content_of, pointed_entry, pointer_of, version_entry
+from theorydb_py.isr._names import PK_LOG, SK_LOCK, SK_META, SK_PURGE, SK_SEQUENCE, VERSION_PREFIX
 from theorydb_py.isr._purgerow import purge_state_of, sequence_of
-from theorydb_py.isr._row import (
-    PK_LOG,
-    SK_LOCK,
-    SK_META,
-    SK_PURGE,
-    SK_SEQUENCE,
-    VERSION_PREFIX,
-    Item,
-    key,
-    text,
-)
+from theorydb_py.isr._row import Item, key, text
 
 _MAX_CHANGES = 200
 _MAX_PRUNED = 25

@@ -24,9 +24,10 @@ from theorydb_py.isr._lease import IsrLease
 from theorydb_py.isr._lockrow import holder_note
 from theorydb_py.isr._logrow import reload_target
 from theorydb_py.isr._metarow import version_item
+from theorydb_py.isr._names import SK_LOCK, SK_META
 from theorydb_py.isr._pages import prune, read_sequence
 from theorydb_py.isr._requestrow import completed
-from theorydb_py.isr._row import SK_LOCK, SK_META, Item, child, key, text
+from theorydb_py.isr._row import Item, child, key, text
 from theorydb_py.isr._swap import Swap
 from theorydb_py.isr._transaction import Action, Purpose, Refusal, Transaction
 

@@ -11,8 +11,9 @@ from theorydb_py.isr._entry import ReloadTarget
 from theorydb_py.isr._expression import update
 from theorydb_py.isr._logrow import reload_target
 from theorydb_py.isr._mark import mark_key, stored_value
+from theorydb_py.isr._names import PK_LOG, SK_PURGE
 from theorydb_py.isr._purgetarget import KEY, ResolvedTarget
-from theorydb_py.isr._row import PK_LOG, SK_PURGE, Item, key, number, string
+from theorydb_py.isr._row import Item, key, number, string
 from theorydb_py.isr._transaction import Action, Purpose, Refusal
 
 

@@ -7,15 +7,16 @@ purge may be lost.
 from __future__ import annotations
 
 from theorydb_py.isr._entry import PurgeState, Sequence
-from theorydb_py.isr._readers import (
+from theorydb_py.isr._row import (
     EXPECTED_COUNT,
     EXPECTED_INSTANT,
+    Item,
     count_of,
     instant_of,
+    malformed,
     period_of,
     read,
 )
-from theorydb_py.isr._row import Item, malformed
 
 
 def purge_state_of(item: Item) -> PurgeState:

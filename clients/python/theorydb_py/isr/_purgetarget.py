@@ -10,7 +10,7 @@ from theorydb_py.errors import InvalidInputError, InvalidKeyError
 from theorydb_py.isr._canonicalkey import canonical_key
 from theorydb_py.isr._entry import ReloadTarget
 from theorydb_py.isr._keys import check_cache_key, check_partition, check_tenant
-from theorydb_py.isr._row import PK_LOG
+from theorydb_py.isr._names import PK_LOG
 
 MAX_PURGE_TARGETS = 98
 """How many targets a purge has at most: as many as fit into a transaction beside SEQ and LOG#."""

@@ -10,8 +10,9 @@ from theorydb_py.isr._backend import Connection
 from theorydb_py.isr._entry import RequestRecord
 from theorydb_py.isr._expression import update
 from theorydb_py.isr._lease import IsrLease
+from theorydb_py.isr._names import REQUEST_PREFIX
 from theorydb_py.isr._requestrow import request_of
-from theorydb_py.isr._row import REQUEST_PREFIX, Item, key
+from theorydb_py.isr._row import Item, key
 
 
 def read_request(connection: Connection, pk: str, request_key: str) -> tuple[Item | None, RequestRecord | None]:

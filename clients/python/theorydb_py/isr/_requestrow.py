@@ -16,9 +16,21 @@ from theorydb_py.isr._entry import RequestRecord
 from theorydb_py.isr._expression import Condition, absent, all_of, compare, exists, same
 from theorydb_py.isr._keys import check_request_hash, check_request_key
 from theorydb_py.isr._lockrow import LINGER, is_held
+from theorydb_py.isr._names import REQUEST_PREFIX
 from theorydb_py.isr._numbers import check_interval
-from theorydb_py.isr._readers import EXPECTED_TEXT, lease_end_of, lenient_number, lenient_text, read, text_of
-from theorydb_py.isr._row import REQUEST_PREFIX, Item, malformed, number, string, text
+from theorydb_py.isr._row import (
+    EXPECTED_TEXT,
+    Item,
+    lease_end_of,
+    lenient_number,
+    lenient_text,
+    malformed,
+    number,
+    read,
+    string,
+    text,
+    text_of,
+)
 
 STARTED, COMPLETED, FAILED = "STARTED", "COMPLETED", "FAILED"
 _EXPECTED_STATUS = "STARTED, COMPLETED or FAILED"

@@ -14,8 +14,9 @@ from theorydb_py.isr._freshness import outlives_marks
 from theorydb_py.isr._groupcommit import GroupCommit
 from theorydb_py.isr._mark import covering
 from theorydb_py.isr._metarow import version_entry
+from theorydb_py.isr._names import VERSION_PREFIX
 from theorydb_py.isr._pages import read_purge_state, read_sequence
-from theorydb_py.isr._row import VERSION_PREFIX, key, string, text
+from theorydb_py.isr._row import key, string, text
 from theorydb_py.isr._swap import Swap
 from theorydb_py.isr._transaction import Action, Purpose, Refusal
 

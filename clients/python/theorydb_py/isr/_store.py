@@ -61,9 +61,9 @@ from theorydb_py.isr._numbers import MAX_COUNT, MAX_INTERVAL, check_count, check
 from theorydb_py.isr._publish import Publishing
 from theorydb_py.isr._purge import Purge
 from theorydb_py.isr._purgetarget import PurgeTarget, resolve
-from theorydb_py.isr._readers import HeaderValue
 from theorydb_py.isr._request import end_request, read_request
 from theorydb_py.isr._requestrow import COMPLETED, Attempt, Claim, check_claim, completed, failed
+from theorydb_py.isr._row import HeaderValue
 
 _MAX_ATTEMPTS = 5
 """How many times a rollback or a pin is attempted while other writers change the page."""

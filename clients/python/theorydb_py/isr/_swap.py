@@ -10,8 +10,9 @@ from theorydb_py.isr._entry import Entry
 from theorydb_py.isr._expression import delete, exists, update
 from theorydb_py.isr._fence import Fence
 from theorydb_py.isr._metarow import meta_changes
+from theorydb_py.isr._names import SK_META, VERSION_PREFIX
 from theorydb_py.isr._normalize import normalize_entry, whole_seconds
-from theorydb_py.isr._row import SK_META, VERSION_PREFIX, key, number, text
+from theorydb_py.isr._row import key, number, text
 from theorydb_py.isr._transaction import Action, Purpose
 
 _MAX_SUPERSEDED = 30 * 24 * 3600

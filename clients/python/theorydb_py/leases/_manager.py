@@ -30,8 +30,8 @@ from theorydb_py.isr._keys import check_partition, job_partition
 from theorydb_py.isr._lease import IsrLease
 from theorydb_py.isr._leaseregistry import LeaseRegistry
 from theorydb_py.isr._leasescope import lease_scope
+from theorydb_py.isr._names import SK_LOCK
 from theorydb_py.isr._numbers import MAX_INTERVAL, check_number
-from theorydb_py.isr._row import SK_LOCK
 
 
 @dataclass(frozen=True)
