@@ -91,7 +91,7 @@ func frameworks() map[string]framework {
 				{path: "/nothing", status: 404, said: "fwd-status=404"},
 			},
 			explain: []explained{
-				{url: "/stories/rye", header: "Cookie: _bakery_session=x", lines: []string{`key +127.0.0.1/stories/rye#accept=text%2Fhtml`, `ignore_cookies +.*isr.yaml:\d+ +_bakery_session`}},
+				{url: "/stories/rye", header: "Cookie: _bakery_session=x", lines: []string{`key +127.0.0.1/stories/rye#accept=text%2Fhtml&x-requested-with=none`, `ignore_cookies +.*isr.yaml:\d+ +_bakery_session`}},
 				{url: "/rails/active_storage/blobs/x", lines: []string{`route +/rails/ \(preset rails\)`, `cache +bypassed \(off\)`}},
 			},
 		}),

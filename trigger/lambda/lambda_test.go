@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -107,22 +108,25 @@ func response(t *testing.T, v any, err error) string {
 	return string(text)
 }
 
+// Records that arrive together are one purge.
 func TestDynamoDB(t *testing.T) {
-	f := newFixture(t, "tag:product-{payload.keys.id}", "tag:{payload.new.sku}")
-	event := recorded[events.DynamoDBEvent](t, "testdata/dynamodb.json")
-	want := `{"batchItemFailures":[{"itemIdentifier":"13021700000000001596893680"}]}`
-	for delivery := range 2 {
-		out, err := f.DynamoDB(t.Context(), event)
-		if got := response(t, out, err); got != want {
-			t.Errorf("delivery %d: got %s, want %s", delivery, got, want)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, "tag:product-{payload.keys.id}", "tag:{payload.new.sku}")
+		event := recorded[events.DynamoDBEvent](t, "testdata/dynamodb.json")
+		want := `{"batchItemFailures":[{"itemIdentifier":"13021700000000001596893680"}]}`
+		for delivery := range 2 {
+			out, err := f.DynamoDB(t.Context(), event)
+			if got := response(t, out, err); got != want {
+				t.Errorf("delivery %d: got %s, want %s", delivery, got, want)
+			}
+			if got := strings.Join(f.targets(), ", "); got != "tag S-101, tag S-103, tag product-101, tag product-103" || len(f.purges) != 1 {
+				t.Errorf("delivery %d: purged %s in %d purges", delivery, got, len(f.purges))
+			}
 		}
-		if got := strings.Join(f.targets(), ", "); got != "tag S-101, tag S-103, tag product-101, tag product-103" || len(f.purges) != 1 {
-			t.Errorf("delivery %d: purged %s in %d purges", delivery, got, len(f.purges))
+		if log := f.log.String(); !strings.Contains(log, `{payload.new.sku}`) || !strings.Contains(log, "permanent=true") {
+			t.Errorf("logged %s, want the missing path", log)
 		}
-	}
-	if log := f.log.String(); !strings.Contains(log, `{payload.new.sku}`) || !strings.Contains(log, "permanent=true") {
-		t.Errorf("logged %s, want the missing path", log)
-	}
+	})
 }
 
 func TestAttributesOfDynamoDB(t *testing.T) {
