@@ -19,7 +19,9 @@ import (
 // explanation.
 func TestCheckerRejectsAlteredAnswers(t *testing.T) {
 	history := recordSequential(t, 300)
-	linearizable(t, history)
+	if !linearizable(t, history) {
+		t.Error("the history was not decided")
+	}
 	t.Log(tally(history))
 	count := 0
 	for i, o := range history {

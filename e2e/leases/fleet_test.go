@@ -98,7 +98,7 @@ func (f *fleet) expectEnd(p *process) {
 	}
 }
 
-// killSoon kills a process in the middle of its calls.
+// killSoon kills a process in the middle of its calls, if it makes enough of them.
 func (f *fleet) killSoon(p *process, left time.Duration) {
 	const shortest, longest = 500 * time.Millisecond, 3 * time.Second
 	after := shortest + rand.N(longest-shortest)
@@ -110,6 +110,12 @@ func (f *fleet) killSoon(p *process, left time.Duration) {
 	case <-p.done:
 		f.t.Errorf("worker process exited before it was killed: %v", p.err)
 	case <-time.After(after):
+		select {
+		case <-p.seen:
+		case <-time.After(time.Until(f.until)):
+			f.expectEnd(p)
+			return
+		}
 		p.kill()
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -85,11 +85,16 @@ func newWorker(name, endpoint, table string, seed uint64) *worker {
 // A process is a running worker process and the events that it has written.
 type process struct {
 	cmd    *exec.Cmd
+	seen   chan struct{} // closed once it has written enoughEvents
 	done   chan struct{} // closed after exit, once events and err are set
 	events []event
 	died   instant
 	err    error
 }
+
+// enoughEvents is after how many events a process may be killed. To find an order of few calls of which
+// many are unanswered, as on a slow engine, takes too long.
+const enoughEvents = 300
 
 func start(o workerConfig) (*process, error) {
 	text, err := json.Marshal(o)
@@ -106,10 +111,10 @@ func start(o workerConfig) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start worker process: %w", err)
 	}
-	p := &process{cmd: cmd, done: make(chan struct{})}
+	p := &process{cmd: cmd, seen: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		p.events, p.err = readEvents(out)
+		p.events, p.err = readEvents(out, p.seen)
 		p.err = errors.Join(p.err, cmd.Wait())
 		p.died = machineClock()
 	}()
@@ -117,8 +122,8 @@ func start(o workerConfig) (*process, error) {
 }
 
 // readEvents reads events until EOF. It drops an incomplete last line, which a kill may leave:
-// its call was not made yet, or is taken as unanswered.
-func readEvents(from io.Reader) ([]event, error) {
+// its call was not made yet, or is taken as unanswered. It closes enough after enoughEvents.
+func readEvents(from io.Reader, enough chan<- struct{}) ([]event, error) {
 	var events []event
 	lines := bufio.NewReader(from)
 	for {
@@ -133,7 +138,9 @@ func readEvents(from io.Reader) ([]event, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return events, fmt.Errorf("decode event %q of worker process: %w", line, err)
 		}
-		events = append(events, e)
+		if events = append(events, e); len(events) == enoughEvents {
+			close(enough)
+		}
 	}
 }
 

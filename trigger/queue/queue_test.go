@@ -101,7 +101,7 @@ func (q quick) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, 
 func TestConsumerOnElasticMQ(t *testing.T) {
 	endpoint := isrtest.Engine(t, "ISR_TEST_SQS", "ElasticMQ")
 	client := sqs.New(sqs.Options{BaseEndpoint: &endpoint, Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("x", "x", "")})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	create := func(name string, attributes map[string]string) string {
 		out, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes})

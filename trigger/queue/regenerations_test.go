@@ -268,7 +268,7 @@ func TestConcurrency(t *testing.T) {
 func TestRegenerationsOnElasticMQ(t *testing.T) {
 	endpoint := isrtest.Engine(t, "ISR_TEST_SQS", "ElasticMQ")
 	client := sqs.New(sqs.Options{BaseEndpoint: &endpoint, Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("x", "x", "")})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the machine may be busy
 	defer cancel()
 	name := fmt.Sprint("regenerations-", time.Now().UnixNano())
 	create := func(name string, attributes map[string]string) string {
