@@ -23,6 +23,8 @@ from theorydb_py import InvalidInputError, InvalidKeyError
 from theorydb_py._retry import Retry
 from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, PurgeTarget
 from theorydb_py.web import PageCache, WsgiCache
+from theorydb_py.web._follower import Follower
+from theorydb_py.web._memory import Memory
 from theorydb_py.web._presented import presented
 
 if TYPE_CHECKING:
@@ -149,6 +151,35 @@ def following(rig: Rig) -> PageCache:
     get(WsgiCache(Site(), cache), "/first")
     cache.catch_up()
     return cache
+
+
+def test_catching_up_waits_for_a_new_read(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read that was in progress when the process was frozen has seen an older log."""
+    reads = [(threading.Event(), threading.Event()) for _ in range(2)]
+    pending, read_sequence = iter(reads), rig.store.sequence
+
+    def sequence() -> Any:
+        found = read_sequence()
+        begun, goes_on = next(pending, reads[-1])
+        begun.set()
+        goes_on.wait(PATIENCE)
+        return found
+
+    monkeypatch.setattr(rig.store, "sequence", sequence)
+    follower = Follower(rig.store, Memory(1 << 20), 300)
+    follower.start()
+    assert reads[0][0].wait(PATIENCE)
+    waiting = threading.Thread(target=follower.wait, args=(PATIENCE,))
+    waiting.start()
+    assert eventually(follower._wake.is_set)
+    reads[0][1].set()
+    assert reads[1][0].wait(PATIENCE)
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    reads[1][1].set()
+    waiting.join(PATIENCE)
+    assert not waiting.is_alive()
+    follower.stop()
 
 
 @pytest.mark.parametrize("which", ["table", "bucket"])

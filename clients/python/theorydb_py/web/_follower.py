@@ -35,6 +35,8 @@ class Follower:
         self._wake = threading.Event()
         self._stopped = False
         self._idle = threading.Condition()
+        self._begun = 0  # guarded by _idle: reads that have begun
+        self._ended = 0  # guarded by _idle: of these, those that have ended
 
     def start(self) -> None:
         """Begin to follow."""
@@ -56,8 +58,9 @@ class Follower:
     def wait(self, timeout: float) -> None:
         """Wait for a read that begins now, at most so many seconds."""
         with self._idle:
+            wanted = self._begun + 1  # the read in progress may have seen an older log
             self._wake.set()
-            self._idle.wait(timeout)
+            self._idle.wait_for(lambda: self._ended >= wanted, timeout)
 
     def read_now(self) -> None:
         """Read the log to its end. Raises the errors of the store."""
@@ -70,6 +73,8 @@ class Follower:
 
     def _follow(self) -> None:
         while not self._stopped:
+            with self._idle:
+                self._begun += 1
             try:
                 self.read_now()
             except Exception as error:
@@ -79,6 +84,7 @@ class Follower:
                     )
                 self._failing = True
             with self._idle:
+                self._ended = self._begun
                 self._idle.notify_all()
             self._wake.wait(self._poll_seconds)
             self._wake.clear()
