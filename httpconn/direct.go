@@ -108,7 +108,6 @@ func isTimeout(err error) bool {
 type directConn struct {
 	net.Conn
 	tcp      *net.TCPConn // nil if it cannot be watched, and so is used once
-	socket   *socket      // of tcp
 	address  string
 	br       *bufio.Reader
 	bw       *bufio.Writer
@@ -122,11 +121,9 @@ func (d *Direct) connect(ctx context.Context, address string) (*directConn, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &directConn{Conn: conn, address: address}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		if c.socket, err = newSocket(tcp); err == nil {
-			c.tcp = tcp
-		}
+	c := &directConn{Conn: bySocket(conn), address: address}
+	if s, ok := c.Conn.(*socketConn); ok {
+		c.tcp = s.TCPConn
 	}
 	c.br = bufio.NewReaderSize(c, d.transport.ReadBufferSize)
 	c.bw = bufio.NewWriterSize(c, 4<<10)
@@ -141,22 +138,9 @@ func (c *directConn) Read(p []byte) (n int, err error) {
 		return 0, errLongHeader
 	}
 	p = p[:min(int64(len(p)), c.left)]
-	if c.tcp != nil {
-		n, err = c.socket.Read(p)
-	} else {
-		n, err = c.Conn.Read(p)
-	}
+	n, err = c.Conn.Read(p)
 	c.left -= int64(n)
 	return n, err
-}
-
-// Write implements [net.Conn].
-func (c *directConn) Write(p []byte) (int, error) {
-	if c.tcp == nil {
-		return c.Conn.Write(p)
-	}
-	n, err := c.socket.Write(p, nil)
-	return int(n), err
 }
 
 // exchange sends a request and reads the header of its response. The body of the response releases the

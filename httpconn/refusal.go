@@ -27,12 +27,7 @@ func AwaitRefusals(dial Dial) Dial {
 		if err != nil {
 			return nil, err
 		}
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			if s, err := newSocket(tcp); err == nil {
-				conn = &socketConn{tcp, s}
-			}
-		}
-		return &refusalConn{Conn: conn, closed: make(chan struct{})}, nil
+		return &refusalConn{Conn: bySocket(conn), closed: make(chan struct{})}, nil
 	}
 }
 
@@ -69,6 +64,16 @@ func isHangup(err error) bool {
 type socketConn struct {
 	*net.TCPConn
 	socket *socket
+}
+
+// bySocket returns a connection that a socket reads and writes, if it is one of TCP.
+func bySocket(conn net.Conn) net.Conn {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		if s, err := newSocket(tcp); err == nil {
+			return &socketConn{tcp, s}
+		}
+	}
+	return conn
 }
 
 func (c *socketConn) Read(p []byte) (int, error) { return c.socket.Read(p) }
