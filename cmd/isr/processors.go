@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/localdynamo"
 )
 
@@ -14,32 +13,58 @@ const (
 	// committers is the number of goroutines that sync files of the embedded store most of the
 	// time while it commits: one for the table, one for the journal of bodies.
 	committers = 2
-	// commitsLast is how long they get processors of their own after a commit.
-	commitsLast = 5 * time.Second
+	// manyCommits within commitPeriod are what processors are added for. They cost the requests that come
+	// meanwhile more than a few commits do.
+	manyCommits  = 10
+	commitPeriod = 100 * time.Millisecond
+	// limitChecked is how often the limit of the container is read while there are more processors.
+	limitChecked = 5 * time.Second
 )
 
-// keepProcessors adds processors while the store commits, until stop is called. A goroutine that waits
-// for a sync keeps its processor until Go's monitor takes it back, which lasts up to 10 ms, so that on
-// two processors two such goroutines leave none to requests. Processors that nothing uses
-// cost time at full load, and are therefore removed. GOMAXPROCS takes precedence.
+// keepProcessors adds processors while the store makes many commits, until stop is called. A goroutine that
+// waits for a sync keeps its processor until Go's monitor takes it back, which lasts up to 10 ms, so that on
+// two processors two such goroutines leave none to requests. With more processors than the machine has,
+// Go's threads wait for each other instead: at full load the p99 of hits is then 12 ms instead of 5.
+// Processors are therefore removed when fewer commits come. GOMAXPROCS takes precedence.
 func keepProcessors(ctx context.Context, db *localdynamo.DB) (stop func()) {
 	if db == nil || os.Getenv("GOMAXPROCS") != "" {
 		return func() {}
 	}
 	return inBackground(ctx, func(ctx context.Context) {
+		defer runtime.SetDefaultGOMAXPROCS()
 		for {
 			select {
 			case <-db.Committing():
 			case <-ctx.Done():
 				return
 			}
-			addProcessors()
-			for backoff.Wait(ctx, commitsLast) == nil && committed(db) {
-				addProcessors()
+			var added time.Time // zero: none are
+			for manyCommitted(ctx, db) {
+				if now := time.Now(); now.Sub(added) >= limitChecked {
+					addProcessors()
+					added = now
+				}
 			}
-			runtime.SetDefaultGOMAXPROCS()
+			if !added.IsZero() {
+				runtime.SetDefaultGOMAXPROCS()
+			}
 		}
 	})
+}
+
+// manyCommitted counts commits for a period. It returns false at once when ctx is done.
+func manyCommitted(ctx context.Context, db *localdynamo.DB) bool {
+	end := time.NewTimer(commitPeriod)
+	defer end.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-db.Committing():
+		case <-end.C:
+			return n >= manyCommits
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // addProcessors sets the default number of processors, which depends on the limit of the container, and adds
@@ -47,14 +72,4 @@ func keepProcessors(ctx context.Context, db *localdynamo.DB) (stop func()) {
 func addProcessors() {
 	runtime.SetDefaultGOMAXPROCS()
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + committers)
-}
-
-// committed reports whether a commit has begun since the last receive from Committing.
-func committed(db *localdynamo.DB) bool {
-	select {
-	case <-db.Committing():
-		return true
-	default:
-		return false
-	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// Processors are added while the store commits, and removed once it does not.
+// Processors are added while the store makes many commits, and removed once it does not.
 func TestKeepProcessors(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	runtime.SetDefaultGOMAXPROCS()
@@ -22,32 +23,37 @@ func TestKeepProcessors(t *testing.T) {
 		defer db.Close()
 		before := runtime.GOMAXPROCS(0)
 		stop := keepProcessors(t.Context(), db)
-		check := func(when string, want int) {
+		tables := 0
+		// during makes commits within a period, and checks how many processors there are after it.
+		during := func(period string, commits, want int) {
 			t.Helper()
+			for range commits {
+				commitTo(t, db, fmt.Sprint("table", tables))
+				tables++
+				synctest.Wait()
+			}
+			time.Sleep(commitPeriod)
 			synctest.Wait()
 			if got := runtime.GOMAXPROCS(0); got != want {
-				t.Errorf("%s: %d processors, want %d", when, got, want)
+				t.Errorf("%s: %d processors, want %d", period, got, want)
 			}
 		}
-		check("before a commit", before)
-		commitTo(t, db, "first")
-		check("after a commit", before+committers)
-		time.Sleep(commitsLast - time.Nanosecond)
+		during("no commit", 0, before)
+		during("few commits", manyCommits, before) // the first one begins the period
+		during("many commits", manyCommits+1, before+committers)
+		for range limitChecked/commitPeriod - 1 {
+			during("as many", manyCommits, before+committers)
+		}
 		runtime.GOMAXPROCS(before + 10) // as if the limit of the container were lower now
-		commitTo(t, db, "second")
-		time.Sleep(time.Nanosecond)
-		check("after another", before+committers)
-		time.Sleep(commitsLast)
-		check("without commits", before)
-		commitTo(t, db, "third")
-		check("after a third", before+committers)
+		during("with another limit", manyCommits, before+committers)
+		during("no commit again", 0, before)
+		during("many commits again", manyCommits+1, before+committers)
 		stop()
-		check("after stop", before)
+		during("after stop", 0, before)
 
 		t.Setenv("GOMAXPROCS", "1")
 		defer keepProcessors(t.Context(), db)()
-		commitTo(t, db, "fourth")
-		check("with GOMAXPROCS", before)
+		during("with GOMAXPROCS", manyCommits+1, before)
 	})
 }
 
