@@ -26,7 +26,7 @@ func entryText(e *store.Entry) (text string, ok bool) {
 		return "", false
 	}
 	prefix, found := strings.CutSuffix(e.BodyKey, e.GenerationID)
-	b := append(make([]byte, 0, 512), digest...)
+	b := append(make([]byte, 0, 512), e.SHA256...)
 	for _, t := range []time.Time{e.GeneratedAt, e.Expires, e.PinnedUntil, e.AssertedAt} {
 		b = binary.AppendVarint(b, t.Unix())
 		b = binary.AppendUvarint(b, uint64(t.Nanosecond())) //nolint:gosec // it is positive
@@ -71,7 +71,7 @@ func appendTexts(b []byte, texts []string) []byte {
 func parseEntry(text string) store.Entry {
 	r := textReader(text)
 	var e store.Entry
-	e.SHA256 = hex.EncodeToString([]byte(r.take(sha256.Size)))
+	e.SHA256 = r.take(2 * sha256.Size)
 	for _, t := range []*time.Time{&e.GeneratedAt, &e.Expires, &e.PinnedUntil, &e.AssertedAt} {
 		seconds := r.varint()
 		*t = time.Unix(seconds, int64(r.uvarint())).UTC() //nolint:gosec // less than 1e9

@@ -118,8 +118,10 @@ func (p *page) prepare(h http.Header, body []byte, length int64, as *presentatio
 	p.varies = nominatedBy(p.key, h["Vary"])
 	p.hints = httpcache.EarlyHints(h["Link"])
 	p.codable = as.varyByCoding(h, length)
-	if t, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
-		p.lastMod = t
+	if text := h.Get("Last-Modified"); text != "" { // ParseTime makes an error for each of its formats
+		if t, err := http.ParseTime(text); err == nil {
+			p.lastMod = t
+		}
 	}
 	p.modified = cmp.Or(p.lastMod, p.entry.GeneratedAt.Truncate(time.Second))
 	p.upstream = h.Get("Cache-Status")
