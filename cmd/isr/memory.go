@@ -18,7 +18,7 @@ import (
 
 const (
 	// baseMemory is the memory of a server beside one and a half times its page cache: the program,
-	// and parts of the table that were read, which the system takes back if it needs memory.
+	// and parts of the table that were read lately, which the system takes back if it needs memory.
 	baseMemory = 64 << 20
 	// mappedMemory is the least of that.
 	mappedMemory = 24 << 20

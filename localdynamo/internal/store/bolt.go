@@ -32,7 +32,8 @@ type Bolt struct {
 	db     *bolt.DB
 	broken error // owned by Update, which is not called concurrently
 
-	inRanges atomic.Int64 // bytes that ranges have read since scanned gave memory back
+	inRanges atomic.Int64 // bytes that ranges have read since memory was given back
+	resident atomic.Bool  // memory is given back after residentFor
 }
 
 var _ Store = (*Bolt)(nil)
@@ -220,6 +221,7 @@ func (b *Bolt) View(fn func(Reader) error) (err error) {
 		return err
 	}
 	defer tx.Rollback()
+	b.used()
 	return fn(reader{tx, b})
 }
 
@@ -243,6 +245,7 @@ func (b *Bolt) Update(fn func(Writer) error) (err error) {
 	}
 	id := tx.ID()
 	defer tx.Rollback() // a no-op after a commit
+	b.used()
 	if err := fn(writer{reader{tx, b}}); err != nil {
 		return err
 	}

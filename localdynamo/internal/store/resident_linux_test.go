@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/facetheory/isr/localdynamo/internal/store"
 )
@@ -60,6 +62,50 @@ func TestRangesGiveMemoryBack(t *testing.T) {
 			t.Errorf("%s: %d KiB of the file are in the memory of the process", name, got>>10)
 		}
 	}
+}
+
+// What single reads have mapped is given back after a while, and can be read again.
+func TestReadsGiveMemoryBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	synctest.Test(t, func(t *testing.T) {
+		b, err := store.Open(path, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		const values, length = 4096, 4096
+		key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
+		if err := b.Update(func(w store.Writer) error {
+			for i := range values {
+				if err := w.Put("items", key(i), make([]byte, length)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			for i := range values {
+				if err := b.View(func(r store.Reader) error {
+					if got := len(r.Get("items", key(i))); got != length {
+						t.Errorf("value %d has %d bytes", i, got)
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := mapped(t, path); got < values*length {
+				t.Errorf("%d KiB are mapped after all was read: the test measures something else", got>>10)
+			}
+			time.Sleep(3 * time.Second) // longer than residentFor
+			synctest.Wait()
+			if got := mapped(t, path); got > values*length/16 {
+				t.Errorf("%d KiB of the file are in the memory of the process", got>>10)
+			}
+		}
+	})
 }
 
 // mapped returns how much of a file the kernel counts as memory of this process, in bytes.
