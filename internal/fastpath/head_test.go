@@ -142,6 +142,60 @@ func TestFieldsOfAKind(t *testing.T) {
 	}
 }
 
+// Each byte of a value counts, wherever it is.
+func TestBytesOfValues(t *testing.T) {
+	for c := range 256 {
+		want := httpconn.Answered
+		switch {
+		case c < ' ' && c != '\t', c == 0x7f:
+			want = httpconn.Refused
+		case c >= 0x80:
+			want = httpconn.Declined
+		}
+		for length := 1; length <= 18; length++ {
+			for at := range length {
+				value := []byte(strings.Repeat("~", length))
+				value[at] = byte(c)
+				if c == '\n' && at+1 == length {
+					continue // an empty line follows
+				}
+				if got := newRequest().read([]byte("GET /a HTTP/1.1\r\nHost: h\r\nX: "+string(value)+"\r\n\r\n"), newSyntax()); got != want {
+					t.Errorf("%q: %d, want %d", value, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Fields that are known are found in each spelling, and again when they are repeated in another one.
+func TestKnownFields(t *testing.T) {
+	x := newSyntax()
+	if x.known > 64 {
+		t.Fatalf("%d fields are known, of which each has one of 64 bits", x.known)
+	}
+	for _, in := range x.fields {
+		for _, known := range in {
+			upper := strings.ToUpper(known.name)
+			for _, sent := range []string{known.name, known.field.name, strings.ToLower(known.name), upper} {
+				if f := x.field([]byte(sent)); f != known.field {
+					t.Errorf("%s: %+v, want %+v", sent, f, known.field)
+				}
+			}
+			if known.kind != isPlain {
+				continue
+			}
+			q := newRequest()
+			head := "GET /a HTTP/1.1\r\nHost: h\r\n" + known.name + ": 1\r\n"
+			if got := q.read([]byte(head+"\r\n"), x); got != httpconn.Answered || !slices.Equal(q.http.Header[known.field.name], []string{"1"}) {
+				t.Errorf("%s: %d, %q", known.name, got, q.http.Header)
+			}
+			if got := newRequest().read([]byte(head+upper+": 1\r\n\r\n"), x); got != httpconn.Declined {
+				t.Errorf("%s twice: %d", known.name, got)
+			}
+		}
+	}
+}
+
 // A request has the names and the values that net/http reads, and once it is cleared, nothing of them.
 func TestRequestOfAHead(t *testing.T) {
 	q := newRequest()
