@@ -151,10 +151,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	if c.memory, err = newMemory(cfg.Memory-negative, &c.floor, cfg.notes()); err != nil {
 		return nil, err
 	}
-	if cfg.Memory < 0 {
-		negative = minNegative
-	}
-	if c.negative, err = newNegativeCache(negative, c); err != nil {
+	if c.negative, err = newNegativeCache(max(negative, minNegative), c); err != nil {
 		return nil, err
 	}
 	c.ctx, c.abort = context.WithCancelCause(context.Background())

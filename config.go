@@ -16,9 +16,9 @@ import (
 // Config has the settings of a [Cache]. The zero value is useful.
 type Config struct {
 	// Memory bounds the memory of cached data in this process, in bytes: pages, and in
-	// a sixteenth of it the negative cache. While a store is down, unpublished pages
-	// take up to an eighth in addition. Zero means DefaultMemory. A negative value
-	// means that no pages are kept; the negative cache then takes at most 1 MiB.
+	// a sixteenth of it, or else 1 MiB, the negative cache. While a store is down,
+	// unpublished pages take up to an eighth in addition. Zero means DefaultMemory. A
+	// negative value means that no pages are kept.
 	Memory int64
 	// MinUses is how often a page must be requested, within half an hour to an hour, to
 	// be stored. Until then this process renders it for the requests that arrive, and

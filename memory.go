@@ -39,7 +39,7 @@ func newMemory(bytes int64, f *floor, note func(Event)) (*memory, error) {
 	var err error
 	if m.pages, err = newPages(bytes, note, m.evicted); err == nil && m.pages != nil {
 		m.outlines, err = otter.New(&otter.Options[store.Key, *outline]{
-			MaximumWeight:    uint64(bytes / outlineShare), //nolint:gosec // it is positive
+			MaximumWeight:    uint64(max(bytes/outlineShare, 1)), //nolint:gosec // it is positive
 			Weigher:          func(k store.Key, o *outline) uint32 { return o.weight(k) },
 			OnAtomicDeletion: func(e otter.DeletionEvent[store.Key, *outline]) { m.outlineBytes.Add(-int64(e.Value.weight(e.Key))) },
 		})

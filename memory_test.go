@@ -77,6 +77,19 @@ func TestReloadsDropOnlyTheirPages(t *testing.T) {
 	})
 }
 
+// A memory tier that is too small for any page is one that keeps nothing.
+func TestSmallestMemory(t *testing.T) {
+	for _, bytes := range []int64{1, 2, 63, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newTable(t).peer("a", withHistory, newSite(), func(cfg *isr.Config) { cfg.Memory = bytes })
+			a.regenerate(t, 1)
+			for range 3 {
+				expect(t, get(a, "/"), "/ rendered 1", "isr; hit")
+			}
+		})
+	}
+}
+
 // gapDelay is how long rows that are missing in the log are read again.
 const gapDelay = time.Second
 

@@ -22,7 +22,7 @@ import (
 const (
 	// negativeShare is the part of Config.Memory that negative entries may take.
 	negativeShare = 16
-	// minNegative is what they may take, in bytes, if no pages are kept in memory.
+	// minNegative is what they may take at least, in bytes, also if no pages are kept in memory.
 	minNegative = 1 << 20
 	// largestNegative is the part of that share that one entry may take. A larger
 	// failed response is remembered without its body, a larger negative answer is not
