@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"hash/maphash"
+	"math"
 	"net/http"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 //
 //	outline ──► read the file, which waits for nothing ──► the sum is that of the body ──► serve
 //
-// The page is made for one response, and forgotten with it. One that is requested again and again is
+// The page is made for one response, and forgotten with it: its memory is used again. One that is requested again and again is
 // put back into memory (see outline): there it takes a third of the time. So pages that are
 // requested once do not displace those that are requested often, and leave no garbage.
 //
@@ -62,6 +63,7 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
 	if e.Header == nil {
 		e.Header = make(http.Header)
 	}
+	p.nextCoding.notBefore.Store(math.MaxInt64) // the coder would keep the page
 	p.prepare(e.Header, body, e.Length, as)
 	switch {
 	case wants:

@@ -49,7 +49,8 @@ type decision struct {
 	err     error  // of actRefuse
 
 	key    store.Key
-	text   *[]byte // that the text of the key is a part of; nil: it has its own
+	text   *[]byte     // that the text of the key is a part of; nil: it has its own
+	memory *pageMemory // of the page of an outline; nil: it has its own
 	asked  asked
 	minSeq int64 // of ISR-Min-Seq, 0 without
 	// reached: the log is applied up to minSeq. polled: it was polled for this request. cutOff:

@@ -68,7 +68,16 @@ func appendTexts(b []byte, texts []string) []byte {
 }
 
 // parseEntry reverses entryText. The texts of the entry are parts of text.
-func parseEntry(text string) store.Entry {
+func parseEntry(text string) store.Entry { return new(entryMemory).parse(text) }
+
+// An entryMemory is memory of an entry, its header and its lists, that is used for another one next.
+type entryMemory struct {
+	header http.Header
+	texts  []string
+}
+
+// parse is parseEntry. The entry is valid until the next one is parsed.
+func (m *entryMemory) parse(text string) store.Entry {
 	r := textReader(text)
 	var e store.Entry
 	e.SHA256 = r.take(2 * sha256.Size)
@@ -88,15 +97,23 @@ func parseEntry(text string) store.Entry {
 	}
 	e.ETag, e.Key, e.Route = r.text(), r.text(), r.text()
 	_ = e.Peer.UnmarshalBinary([]byte(r.text())) // written by MarshalBinary
-	all := make([]string, 0, 16)                 // more than most entries have
+	all := m.texts[:0]
+	if all == nil {
+		all = make([]string, 0, 16) // more than most entries have
+	}
 	e.Tags, all = r.texts(all)
 	if n := r.uvarint(); n > 0 {
-		e.Header = make(http.Header, n)
+		if m.header == nil {
+			m.header = make(http.Header, n)
+		}
+		clear(m.header)
+		e.Header = m.header
 		for range n {
 			name := r.text()
 			e.Header[name], all = r.texts(all)
 		}
 	}
+	m.texts = all
 	return e
 }
 

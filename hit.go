@@ -31,6 +31,7 @@ type Hit struct {
 
 	key  []byte // the text of the key that is being looked up
 	body []byte // for a body that is read for this response
+	page pageMemory
 	head headMaker
 }
 
@@ -56,7 +57,7 @@ var _ HitHandler = (*handler)(nil)
 
 // Lookup implements [HitHandler]. It decides as ServeHTTP does.
 func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
-	d := decision{text: &hit.key}
+	d := decision{text: &hit.key, memory: &hit.page}
 	h.decide(r, &d)
 	if d.act == actLoad {
 		if d.page = h.atHand(r, &d, &hit.body); d.page == nil {

@@ -77,8 +77,20 @@ func (o *outline) weight(k store.Key) uint32 {
 }
 
 // page returns the page of an outline without its body, to be judged and not to be served.
-func (o *outline) page(k store.Key) *page {
-	return &page{key: k, entry: parseEntry(o.text), cover: *o.cover, read: o.read, dropped: o.dropped}
+func (o *outline) page(k store.Key) *page { return new(pageMemory).page(k, o) }
+
+// A pageMemory is memory of a page that is forgotten with the response that it is made for, and used for
+// another page next.
+type pageMemory struct {
+	made  page
+	entry entryMemory
+}
+
+// page returns the page of an outline without its body, until the next one is made.
+func (m *pageMemory) page(k store.Key, o *outline) *page {
+	p, fields := &m.made, m.made.fields[:0]
+	*p = page{key: k, entry: m.entry.parse(o.text), cover: *o.cover, read: o.read, dropped: o.dropped, fields: fields}
+	return p
 }
 
 // outline returns the outline of a key if its page may be served; nil without.
@@ -187,7 +199,11 @@ func (h *handler) outlined(d *decision) bool {
 	if o == nil {
 		return false
 	}
-	p := o.page(d.key)
+	m := d.memory
+	if m == nil {
+		m = new(pageMemory)
+	}
+	p := m.page(d.key, o)
 	if state, _ := h.judge(nil, p, d.now); state != store.Fresh {
 		return false
 	}

@@ -62,6 +62,10 @@ func (tb *table) crowdedNode(bodies store.BodyStore, s *site) *crowded {
 		w.Header().Set("Content-Type", "image/png")
 		w.Header().Set("Cache-Control", "max-age=60, stale-while-revalidate=60")
 		w.Header().Set("Cache-Tag", "even")
+		if strings.HasSuffix(r.URL.Path, "7") { // no other page has these
+			w.Header()["X-Own"] = []string{r.URL.Path, "two"}
+			w.Header().Set("Last-Modified", "Sat, 01 Jan 2000 00:00:00 GMT")
+		}
 		fmt.Fprintf(w, "%s rendered %d%s", r.URL.Path, n, strings.Repeat("x", 50<<10))
 	})
 	c := &crowded{table: &readCounter{MetaStore: tb.store("crowded")}, pages: 20}

@@ -129,7 +129,7 @@ func (p *page) prepare(h http.Header, body []byte, length int64, as *presentatio
 	if len(h["Date"]) == 0 { // RFC 9110, section 6.6.1
 		h["Date"] = []string{p.entry.GeneratedAt.UTC().Format(http.TimeFormat)}
 	}
-	p.fields = make([]headerField, 0, len(h))
+	p.fields = slices.Grow(p.fields[:0], len(h))
 	for name, values := range h {
 		p.fields = append(p.fields, headerField{name, values})
 	}

@@ -218,6 +218,6 @@ func TestRequestOfAHead(t *testing.T) {
 		t.Errorf("%q %q %q %q %+v stay", q.http.Header, q.http.Method, q.http.Host, q.http.RequestURI, q.url)
 	}
 	if q.hit.Report.Detail != "" || q.hit.Request != nil || q.hit.Header != nil || q.hit.Body != nil || q.exchange.Request != nil || q.exchange.RequestID != "" {
-		t.Errorf("%+v and %+v stay", q.hit, q.exchange)
+		t.Errorf("%+v and %+v stay", &q.hit, q.exchange)
 	}
 }
