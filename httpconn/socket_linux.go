@@ -3,7 +3,6 @@
 package httpconn
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -80,11 +79,11 @@ func (s *socket) Write(first, second []byte) (n int64, err error) {
 	return n, nil
 }
 
-// failed returns an error as [net.TCPConn] would.
+// failed returns an error as [net.TCPConn] would. net/http makes one for each request, by a deadline.
 func (s *socket) failed(op string, err error) error {
-	var outer *net.OpError // of [syscall.RawConn]
-	if errors.As(err, &outer) {
-		err = outer.Err
+	if outer, ok := err.(*net.OpError); ok { //nolint:errorlint // that of [syscall.RawConn], which is new
+		outer.Op = op
+		return outer
 	}
 	return &net.OpError{Op: op, Net: "tcp", Source: s.conn.LocalAddr(), Addr: s.conn.RemoteAddr(), Err: err}
 }
