@@ -23,7 +23,7 @@ func regenerate(run *compare.Run, peers []peer.Peer) compare.Scenario {
 		Name: "regenerate", Baseline: "nginx", Peers: peers, Columns: columns,
 		About: "32 clients ask at random for 5,000 pages that are fresh for a second, and may be served stale for an hour.",
 		Prepare: func(ctx context.Context, server *peer.Server) error {
-			return site.GetAll(ctx, server.URL+site.Brief, brief)
+			return site.GetAll(ctx, server.URL+site.Brief, 1, brief)
 		},
 		Measure: func(ctx context.Context, server *peer.Server, round int) (compare.Sample, error) {
 			before, began := run.Site.Served(), time.Now()

@@ -65,7 +65,7 @@ func fill(ctx context.Context, origin *site.Site, server *peer.Server) error {
 	var fetched int64
 	for range passes {
 		before := origin.Served()
-		if err := site.GetAll(ctx, server.URL+prefix, pages); err != nil {
+		if err := site.GetAll(ctx, server.URL+prefix, 1, pages); err != nil {
 			return err
 		}
 		if fetched = origin.Served() - before; fetched <= pages/100 {

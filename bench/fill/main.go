@@ -72,7 +72,7 @@ func fill(ctx context.Context, pages int, flags []string) error {
 	}
 	for step := 1; step <= steps; step++ {
 		n, began := pages/steps, time.Now()
-		if err := site.GetAll(ctx, fmt.Sprintf("http://%s/fill/%d/", address, step), n); err != nil {
+		if err := site.GetAll(ctx, fmt.Sprintf("http://%s/fill/%d/", address, step), 1, n); err != nil {
 			return err
 		}
 		took := time.Since(began)

@@ -13,9 +13,9 @@ import (
 
 const clients = 32
 
-// GetAll requests the pages PREFIX1 to PREFIXn once each, by 32 clients at a time. It stops at the first
+// GetAll requests the pages from PREFIXfirst to PREFIXlast once each, by 32 clients at a time. It stops at the first
 // that does not come as a whole.
-func GetAll(ctx context.Context, prefix string, n int) error {
+func GetAll(ctx context.Context, prefix string, first, last int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
@@ -25,8 +25,8 @@ func GetAll(ctx context.Context, prefix string, n int) error {
 	for range clients {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				i := int(next.Add(1))
-				if i > n {
+				i := first - 1 + int(next.Add(1))
+				if i > last {
 					return
 				}
 				if err := Get(ctx, client, prefix+strconv.Itoa(i)); err != nil {

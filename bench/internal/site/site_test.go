@@ -74,12 +74,12 @@ func TestGetAllRequestsEachPageOnce(t *testing.T) {
 	s := site.New()
 	server := httptest.NewServer(s)
 	defer server.Close()
-	if err := site.GetAll(t.Context(), server.URL+"/p/", 100); err != nil || s.Served() != 100 {
+	if err := site.GetAll(t.Context(), server.URL+"/p/", 5, 104); err != nil || s.Served() != 100 {
 		t.Errorf("served %d, error %v, want 100", s.Served(), err)
 	}
 	broken := httptest.NewServer(http.NotFoundHandler())
 	defer broken.Close()
-	if err := site.GetAll(t.Context(), broken.URL+"/p/", 100); err == nil {
+	if err := site.GetAll(t.Context(), broken.URL+"/p/", 1, 100); err == nil {
 		t.Error("no error for pages that do not exist")
 	}
 }
