@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/sys/unix"
 )
 
 // A Direct sends requests to servers as an [http.Transport] does, but plain ones in the goroutine of the
@@ -107,7 +106,7 @@ func isTimeout(err error) bool {
 // A directConn is a connection of a [Direct]. It belongs to one request at a time.
 type directConn struct {
 	net.Conn
-	tcp      *net.TCPConn // nil if it cannot be watched, and so is used once
+	socket   *socket // nil if it cannot be watched, and so is used once
 	address  string
 	br       *bufio.Reader
 	bw       *bufio.Writer
@@ -123,7 +122,7 @@ func (d *Direct) connect(ctx context.Context, address string) (*directConn, erro
 	}
 	c := &directConn{Conn: bySocket(conn), address: address}
 	if s, ok := c.Conn.(*socketConn); ok {
-		c.tcp = s.TCPConn
+		c.socket = s.socket
 	}
 	c.br = bufio.NewReaderSize(c, d.transport.ReadBufferSize)
 	c.bw = bufio.NewWriterSize(c, 4<<10)
@@ -285,7 +284,7 @@ func failed(ctx context.Context, err error) error {
 
 // put keeps a connection for other requests, and reports whether it does.
 func (d *Direct) put(c *directConn) bool {
-	if c.tcp == nil || c.br.Buffered() > 0 {
+	if c.socket == nil || c.br.Buffered() > 0 {
 		return false
 	}
 	c.since = time.Now()
@@ -306,7 +305,7 @@ func (d *Direct) put(c *directConn) bool {
 func (d *Direct) take(address string) *directConn {
 	for {
 		c := d.pop(address)
-		if c == nil || c.silent() {
+		if c == nil || c.socket.silent() {
 			return c
 		}
 		_ = c.Close() // the server has
@@ -333,20 +332,6 @@ func (d *Direct) keepLocked(address string, conns []*directConn) {
 	if d.idle[address] = conns; len(conns) == 0 {
 		delete(d.idle, address)
 	}
-}
-
-// silent reports whether an idle connection is open and the server has sent nothing on it.
-func (c *directConn) silent() bool {
-	raw, err := c.tcp.SyscallConn()
-	if err != nil {
-		return false
-	}
-	var peeked error
-	err = raw.Control(func(fd uintptr) {
-		var b [1]byte
-		_, _, peeked = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	})
-	return err == nil && (peeked == unix.EAGAIN || peeked == unix.EINTR)
 }
 
 // sweep closes connections that are idle for too long, and comes back for the rest.

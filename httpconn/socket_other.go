@@ -2,7 +2,11 @@
 
 package httpconn
 
-import "net"
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
 
 // A socket reads and writes a TCP connection. It is safe for concurrent use.
 type socket struct{ *net.TCPConn }
@@ -17,4 +21,18 @@ func (s *socket) Write(first, second []byte) (n int64, err error) {
 	}
 	parts := net.Buffers{first, second}
 	return parts.WriteTo(s.TCPConn)
+}
+
+// silent reports whether the connection is open, and there is nothing to read from it. It does not wait.
+func (s *socket) silent() bool {
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var peeked error
+	err = raw.Control(func(fd uintptr) {
+		var b [1]byte
+		_, _, peeked = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	})
+	return err == nil && (peeked == unix.EAGAIN || peeked == unix.EINTR)
 }
