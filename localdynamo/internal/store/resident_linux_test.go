@@ -21,18 +21,8 @@ func TestRangesGiveMemoryBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	const values, length = 16_384, 4096
-	key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
-	if err := b.Update(func(w store.Writer) error {
-		for i := range values {
-			if err := w.Put("items", key(i), make([]byte, length)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	const values = 16_384
+	putValues(t, b, values)
 	scan := func(lo, hi []byte) (seen int) {
 		t.Helper()
 		if err := b.View(func(r store.Reader) error {
@@ -73,18 +63,8 @@ func TestReadsGiveMemoryBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		const values, length = 4096, 4096
-		key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
-		if err := b.Update(func(w store.Writer) error {
-			for i := range values {
-				if err := w.Put("items", key(i), make([]byte, length)); err != nil {
-					return err
-				}
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		const values = 4096
+		putValues(t, b, values)
 		for range 2 {
 			for i := range values {
 				if err := b.View(func(r store.Reader) error {
@@ -107,6 +87,27 @@ func TestReadsGiveMemoryBack(t *testing.T) {
 		}
 	})
 }
+
+// length is that of the values of putValues.
+const length = 4096
+
+// putValues puts n values.
+func putValues(t *testing.T, b *store.Bolt, n int) {
+	t.Helper()
+	if err := b.Update(func(w store.Writer) error {
+		for i := range n {
+			if err := w.Put("items", key(i), make([]byte, length)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// key returns the key of a value of putValues.
+func key(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
 
 // mapped returns how much of a file the kernel counts as memory of this process, in bytes.
 func mapped(t *testing.T, path string) (bytes int64) {
