@@ -30,11 +30,12 @@ type socket struct {
 // A transfer is a call of one direction. Its fields are guarded by mu.
 type transfer struct {
 	mu    sync.Mutex
-	now   func(fd uintptr) bool // makes the call, if it does not wait; bound once, so that it allocates nothing
-	parts [2]unix.Iovec         // the bytes to read into, in one part, or to write
-	count int                   // of parts
-	name  string                // of the system call: recvfrom or writev
-	n     int                   // bytes read or written
+	now   func(fd uintptr) bool                           // makes the call, if it does not wait; bound once, so that it allocates nothing
+	call  func(fd uintptr) (n uintptr, err syscall.Errno) // the same
+	parts [2]unix.Iovec                                   // the bytes to read into, in one part, or to write
+	count int                                             // of parts
+	name  string                                          // of the system call: recvfrom or writev
+	n     int                                             // bytes read or written
 	err   syscall.Errno
 }
 
@@ -44,8 +45,9 @@ func newSocket(c *net.TCPConn) (*socket, error) {
 		return nil, err
 	}
 	s := &socket{conn: c, raw: raw}
-	s.reads.name, s.reads.now, s.peek = "recvfrom", s.reads.receive, s.reads.peek
-	s.writes.name, s.writes.now = "writev", s.writes.send
+	s.reads.name, s.reads.now, s.reads.call = "recvfrom", s.reads.try, s.reads.receive
+	s.writes.name, s.writes.now, s.writes.call = "writev", s.writes.try, s.writes.send
+	s.peek = s.reads.peek
 	return s, nil
 }
 
@@ -110,27 +112,27 @@ func (t *transfer) add(part []byte) {
 	}
 }
 
-// receive reads, and returns false if it would wait.
-func (t *transfer) receive(fd uintptr) bool {
+// try makes the call, and returns false if it would wait.
+func (t *transfer) try(fd uintptr) bool {
 	for {
-		// A quarter less than readv.
-		n, _, err := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(t.parts[0].Base)), uintptr(t.parts[0].Len), 0, 0, 0)
-		if err != unix.EINTR {
-			t.n, t.err = int(n), err
-			return err != unix.EAGAIN
+		n, err := t.call(fd)
+		if err == unix.EINTR {
+			continue
 		}
+		t.n, t.err = int(n), err
+		return err != unix.EAGAIN
 	}
 }
 
-// send writes, and returns false if it would wait.
-func (t *transfer) send(fd uintptr) bool {
-	for {
-		n, _, err := unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&t.parts)), uintptr(t.count))
-		if err != unix.EINTR {
-			t.n, t.err = int(n), err
-			return err != unix.EAGAIN
-		}
-	}
+// receive reads, in three quarters of the time of readv.
+func (t *transfer) receive(fd uintptr) (n uintptr, err syscall.Errno) {
+	n, _, err = unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(t.parts[0].Base)), uintptr(t.parts[0].Len), 0, 0, 0)
+	return n, err
+}
+
+func (t *transfer) send(fd uintptr) (n uintptr, err syscall.Errno) {
+	n, _, err = unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&t.parts)), uintptr(t.count))
+	return n, err
 }
 
 // silent reports whether the connection is open, and there is nothing to read from it. It does not wait.
