@@ -31,7 +31,6 @@ func keepProcessors(ctx context.Context, db *localdynamo.DB) (stop func()) {
 		return func() {}
 	}
 	return inBackground(ctx, func(ctx context.Context) {
-		defer runtime.SetDefaultGOMAXPROCS()
 		for {
 			select {
 			case <-db.Committing():
