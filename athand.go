@@ -17,9 +17,10 @@ import (
 //
 //	outline ──► read the file, which waits for nothing ──► the sum is that of the body ──► serve
 //
-// The page is made for one response, and forgotten with it: its memory is used again. One that is requested again and again is
-// put back into memory (see outline): there it takes a third of the time. So pages that are
-// requested once do not displace those that are requested often, and leave no garbage.
+// The page is made for one response, and forgotten with it: its memory is used again. One that is
+// requested again and again is put back into memory (see outline): there it takes a third of the
+// time. So pages that are requested once do not displace those that are requested often, and leave
+// little garbage.
 //
 // That the content of a file is what it was is verified at each read: the body by a hash of this
 // process, which it made after it had verified the digest of the entry, codings by their own sum.

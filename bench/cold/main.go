@@ -60,7 +60,7 @@ func fill(run *compare.Run, peers []peer.Peer) compare.Scenario {
 			if err := awaitIdle(ctx, run.Site); err != nil {
 				return nil, err
 			}
-			last := max(result.Requests-again, min(again, result.Requests))
+			last := max(result.Requests-again, 1)
 			first := max(last-again+1, 1)
 			before := run.Site.Served()
 			if err := site.GetAll(ctx, server.URL+"/new/0/", first, last); err != nil {

@@ -199,7 +199,7 @@ const (
 type syntax struct {
 	classes [256]uint8 // where each character may be
 	// fields are those that clients usually send, and those of a kind, by the name as it is sent, at its
-	// bucket. A map would take half of the time that a head takes.
+	// bucket: look-ups in a map took a third of the time of a head.
 	fields [256][]spelling
 	known  uint // the number of fields
 }
