@@ -138,7 +138,10 @@ func operationFieldTests() []fieldTest {
 		}},
 		{fields: "metrics.address", file: cached + "metrics: {address: 127.0.0.1:0}", show: func(s *fieldServer) {
 			s.expect("/", 200, stored)
-			s.contains(s.get(s.logged(`metrics on (http://[^"\s]+)`)).body, `isr_requests_total{cache="miss"`)
+			url := s.logged(`metrics on (http://[^"\s]+)`)
+			s.until("the request is counted", func() bool {
+				return strings.Contains(s.get(url).body, `isr_requests_total{cache="miss"`)
+			})
 		}},
 		{fields: "draft.secrets", file: cached + "draft: {secrets: [{file: DIR/new}, {file: DIR/token}]}", prepare: func(s *fieldServer) {
 			s.write("new", "the-secret-of-tomorrow")

@@ -111,7 +111,7 @@ func TestMetricsOnTheAdminAddress(t *testing.T) {
 	if v.code != http.StatusOK || !strings.HasPrefix(v.header.Get("Content-Type"), "text/plain; version=0.0.4") {
 		t.Errorf("with the token: %s", v)
 	}
-	for _, series := range []string{
+	for _, series := range []string{ // some of which count when the response has been sent
 		`isr_requests_total{cache="hit",reason="",route="/"} 1`,
 		`isr_requests_total{cache="miss",reason="",route="/"} 1`,
 		`isr_renders_total{outcome="published",route="/",trigger="miss"} 1`,
@@ -126,7 +126,9 @@ func TestMetricsOnTheAdminAddress(t *testing.T) {
 		`http_client_request_duration_seconds_count{error_type="",http_request_method="GET",http_response_status_code="200",origin="site"} 1`,
 		`isr_build_info{`,
 	} {
-		s.contains(v.body, series)
+		s.until("there is "+series, func() bool {
+			return strings.Contains(s.get(url, "Authorization", bearer(testToken)).body, series)
+		})
 	}
 }
 
