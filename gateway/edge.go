@@ -80,7 +80,7 @@ func (e *edge) Lookup(r *http.Request, hit *isr.Hit) bool {
 	if e.cfg.HealthPath != "" && r.URL.Path == e.cfg.HealthPath || e.cfg.Unnamed != nil && e.cfg.Unnamed(r) {
 		return false
 	}
-	if hasForwarding(r.Header) && e.cfg.Peers.due() {
+	if e.cfg.Peers.due() && hasForwarding(r.Header) {
 		return false // Peers needs the fields, which resolve removes
 	}
 	resolved, err := e.cfg.Trust.resolve(r)

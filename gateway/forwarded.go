@@ -107,15 +107,15 @@ const requestIDHeader = "X-Request-Id"
 // peer may have written are removed, and so is its X-Request-Id. X-Forwarded-Proto, which may be part of a key, is that
 // of the trusted peers. The error text is sent to the client.
 func (t Trust) resolve(r *http.Request) (*http.Request, error) {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !t.Trusts(peer.Addr()) {
+	peer, trusted := t.peer(r)
+	if !trusted {
 		delete(r.Header, requestIDHeader)
 		for _, name := range forwardingFields() {
 			delete(r.Header, name)
 		}
 		return r, nil
 	}
-	h, err := t.read(peer.Addr().Unmap().WithZone(""), r)
+	h, err := t.read(peer.Unmap().WithZone(""), r)
 	if err != nil {
 		return nil, err
 	}
@@ -130,11 +130,20 @@ func (t Trust) resolve(r *http.Request) (*http.Request, error) {
 	if h.scheme != "" {
 		r.Header["X-Forwarded-Proto"] = []string{h.scheme}
 	}
-	if h.client != peer.Addr() {
+	if h.client != peer {
 		// The port of a client behind proxies is unknown.
 		r.RemoteAddr = net.JoinHostPort(h.client.String(), "0")
 	}
 	return r.WithContext(context.WithValue(r.Context(), hopKey{}, h)), nil
+}
+
+// peer returns the address that a request comes from, if it is trusted.
+func (t Trust) peer(r *http.Request) (address netip.Addr, trusted bool) {
+	if len(t.prefixes) == 0 {
+		return netip.Addr{}, false
+	}
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	return at.Addr(), err == nil && t.Trusts(at.Addr())
 }
 
 // read reads the forwarding fields of a request from a trusted peer, from right to left:

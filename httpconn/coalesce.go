@@ -85,8 +85,8 @@ type coalescingConn struct {
 	refused   bool      // net/http answers all requests from now on
 	client    string    // address, once it is needed
 	send      func(header, body []byte) (int64, error)
-	sent      time.Time // when the last response was written
-	failed    error     // of that write
+	sent      time.Duration // when the last response was written, since accepted
+	failed    error         // of that write
 }
 
 // PromiseBody announces that the response to r is about to be written with a body of n bytes
@@ -161,10 +161,9 @@ func (c *coalescingConn) extend() {
 	if c.stall <= 0 {
 		return
 	}
-	now := time.Now()
-	if since, extended := now.Sub(c.accepted), c.extended.Load(); extended == 0 || since-time.Duration(extended) > c.stall/2 {
+	if since, extended := time.Since(c.accepted), c.extended.Load(); extended == 0 || since-time.Duration(extended) > c.stall/2 {
 		c.extended.Store(max(int64(since), 1))
-		_ = c.TCPConn.SetWriteDeadline(now.Add(c.stall)) // fails on a closed connection, as the write then does
+		_ = c.TCPConn.SetWriteDeadline(c.accepted.Add(since + c.stall)) // fails on a closed connection, as the write then does
 	}
 }
 

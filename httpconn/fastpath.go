@@ -175,7 +175,7 @@ func (f *FastPath) serve(c *coalescingConn, p []byte) (int, error) {
 	if c.client == "" {
 		c.client = c.RemoteAddr().String()
 	}
-	var answered time.Time // when the last response was sent
+	var answered time.Duration // when the last response was sent, since the connection was accepted
 	for n := 0; ; {
 		if n == 0 {
 			var err error
@@ -228,15 +228,15 @@ func headLength(p []byte) int {
 }
 
 // await reads the next bytes of a client. The deadline that net/http has set counts from its last
-// response; if there was one here since, at a time, the idle time counts from that. It is
+// response; if there was one here since, the idle time counts from that. It is
 // extended when it passes, so that most requests cost nothing.
-func (f *FastPath) await(c *coalescingConn, p []byte, answered time.Time) (int, error) {
+func (f *FastPath) await(c *coalescingConn, p []byte, answered time.Duration) (int, error) {
 	for {
 		n, err := c.socket.Read(p)
-		if n > 0 || answered.IsZero() || f.idle == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if n > 0 || answered == 0 || f.idle == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		until := answered.Add(f.idle)
+		until := c.accepted.Add(answered + f.idle)
 		if !time.Now().Before(until) {
 			return n, err
 		}
@@ -256,7 +256,7 @@ func (c *coalescingConn) sendWhole(header, body []byte) (n int64, err error) {
 		rest, err = c.write(body[len(first):])
 		n += int64(rest)
 	}
-	c.sent, c.failed = time.Now(), err
+	c.sent, c.failed = time.Since(c.accepted), err
 	return n, err
 }
 

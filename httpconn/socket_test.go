@@ -172,7 +172,7 @@ func TestSocketErrors(t *testing.T) {
 // A response that breaks off is reported, with what was sent of it, also after its first step.
 func TestSocketSendsPart(t *testing.T) {
 	s, own, other := sockets(t)
-	c := &coalescingConn{TCPConn: own, socket: s, stall: time.Minute}
+	c := &coalescingConn{TCPConn: own, socket: s, accepted: time.Now(), stall: time.Minute}
 	body := make([]byte, 64<<20)
 	go func() {
 		_, _ = io.CopyN(io.Discard, other, 2*writeStep)

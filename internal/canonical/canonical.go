@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -25,14 +24,14 @@ func Host(s string) (string, bool) {
 		if err != nil || !address.Is6() || address.Zone() != "" {
 			return "", false
 		}
+		name = strings.ToLower(name)
 	} else if name, ok = canonicalName(name); !ok {
 		return "", false
 	}
-	name = strings.ToLower(name)
 	if port == "" || port == "80" || port == "443" {
 		return name, true
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+	if !isPort(port) {
 		return "", false
 	}
 	if len(name)+1+len(port) == len(s) && strings.HasPrefix(s, name) {
@@ -63,19 +62,38 @@ func splitHost(s string) (name, port string, ok bool) {
 	return name, port, name != ""
 }
 
-// canonicalName removes the trailing dot of a name. It is false for a name with an empty
-// label or with other characters than letters, digits, '-', '.' and '_'.
+// canonicalName removes the trailing dot of a name, and makes its letters lower case. It is false for a
+// name with an empty label or with other characters than letters, digits, '-', '.' and '_'.
 func canonicalName(name string) (string, bool) {
 	name = strings.TrimSuffix(name, ".")
-	if name == "" || name[0] == '.' || name[len(name)-1] == '.' || strings.Contains(name, "..") {
-		return "", false
-	}
+	upper, dot := false, true // an upper-case letter was found; a label begins
 	for i := range len(name) {
-		if c := name[i]; !IsAlphanumeric(c) && c != '-' && c != '.' && c != '_' {
+		c := name[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_':
+		case c >= 'A' && c <= 'Z':
+			upper = true
+		case c != '.' || dot:
 			return "", false
 		}
+		dot = c == '.'
 	}
-	return name, true
+	if upper {
+		name = strings.ToLower(name)
+	}
+	return name, !dot
+}
+
+// isPort reports whether s is a number from 1 to 65535 without leading zeros.
+func isPort(s string) bool {
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' || n > 65535 || s[0] == '0' {
+			return false
+		}
+		n = 10*n + int(s[i]-'0')
+	}
+	return n > 0 && n <= 65535
 }
 
 // Path normalizes percent-encoding (RFC 3986, section 6.2.2): upper-case digits, and
