@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/isrtest"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"
@@ -63,19 +64,20 @@ func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 // newTable creates a table for a test.
 func newTable(t *testing.T, db engine) string {
 	t.Helper()
-	name := "isr-" + rand.Text()
+	name := newName(t, db)
 	if err := dynamostore.CreateTable(t.Context(), db, name); err != nil {
 		t.Fatal(err)
 	}
-	client, ok := db.(*dynamodb.Client)
-	if !ok {
-		return name // the test has its own file
+	return name
+}
+
+// newName returns the name of a table, which is deleted when the test ends.
+func newName(t *testing.T, db engine) string {
+	t.Helper()
+	name := "isr-" + rand.Text()
+	if client, ok := db.(*dynamodb.Client); ok { // otherwise the test has its own file
+		testbed.DropTable(t, client, name)
 	}
-	t.Cleanup(func() {
-		if _, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
-			t.Errorf("delete the table: %v", err)
-		}
-	})
 	return name
 }
 

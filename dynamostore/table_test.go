@@ -2,7 +2,6 @@ package dynamostore_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"strings"
@@ -54,7 +53,7 @@ func TestCreateTable(t *testing.T) {
 func TestCreateTableConcurrently(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
-		name := "isr-" + rand.Text()
+		name := newName(t, db)
 		var group errgroup.Group
 		for range 4 {
 			group.Go(func() error { return dynamostore.CreateTable(t.Context(), db, name) })
@@ -68,7 +67,7 @@ func TestCreateTableConcurrently(t *testing.T) {
 // plainTable creates a table with any key schema.
 func plainTable(t *testing.T, db engine, keys ...types.KeySchemaElement) string {
 	t.Helper()
-	name := "isr-" + rand.Text()
+	name := newName(t, db)
 	kinds := map[string]types.ScalarAttributeType{"pk": "S", "sk": "S", "id": "N"}
 	input := &dynamodb.CreateTableInput{TableName: &name, KeySchema: keys, BillingMode: types.BillingModePayPerRequest}
 	for _, key := range keys {

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/isrtest"
 )
 
@@ -36,6 +37,7 @@ func newCloud(t *testing.T) *cloud {
 		bucket:   name,
 	}
 	c.access, c.secret = os.Getenv("ISR_TEST_S3_ACCESS_KEY"), os.Getenv("ISR_TEST_S3_SECRET_KEY")
+	testbed.DropTable(t, c.tables(), c.table)
 	client := s3.New(s3.Options{
 		BaseEndpoint: &c.s3,
 		UsePathStyle: true,
@@ -59,6 +61,10 @@ func (c *cloud) settings(t *testing.T, args ...string) settings {
 	}
 }
 
+func (c *cloud) tables() *dynamodb.Client {
+	return dynamodb.New(dynamodb.Options{BaseEndpoint: &c.dynamodb, Region: region, Credentials: c.credentials()})
+}
+
 func (c *cloud) credentials() aws.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider(c.access, c.secret, "")
 }
@@ -73,8 +79,7 @@ func (c *cloud) flags() []string {
 // foreignTable creates the test's table first, with another key schema than the cache uses.
 func foreignTable(t *testing.T, _ *settings, c *cloud) {
 	t.Helper()
-	client := dynamodb.New(dynamodb.Options{BaseEndpoint: &c.dynamodb, Region: region, Credentials: c.credentials()})
-	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+	_, err := c.tables().CreateTable(t.Context(), &dynamodb.CreateTableInput{
 		TableName:            &c.table,
 		BillingMode:          types.BillingModePayPerRequest,
 		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},

@@ -23,6 +23,7 @@ import (
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/e2e/internal/process"
 	"github.com/facetheory/isr/gc"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/isrtest"
 	"github.com/facetheory/isr/s3body"
 	"github.com/facetheory/isr/store"
@@ -57,6 +58,7 @@ func install(t *testing.T) *installation {
 	}
 	in.credentialProvider = credentials.NewStaticCredentialsProvider(in.access, in.secret, "")
 	in.table = in.dynamodbAt(in.dynamodb)
+	testbed.DropTable(t, in.table, in.name)
 	if err := dynamostore.CreateTable(t.Context(), in.table, in.name); err != nil {
 		t.Fatal(err)
 	}
@@ -319,6 +321,7 @@ func (in *installation) suites(t *testing.T, served *policy) {
 // metaStore opens the storage of a test of the suite.
 func (r *role) metaStore(t *testing.T) isrtest.MetaStoreOpener {
 	name := r.name + "-" + strings.ToLower(rand.Text())
+	testbed.DropTable(t, r.table, name)
 	if err := dynamostore.CreateTable(t.Context(), r.table, name); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package languages
 
 import (
-	"context"
 	"crypto/rand"
 	"os"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/e2e/internal/process"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/isrtest"
 	"github.com/facetheory/isr/store"
 )
@@ -89,14 +89,10 @@ func (c *crew) newTable(t *testing.T) {
 	t.Helper()
 	name := "languages-" + strings.ToLower(rand.Text())
 	c.table = name
+	testbed.DropTable(t, c.api, name)
 	if err := dynamostore.CreateTable(t.Context(), c.api, name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if _, err := c.api.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
-			t.Errorf("delete table: %v", err)
-		}
-	})
 	for _, w := range c.workers {
 		w.does(t, command{Do: "open", Table: c.table})
 	}

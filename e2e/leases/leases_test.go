@@ -3,7 +3,6 @@
 package leases
 
 import (
-	"context"
 	"crypto/rand"
 	"flag"
 	"os/exec"
@@ -12,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/facetheory/isr/dynamostore"
 	isrprocess "github.com/facetheory/isr/e2e/internal/process"
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/isrtest"
 )
 
@@ -67,13 +65,9 @@ func newTable(t *testing.T, endpoint string) string {
 	t.Helper()
 	client, _ := newClient(endpoint)
 	name := "leases-" + rand.Text()
+	testbed.DropTable(t, client, name)
 	if err := dynamostore.CreateTable(t.Context(), client, name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if _, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
-			t.Errorf("delete table: %v", err)
-		}
-	})
 	return name
 }

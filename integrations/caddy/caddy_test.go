@@ -467,6 +467,7 @@ func TestSharedStores(t *testing.T) {
 	ddb := dynamodb.New(dynamodb.Options{BaseEndpoint: &endpoint, Region: "us-east-1", Credentials: keys})
 	buckets := s3.New(s3.Options{BaseEndpoint: &bucketEndpoint, Region: "us-east-1", Credentials: keys, UsePathStyle: true})
 	name := "caddy-" + strings.ToLower(rand.Text())
+	testbed.DropTable(t, ddb, name)
 	if err := dynamostore.CreateTable(t.Context(), ddb, name); err != nil {
 		t.Fatal(err)
 	}

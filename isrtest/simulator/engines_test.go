@@ -3,7 +3,6 @@ package simulator_test
 import (
 	"context"
 	"net/http"
-	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -11,43 +10,32 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/isrtest"
 	"github.com/facetheory/isr/isrtest/simulator"
 )
 
-// A disposable engine deletes the tables that it created.
+// A disposable engine deletes the tables that it created when the test ends.
 type disposable struct {
 	*dynamodb.Client
-
-	mu     sync.Mutex
-	tables []string // guarded by mu
+	t *testing.T
 }
 
 func (d *disposable) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, o ...options) (*dynamodb.CreateTableOutput, error) {
-	d.mu.Lock()
-	d.tables = append(d.tables, aws.ToString(in.TableName))
-	d.mu.Unlock()
+	testbed.DropTable(d.t, d.Client, aws.ToString(in.TableName))
 	return d.Client.CreateTable(ctx, in, o...)
 }
 
 // newDisposable returns DynamoDB Local, which the tests share.
 func newDisposable(t *testing.T) *disposable {
 	t.Helper()
-	engine := &disposable{Client: dynamodb.New(dynamodb.Options{
+	return &disposable{t: t, Client: dynamodb.New(dynamodb.Options{
 		Region:       "us-east-1",
 		BaseEndpoint: aws.String(isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")),
 		Credentials:  credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
 		// Each world in real time keeps a connection.
 		HTTPClient: awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.MaxIdleConnsPerHost = 64 }),
 	})}
-	t.Cleanup(func() {
-		for _, name := range engine.tables {
-			if _, err := engine.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
-				t.Errorf("delete the table: %v", err)
-			}
-		}
-	})
-	return engine
 }
 
 // TestSimulationOnDynamoDBLocal: all invariants hold on AWS's own engine, and its responses produce
