@@ -84,7 +84,9 @@ func TestOriginTrouble(t *testing.T) {
 			if tr.behave == nil {
 				o.down()
 			} else {
-				o.set("/cold", tr.behave(o))
+				for i := range troubledPages {
+					o.set(troubledPage(i), tr.behave(o))
+				}
 				o.set("/kept", tr.behave(o))
 			}
 			got := tr.visitors(t, g)
@@ -98,6 +100,12 @@ func TestOriginTrouble(t *testing.T) {
 	}
 }
 
+// troubledPages bounds the pages without a copy that are tried: on a busy machine the second visitor may come when
+// the failure of half a second ago is forgotten.
+const troubledPages = 5
+
+func troubledPage(i int) string { return fmt.Sprintf("/cold-%d", i) }
+
 // visitors are four clients, each with its own connection.
 func (tr trouble) visitors(t *testing.T, g *gateway) []reply {
 	t.Helper()
@@ -105,10 +113,15 @@ func (tr trouble) visitors(t *testing.T, g *gateway) []reply {
 	if kept.took > 10*time.Second {
 		t.Errorf("the visitor of a page with a stale copy waited %s", kept.took)
 	}
-	cold := get(t, g.url+"/cold")
-	coldAgain := get(t, g.url+"/cold")
+	var first, again reply
+	for i := range troubledPages {
+		first, again = get(t, g.url+troubledPage(i)), get(t, g.url+troubledPage(i))
+		if describe(again) == tr.coldAgain {
+			break
+		}
+	}
 	await(t, "the regeneration to end", patience, func() bool { return g.get(t, host+"/kept").LeaseOwner == "" })
-	return []reply{cold, coldAgain, kept, get(t, g.url+"/kept")}
+	return []reply{first, again, kept, get(t, g.url+"/kept")}
 }
 
 func expectReplies(t *testing.T, tr trouble, got []reply) {

@@ -3,7 +3,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -42,10 +42,13 @@ export interface Build {
 export type Deployment = 'one' | 'two';
 const deployments: readonly Deployment[] = ['one', 'two'];
 
+/** How long builds are used, in milliseconds: their pages are fresh for an hour. */
+const buildLifeMs = 30 * 60_000;
+
 /**
- * Builds the deployments of the site, unless the last builds had the same inputs: the site's
- * sources and dependencies, the compiled handler, which takes part in the builds, and the version
- * of Node.js. The builds get no table: they need none.
+ * Builds the deployments of the site, unless the last builds are recent and had the same inputs:
+ * the site's sources and dependencies, the compiled handler, which takes part in the builds, and the
+ * version of Node.js. The builds get no table: they need none.
  */
 export async function buildSite(): Promise<void> {
   await unlessBuilt(site, async () => {
@@ -63,7 +66,9 @@ export async function buildComponents(): Promise<void> {
 async function unlessBuilt(folder: string, build: () => Promise<void>): Promise<void> {
   const file = join(folder, '.next/test-build.json');
   const inputs = await hashOf(folder, compiled);
-  if (existsSync(file) && (await readFile(file, 'utf8')) === inputs) return;
+  if (existsSync(file) && Date.now() - (await stat(file)).mtimeMs < buildLifeMs) {
+    if ((await readFile(file, 'utf8')) === inputs) return;
+  }
   await rm(join(folder, '.next'), { recursive: true, force: true });
   await build();
   await writeFile(file, inputs);
