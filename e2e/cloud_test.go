@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"context"
 	"crypto/rand"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -12,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/isrtest"
 )
 
@@ -37,7 +38,12 @@ func newCloud(t *testing.T) *cloud {
 		bucket:   name,
 	}
 	c.access, c.secret = os.Getenv("ISR_TEST_S3_ACCESS_KEY"), os.Getenv("ISR_TEST_S3_SECRET_KEY")
-	testbed.DropTable(t, c.tables(), c.table)
+	t.Cleanup(func() { // there is none if no process has created it
+		_, err := c.tables().DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &c.table})
+		if missing := (*types.ResourceNotFoundException)(nil); err != nil && !errors.As(err, &missing) {
+			t.Errorf("delete the table %s: %v", c.table, err)
+		}
+	})
 	client := s3.New(s3.Options{
 		BaseEndpoint: &c.s3,
 		UsePathStyle: true,

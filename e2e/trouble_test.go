@@ -100,9 +100,12 @@ func TestOriginTrouble(t *testing.T) {
 	}
 }
 
-// troubledPages bounds the pages without a copy that are tried: on a busy machine the second visitor may come when
-// the failure of half a second ago is forgotten.
-const troubledPages = 5
+// troubledPages bounds the pages without a copy that are tried, if the second visitor may have come when the failure
+// was forgotten, which takes at least leastBackOff.
+const (
+	troubledPages = 5
+	leastBackOff  = 500 * time.Millisecond
+)
 
 func troubledPage(i int) string { return fmt.Sprintf("/cold-%d", i) }
 
@@ -115,8 +118,9 @@ func (tr trouble) visitors(t *testing.T, g *gateway) []reply {
 	}
 	var first, again reply
 	for i := range troubledPages {
+		began := time.Now()
 		first, again = get(t, g.url+troubledPage(i)), get(t, g.url+troubledPage(i))
-		if describe(again) == tr.coldAgain {
+		if time.Since(began) < leastBackOff || describe(again) == tr.coldAgain {
 			break
 		}
 	}

@@ -137,7 +137,7 @@ func (t Trust) resolve(r *http.Request) (*http.Request, error) {
 	return r.WithContext(context.WithValue(r.Context(), hopKey{}, h)), nil
 }
 
-// peer returns the address that a request comes from, if it is trusted.
+// peer returns the RemoteAddr of a request, and whether it is in one of the networks.
 func (t Trust) peer(r *http.Request) (address netip.Addr, trusted bool) {
 	if len(t.prefixes) == 0 {
 		return netip.Addr{}, false

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"net/http"
-	"net/netip"
 )
 
 // methodPurge is the method by which trusted clients purge pages, see admin.API.PurgeMethod.
@@ -21,9 +20,7 @@ func withUnknownClient(r *http.Request, t Trust, unnamed bool) *http.Request {
 	if r.Method != methodPurge {
 		return r
 	}
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	trusted := err == nil && t.Trusts(peer.Addr())
-	if !unnamed && (trusted || !hasForwarding(r.Header)) {
+	if _, trusted := t.peer(r); !unnamed && (trusted || !hasForwarding(r.Header)) {
 		return r
 	}
 	return r.WithContext(context.WithValue(r.Context(), unknownClientKey{}, true))
@@ -44,6 +41,6 @@ func FromNetworks(r *http.Request, networks Trust) bool {
 	if r.Context().Value(unknownClientKey{}) != nil {
 		return false
 	}
-	client, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && networks.Trusts(client.Addr())
+	_, within := networks.peer(r)
+	return within
 }

@@ -1,7 +1,6 @@
 package tabletheory_test
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/isrtest"
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 )
@@ -206,12 +206,7 @@ func createTable(t *testing.T, api *dynamodb.Client, env string, in *dynamodb.Cr
 	if _, err := api.CreateTable(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		// The test's own context is done.
-		if _, err := api.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
-			t.Errorf("delete the table: %v", err)
-		}
-	})
+	testbed.DropTable(t, api, name)
 	return name
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -31,7 +32,7 @@ func Host(s string) (string, bool) {
 	if port == "" || port == "80" || port == "443" {
 		return name, true
 	}
-	if !isPort(port) {
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
 		return "", false
 	}
 	if len(name)+1+len(port) == len(s) && strings.HasPrefix(s, name) {
@@ -82,18 +83,6 @@ func canonicalName(name string) (string, bool) {
 		name = strings.ToLower(name)
 	}
 	return name, !dot
-}
-
-// isPort reports whether s is a number from 1 to 65535 without leading zeros.
-func isPort(s string) bool {
-	n := 0
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' || n > 65535 || s[0] == '0' {
-			return false
-		}
-		n = 10*n + int(s[i]-'0')
-	}
-	return n > 0 && n <= 65535
 }
 
 // Path normalizes percent-encoding (RFC 3986, section 6.2.2): upper-case digits, and

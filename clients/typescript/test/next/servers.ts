@@ -66,9 +66,8 @@ export async function buildComponents(): Promise<void> {
 async function unlessBuilt(folder: string, build: () => Promise<void>): Promise<void> {
   const file = join(folder, '.next/test-build.json');
   const inputs = await hashOf(folder, compiled);
-  if (existsSync(file) && Date.now() - (await stat(file)).mtimeMs < buildLifeMs) {
-    if ((await readFile(file, 'utf8')) === inputs) return;
-  }
+  const isRecent = existsSync(file) && Date.now() - (await stat(file)).mtimeMs < buildLifeMs;
+  if (isRecent && (await readFile(file, 'utf8')) === inputs) return;
   await rm(join(folder, '.next'), { recursive: true, force: true });
   await build();
   await writeFile(file, inputs);
