@@ -55,11 +55,7 @@ func (l *coalescingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return tcp, nil // which has failed
 	}
-	cc := &coalescingConn{TCPConn: tcp, socket: socket, accepted: time.Now(), stall: l.stall, buffers: l.buffers, fast: l.fast}
-	if cc.fast != nil {
-		cc.send = cc.sendWhole
-	}
-	return cc, nil
+	return &coalescingConn{TCPConn: tcp, socket: socket, accepted: time.Now(), stall: l.stall, buffers: l.buffers, fast: l.fast}, nil
 }
 
 type connKey struct{}
@@ -78,15 +74,15 @@ type coalescingConn struct {
 	missing  int           // bytes of the response that have not been written yet
 	held     *bytes.Buffer // the beginning of the response; nil if nothing is held
 
-	fast      *FastPath // nil without
-	between   between   // of any goroutine
-	answering answering // of any goroutine
-	buffer    int       // length of the first Read: the size of net/http's buffer
-	refused   bool      // net/http answers all requests from now on
-	client    string    // address, once it is needed
-	send      func(header, body []byte) (int64, error)
-	sent      time.Duration // when the last response was written, since accepted
-	failed    error         // of that write
+	fast      *FastPath       // nil without
+	between   between         // of any goroutine
+	answering answering       // of any goroutine
+	buffer    int             // length of the first Read: the size of net/http's buffer
+	refused   bool            // net/http answers all requests from now on
+	address   string          // of the client, once it is needed
+	context   context.Context // of requests that a handler serves on the fast path
+	sent      time.Duration   // when the last response was written, since accepted
+	failed    error           // of that write, or why no other may follow
 }
 
 // PromiseBody announces that the response to r is about to be written with a body of n bytes
@@ -104,7 +100,11 @@ func PromiseBody(r *http.Request, n int) {
 // WithoutCoalescing returns a request for which [PromiseBody] does nothing: the response is
 // written as it comes.
 func WithoutCoalescing(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), connKey{}, nil))
+	return r.WithContext(withoutCoalescing(r.Context()))
+}
+
+func withoutCoalescing(ctx context.Context) context.Context {
+	return context.WithValue(ctx, connKey{}, nil)
 }
 
 // Write implements [net.Conn].

@@ -16,11 +16,22 @@ import (
 // concurrently.
 type Responder interface {
 	// Respond may answer the request that head is of: all of it, from the request line to the
-	// empty line. It then calls send once, which writes the header and the body of the response,
-	// and returns how many bytes were written, and Answered. Before any other outcome it does
-	// not call send. Head is valid until Respond returns. client is the address of the client,
-	// as in [http.Request.RemoteAddr].
-	Respond(client string, head []byte, send func(header, body []byte) (int64, error)) Outcome
+	// empty line. It then calls Send or Serve of the client, once, and returns Answered. Before
+	// any other outcome it calls neither. Head is valid until Respond returns, or calls Serve.
+	Respond(c Client, head []byte) Outcome
+}
+
+// A Client is the connection that a request came by. It is valid until Respond returns.
+type Client interface {
+	// Address returns the address of the client, as in [http.Request.RemoteAddr].
+	Address() string
+	// Send writes the header and the body of a response, and returns how many bytes were written.
+	Send(header, body []byte) (int64, error)
+	// Serve has a handler write the response. The request must be one of GET or HEAD and HTTP/1.1 that
+	// net/http would accept, without a body, Connection: close, Upgrade, or Expect. It gets a context as
+	// from net/http, and its response is what net/http would send, but for two things: the client is
+	// noticed to be gone only after 100 ms, and the response cannot be hijacked.
+	Serve(h http.Handler, r *http.Request)
 }
 
 // An Outcome is what a [Responder] did with a request.
@@ -28,7 +39,7 @@ type Outcome int
 
 // The outcomes.
 const (
-	Answered Outcome = iota // it has been answered, unless send has failed
+	Answered Outcome = iota // it has been answered, unless the connection has failed
 	Declined                // net/http answers it
 	Refused                 // net/http answers it, and all that follow on the connection
 )
@@ -39,7 +50,7 @@ const (
 //	                                                                  ▼
 //	                       ┌─────────────────────────────────── wait for bytes ◄─┐
 //	                       ▼                                                     │
-//	          a whole head, and the Responder answers it ── yes ── one writev ───┘
+//	          a whole head, and the Responder answers it ── yes ── Send or Serve ┘
 //	                       │ no
 //	                       ▼
 //	net/http reads the same bytes, and whatever follows, until StateIdle again
@@ -72,12 +83,22 @@ type FastPath struct {
 
 // NewFastPath answers requests on the connections that a listener accepts from now on. The listener
 // must be the one that [CoalesceWrites] has returned, and the server must serve nothing but
-// HTTP/1 on it, without TLS. It sets the server's ConnState, which calls the previous one. Call it
-// before the server serves.
+// HTTP/1 on it, without TLS, and have neither ReadTimeout nor WriteTimeout. It sets the server's ConnState
+// and ConnContext, which call the previous ones. Call it before the server serves.
 func NewFastPath(s *http.Server, l net.Listener, r Responder) *FastPath {
 	f := &FastPath{responder: r, idle: max(s.IdleTimeout, 0), closing: make(map[*coalescingConn]struct{})}
 	if cl, ok := l.(*coalescingListener); ok {
 		cl.fast = f
+	}
+	outerContext := s.ConnContext
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if outerContext != nil {
+			ctx = outerContext(ctx, c)
+		}
+		if cc, ok := c.(*coalescingConn); ok {
+			cc.context = context.WithValue(withoutCoalescing(ctx), http.LocalAddrContextKey, c.LocalAddr())
+		}
+		return ctx
 	}
 	outer := s.ConnState
 	s.ConnState = func(c net.Conn, state http.ConnState) {
@@ -172,9 +193,6 @@ func (f *FastPath) serve(c *coalescingConn, p []byte) (int, error) {
 	if len(p) < minBuffer {
 		return c.socket.Read(p)
 	}
-	if c.client == "" {
-		c.client = c.RemoteAddr().String()
-	}
 	var answered time.Duration // when the last response was sent, since the connection was accepted
 	for n := 0; ; {
 		if n == 0 {
@@ -214,7 +232,7 @@ func (f *FastPath) respond(c *coalescingConn, head []byte) (outcome Outcome, ope
 			f.close(c)
 		}
 	}()
-	return f.responder.Respond(c.client, head, c.send), true
+	return f.responder.Respond((*clientConn)(c), head), true
 }
 
 // headLength returns the length of the head that bytes begin with, up to and including the empty
@@ -246,7 +264,26 @@ func (f *FastPath) await(c *coalescingConn, p []byte, answered time.Duration) (i
 	}
 }
 
-// sendWhole writes a response. It is the send of [Responder].
+// A clientConn is a connection as a [Responder] gets it.
+type clientConn coalescingConn
+
+// Address implements [Client].
+func (c *clientConn) Address() string {
+	if c.address == "" {
+		c.address = c.RemoteAddr().String()
+	}
+	return c.address
+}
+
+// Send implements [Client].
+func (c *clientConn) Send(header, body []byte) (int64, error) {
+	return (*coalescingConn)(c).sendWhole(header, body)
+}
+
+// Serve implements [Client].
+func (c *clientConn) Serve(h http.Handler, r *http.Request) { (*coalescingConn)(c).serve(h, r) }
+
+// sendWhole writes a part of a response, from a header and a body.
 func (c *coalescingConn) sendWhole(header, body []byte) (n int64, err error) {
 	first := body[:min(len(body), writeStep)]
 	c.extend()

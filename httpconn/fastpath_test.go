@@ -23,7 +23,7 @@ type fake struct {
 	writing  chan struct{} // receives at each request that is answered; nil: not
 }
 
-func (f *fake) Respond(_ string, head []byte, send func(header, body []byte) (int64, error)) Outcome {
+func (f *fake) Respond(c Client, head []byte) Outcome {
 	switch {
 	case bytes.HasPrefix(head, []byte("GET /refuse")):
 		return Refused
@@ -36,7 +36,7 @@ func (f *fake) Respond(_ string, head []byte, send func(header, body []byte) (in
 	if f.writing != nil {
 		f.writing <- struct{}{}
 	}
-	_, _ = send(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nX-By: fast\r\nContent-Length: %d\r\n\r\n", len(f.body)), f.body)
+	_, _ = c.Send(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nX-By: fast\r\nContent-Length: %d\r\n\r\n", len(f.body)), f.body)
 	return Answered
 }
 

@@ -30,9 +30,6 @@ func (s *socket) silent() bool {
 		return false
 	}
 	var peeked error
-	err = raw.Control(func(fd uintptr) {
-		var b [1]byte
-		_, _, peeked = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	})
+	err = raw.Control(func(fd uintptr) { _, peeked = peekByte(int(fd)) })
 	return err == nil && (peeked == unix.EAGAIN || peeked == unix.EINTR)
 }

@@ -14,7 +14,7 @@ type edgeFlags struct {
 	ProxyProtocol        bool     `help:"Require the PROXY protocol, v1 or v2, on connections from --trusted-proxy."`
 	PublicScheme         string   `enum:"http,https" default:"http" placeholder:"SCHEME" help:"Scheme of the public URL of the site, sent to the origin as X-Forwarded-Proto: http or https (${default})."`
 	ClientTimeout        span     `default:"60s" placeholder:"TIME" help:"How long a client may neither read nor send a byte of a body before its connection is closed, at least 1s (${default})."`
-	FastPath             bool     `default:"true" negatable:"" help:"Answer hits in memory on plain HTTP/1.1 without net/http, Go's HTTP server, which is faster (yes)."`
+	FastPath             bool     `default:"true" negatable:"" help:"Serve hits, and other ordinary requests, on plain HTTP/1.1 without net/http, Go's HTTP server, which is faster (yes)."`
 	MaxOriginConnections int      `default:"256" placeholder:"N" help:"Concurrent pass-through requests at the origin, 4 to 1048576; a client may use a quarter of them (${default}). Renders are bounded by --max-renders."`
 }
 

@@ -1,10 +1,10 @@
-// Package fastpath answers hits in memory on connections of plain HTTP/1.1 without net/http, which
-// costs more than half of such a hit:
+// Package fastpath serves requests on connections of plain HTTP/1.1 without net/http, which costs more
+// than half of a hit in memory:
 //
-//	httpconn.FastPath ──► Responder ──► isr.HitHandler ──► the decision of the cache
-//	   bytes, deadlines     │  head                          (the same as for net/http)
-//	   and Shutdown         ▼
-//	                  telemetry.Recorder
+//	httpconn.FastPath ──► Responder ──► isr.HitHandler ── a hit ──► one write, and telemetry.Recorder
+//	   bytes, deadlines     │  head      the decision of the cache
+//	   and Shutdown         │
+//	                        └── no hit ──► the handler of the server, by httpconn.Client.Serve
 //
 // The package only turns a head into an http.Request; what is decided by that request is decided by
 // the code that serves it otherwise: the edge, the routes, the projection onto a key, freshness,
@@ -16,16 +16,16 @@
 //     or several.
 //   - for this request: a target that is not a plain path (absolute form, percent-encoding, "//"),
 //     Connection other than keep-alive, Upgrade, Expect, Pragma, repeated fields, bytes beyond
-//     ASCII, and a head that is not whole or longer than net/http's buffer, 4 KiB.
-//   - for this request, too: whatever the cache does not answer with the whole page, or 304, at once:
-//     misses, ranges, early hints, waiting for a receipt or for the log, pass-through, errors.
+//     ASCII, a Host that net/http refuses, and a head that is not whole or longer than net/http's
+//     buffer, 4 KiB.
 //
 // The first request of a connection is always net/http's. The equality of both is tested by
 // byte streams, also at random: see TestStreams and FuzzStreams.
 //
 // # Texts of requests
 //
-// The texts of a request are parts of net/http's buffer, so that a hit allocates nothing. They are
-// valid until Respond returns. So nothing that is called for a hit may keep one of them: what the
-// cache and the sinks keep are keys of pages, names of routes, and copies.
+// The texts of a request that may be a hit are parts of net/http's buffer, so that a hit allocates
+// nothing. They are valid until Respond returns. So nothing that is called for a hit may keep one of
+// them: what the cache and the sinks keep are keys of pages, names of routes, and copies. A request that a
+// handler serves has copies of its own.
 package fastpath

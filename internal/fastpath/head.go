@@ -43,6 +43,22 @@ func (q *request) clear() {
 	q.http.Method, q.http.RequestURI, q.http.Host, q.http.RemoteAddr = "", "", "", ""
 }
 
+// detach reads a head, which is valid, into a request that handlers may keep.
+func (q *request) detach(head []byte, x *syntax) *http.Request {
+	q.read(bytes.Clone(head), x) // as before; the texts are parts of the copy, which nobody changes
+	r := &http.Request{
+		Method: q.http.Method, URL: &url.URL{Path: q.url.Path, RawQuery: q.url.RawQuery},
+		Proto: q.http.Proto, ProtoMajor: q.http.ProtoMajor, ProtoMinor: q.http.ProtoMinor,
+		Header: make(http.Header, len(q.http.Header)), Body: http.NoBody, Host: q.http.Host, RequestURI: q.http.RequestURI,
+	}
+	values := make([]string, 0, len(q.http.Header))
+	for name, lines := range q.http.Header {
+		values = append(values, lines[0])
+		r.Header[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	return r
+}
+
 // text returns bytes as a string that is valid for as long as they do not change.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 

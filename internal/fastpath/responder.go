@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/telemetry"
@@ -13,8 +15,8 @@ import (
 
 // A Config configures a [Responder].
 type Config struct {
-	// Handler returns the handler that the server has now. Requests for one that is no
-	// [isr.HitHandler] are not answered here. It is called for each request.
+	// Handler returns the handler that the server has now. If it is no [isr.HitHandler], it serves
+	// hits like other requests. It is called for each request.
 	Handler func() http.Handler
 	// Recorder is told of the hits. It must be the one that the handler has, too.
 	Recorder *telemetry.Recorder
@@ -28,7 +30,7 @@ type Counter interface {
 	End()
 }
 
-// A Responder answers hits. It is safe for concurrent use.
+// A Responder answers hits, and has other requests served. It is safe for concurrent use.
 type Responder struct {
 	cfg      Config
 	syntax   *syntax
@@ -43,23 +45,39 @@ func New(cfg Config) *Responder {
 }
 
 // Respond implements [httpconn.Responder].
-func (rs *Responder) Respond(client string, head []byte, send func(header, body []byte) (int64, error)) httpconn.Outcome {
-	q := rs.requests.Get().(*request)
-	outcome := rs.respond(q, client, head, send)
-	q.clear()
-	rs.requests.Put(q) // not after a panic: then q is garbage
-	return outcome
-}
-
-func (rs *Responder) respond(q *request, client string, head []byte, send func(header, body []byte) (int64, error)) httpconn.Outcome {
-	start := time.Now()
-	if outcome := q.read(head, rs.syntax); outcome != httpconn.Answered {
+func (rs *Responder) Respond(c httpconn.Client, head []byte) httpconn.Outcome {
+	q, start, h := rs.requests.Get().(*request), time.Now(), rs.cfg.Handler()
+	outcome := q.read(head, rs.syntax)
+	if outcome != httpconn.Answered {
+		rs.put(q)
 		return outcome
 	}
-	q.http.RemoteAddr = client
-	if !isr.LookupIn(rs.cfg.Handler(), &q.http, &q.hit) {
-		return httpconn.Declined
+	q.http.RemoteAddr = c.Address()
+	if isr.LookupIn(h, &q.http, &q.hit) {
+		rs.send(c, q, start)
+		rs.put(q)
+		return httpconn.Answered
 	}
+	if !httpguts.ValidHostHeader(q.http.Host) {
+		rs.put(q)
+		return httpconn.Declined // with an error
+	}
+	q.clear() // the handlers that were asked may have changed its header
+	r := q.detach(head, rs.syntax)
+	r.RemoteAddr = c.Address()
+	rs.put(q)
+	c.Serve(h, r)
+	return httpconn.Answered
+}
+
+// put keeps a request for another one. After a panic it is not: then it is garbage.
+func (rs *Responder) put(q *request) {
+	q.clear()
+	rs.requests.Put(q)
+}
+
+// send sends a hit, and reports it.
+func (rs *Responder) send(c httpconn.Client, q *request, start time.Time) {
 	rs.cfg.Counter.Begin()
 	defer rs.cfg.Counter.End()
 	x := &q.exchange
@@ -67,7 +85,7 @@ func (rs *Responder) respond(q *request, client string, head []byte, send func(h
 	if len(q.hit.Body) > telemetry.AtOnce {
 		x.FirstByte = time.Since(start)
 	}
-	sent, err := send(q.hit.Header, q.hit.Body)
+	sent, err := c.Send(q.hit.Header, q.hit.Body)
 	x.Duration = time.Since(start)
 	x.FirstByte = cmp.Or(x.FirstByte, x.Duration)
 	x.Bytes = sent
@@ -77,5 +95,4 @@ func (rs *Responder) respond(q *request, client string, head []byte, send func(h
 		x.Bytes = 0
 	}
 	rs.cfg.Recorder.Hit(x)
-	return httpconn.Answered
 }

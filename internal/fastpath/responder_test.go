@@ -25,11 +25,17 @@ const browser = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:132.0) Gecko/201
 	"Accept-Encoding: gzip, deflate, br, zstd\r\nConnection: keep-alive\r\nReferer: http://h.test/b\r\nCookie: _ga=GA1.1.1; _gid=2\r\nUpgrade-Insecure-Requests: 1\r\n" +
 	"sec-ch-ua: \"Chromium\";v=\"130\"\r\nsec-ch-ua-mobile: ?0\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Site: same-origin\r\nPriority: u=0, i"
 
+// discard is a client of a hit that gets nothing.
+type discard struct{ httpconn.Client }
+
+func (discard) Address() string { return "192.0.2.1:1234" }
+
+func (discard) Send(header, body []byte) (int64, error) { return int64(len(header) + len(body)), nil }
+
 // answer has the responder of a site answer a request, and returns the function that repeats that.
 func (s *sites) answer(t testing.TB, sent string) func() {
 	t.Helper()
 	responder, head := s.fast.counted.Responder, []byte(sent)
-	send := func(header, body []byte) (int64, error) { return int64(len(header) + len(body)), nil }
 	for range 200 { // until the coding is made
 		s.plain.exchange(t, sent)
 		if !strings.Contains(sent, "gzip") || strings.Contains(s.plain.exchange(t, sent), "Content-Encoding") {
@@ -37,7 +43,7 @@ func (s *sites) answer(t testing.TB, sent string) func() {
 		}
 	}
 	return func() {
-		if responder.Respond("192.0.2.1:1234", head, send) != httpconn.Answered {
+		if responder.Respond(discard{}, head) != httpconn.Answered {
 			t.Fatal("not answered")
 		}
 	}
@@ -117,7 +123,7 @@ func TestChanges(t *testing.T) {
 	}
 	s.fast.path.Wait(ctx)
 	clients.Wait()
-	if s.fast.counted.answered.Load() == 0 {
+	if s.fast.counted.hits.Load() == 0 {
 		t.Error("the fast path has answered no request")
 	}
 }
@@ -150,6 +156,38 @@ func (s *sites) visit(t *testing.T, purged *atomic.Int64, served, stop chan stru
 		select {
 		case served <- struct{}{}:
 		case <-stop:
+		}
+	}
+}
+
+// TestServed: requests that are no hits are served on the fast path, but for those that are net/http's.
+func TestServed(t *testing.T) {
+	s := newSites(t)
+	s.plain.exchange(t, get("/a"))
+	for sent, want := range map[string]int64{
+		get("/a"):                                      0,
+		get("/off/a"):                                  1,
+		request("HEAD", "/off/a"):                      1,
+		get("/a?other=1"):                              1,
+		get("/a", "Cookie: session=1"):                 1,
+		get("/a", "Authorization: Basic eDp5"):         1,
+		get("/a", "Range: bytes=0-9"):                  1,
+		get("/healthz"):                                1,
+		get("/off/a") + get("/a") + get("/off/b"):      2,
+		get("/off/%61"):                                0,
+		get("/off/a", "Connection: close"):             0,
+		get("/off/a", "Upgrade: x"):                    0,
+		get("/off/a", "Content-Length: 0"):             0,
+		"GET /a HTTP/1.1\r\nHost: h.test/../x\r\n\r\n": 0,
+	} {
+		got := int64(-1)
+		for try := 0; try < 100 && got != want; try++ { // unless the client is too fast
+			before := s.fast.counted.served.Load()
+			s.fast.exchange(t, sent)
+			got = s.fast.counted.served.Load() - before
+		}
+		if got != want {
+			t.Errorf("%q: %d requests were served on the fast path, want %d", sent, got, want)
 		}
 	}
 }

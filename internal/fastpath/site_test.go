@@ -37,21 +37,44 @@ type server struct {
 	counted *counted
 }
 
-// counted counts the requests that a responder answers.
+// counted counts the requests that a responder answers by itself, and those that it has served.
 type counted struct {
 	httpconn.Responder
-	answered atomic.Int64
+	hits, served atomic.Int64
 }
 
-func (c *counted) Respond(client string, head []byte, send func(header, body []byte) (int64, error)) httpconn.Outcome {
-	outcome := c.Responder.Respond(client, head, send)
+func (c *counted) Respond(client httpconn.Client, head []byte) httpconn.Outcome {
+	watched := &countedClient{Client: client, counted: c, head: head}
+	outcome := c.Responder.Respond(watched, head)
 	if outcome == httpconn.Answered {
-		c.answered.Add(1)
-		for i := range head {
-			head[i] = 'X' // nothing may have kept a part of it
-		}
+		forget(head)
 	}
 	return outcome
+}
+
+// forget overwrites a head: nothing may have kept a part of it.
+func forget(head []byte) {
+	for i := range head {
+		head[i] = 'X'
+	}
+}
+
+// A countedClient counts what is sent to it.
+type countedClient struct {
+	httpconn.Client
+	counted *counted
+	head    []byte
+}
+
+func (c *countedClient) Send(header, body []byte) (int64, error) {
+	c.counted.hits.Add(1)
+	return c.Client.Send(header, body)
+}
+
+func (c *countedClient) Serve(h http.Handler, r *http.Request) {
+	c.counted.served.Add(1)
+	forget(c.head)
+	c.Client.Serve(h, r)
 }
 
 // echo is the origin: pages that differ by all that the renderer sees.
