@@ -29,8 +29,9 @@ type Client interface {
 	Send(header, body []byte) (int64, error)
 	// Serve has a handler write the response. The request must be one of GET or HEAD and HTTP/1.1 that
 	// net/http would accept, without a body, Connection: close, Upgrade, or Expect. It gets a context as
-	// from net/http, and its response is what net/http would send, but for two things: the client is
-	// noticed to be gone only after 100 ms, and the response cannot be hijacked.
+	// from net/http, and the same calls of WriteHeader, Write and Flush send the same bytes. But only after
+	// 100 ms is the client noticed to be gone, and the response cannot be hijacked, and has neither read
+	// deadlines nor full duplex.
 	Serve(h http.Handler, r *http.Request)
 }
 
@@ -113,17 +114,19 @@ func NewFastPath(s *http.Server, l net.Listener, r Responder) *FastPath {
 }
 
 // Wait waits until the responses that were being written when the server was shut down are
-// written. When ctx is done it closes their connections. Call it after [http.Server.Shutdown].
-func (f *FastPath) Wait(ctx context.Context) {
+// written. When ctx is done it closes their connections, which cancels the requests that handlers serve, and
+// returns the cause. Call it after [http.Server.Shutdown], and after Close with a context that is done,
+// since neither ends these requests.
+func (f *FastPath) Wait(ctx context.Context) error {
 	f.mu.Lock()
 	empty := f.empty
 	f.mu.Unlock()
 	if empty == nil {
-		return
+		return nil
 	}
 	select {
 	case <-empty:
-		return
+		return nil
 	case <-ctx.Done():
 	}
 	f.mu.Lock()
@@ -131,6 +134,7 @@ func (f *FastPath) Wait(ctx context.Context) {
 	for c := range f.closing {
 		_ = c.TCPConn.Close() // ends the write
 	}
+	return context.Cause(ctx)
 }
 
 // between is where net/http is with respect to requests. Only its serving goroutine changes it.
@@ -184,13 +188,16 @@ func (c *coalescingConn) Read(p []byte) (int, error) {
 	return c.socket.Read(p)
 }
 
+// peeked is how many bytes of the next request net/http waits for by the deadline of the idle time.
+const peeked = 4
+
 // minBuffer is the least size of net/http's buffer that requests are read into.
 const minBuffer = 1 << 10
 
 // serve answers requests until one comes that net/http is to answer, and returns the bytes that
 // were read of that.
 func (f *FastPath) serve(c *coalescingConn, p []byte) (int, error) {
-	if len(p) < minBuffer {
+	if len(p) < minBuffer || c.context == nil {
 		return c.socket.Read(p)
 	}
 	var answered time.Duration // when the last response was sent, since the connection was accepted
@@ -202,8 +209,11 @@ func (f *FastPath) serve(c *coalescingConn, p []byte) (int, error) {
 			}
 		}
 		end := headLength(p[:n])
-		if end == 0 {
-			return n, nil // not whole: too long, or still on its way
+		if end == 0 { // not whole: too long, or still on its way
+			if n < peeked && answered > 0 && f.idle > 0 {
+				_ = c.TCPConn.SetReadDeadline(time.Now().Add(f.idle)) // net/http waits for more by the one that was set before
+			}
+			return n, nil
 		}
 		outcome, open := f.respond(c, p[:end])
 		switch {
@@ -304,7 +314,7 @@ type answering struct{ state atomic.Int32 }
 const (
 	notAnswering int32 = iota
 	isAnswering
-	isClosing // by another goroutine than that which answers
+	isClosing // or closed
 )
 
 func (a *answering) begin() bool { return a.state.CompareAndSwap(notAnswering, isAnswering) }
@@ -323,12 +333,16 @@ func (c *coalescingConn) Close() error {
 }
 
 // closeLater has a connection closed after the response that is being written. It returns false
-// if there is none.
+// if there is none, and from then on none begins.
 func (f *FastPath) closeLater(c *coalescingConn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !c.answering.state.CompareAndSwap(isAnswering, isClosing) {
+	switch c.answering.state.Swap(isClosing) {
+	case notAnswering:
 		return false
+	case isClosing:
+		_, writing := f.closing[c]
+		return writing
 	}
 	f.closing[c] = struct{}{}
 	if f.empty == nil {

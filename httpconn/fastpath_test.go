@@ -417,3 +417,37 @@ func TestClientsThatReadNothingLater(t *testing.T) {
 		t.Error("the connection of a client that reads nothing stays open")
 	}
 }
+
+// A client that has begun its next request has the idle time, from then on, to send more of it.
+func TestBeginningOfARequest(t *testing.T) {
+	const idle = 3 * time.Second
+	s, _ := fastServer(t, &fake{}, func(s *http.Server) { s.IdleTimeout = idle }, byHTTP)
+	c := dial(t, s)
+	c.send(slowly)
+	c.expect("net/http")
+	began := time.Now() // of the idle time of net/http
+	for c.untilFast(); time.Since(began) < idle*3/4; {
+		c.send(fast)
+		c.expect("fast")
+	}
+	c.send(slowly[:2])
+	<-time.After(time.Until(began.Add(idle * 5 / 4)))
+	c.send(slowly[2:])
+	c.expect("net/http")
+}
+
+// A connection that net/http has closed answers no request any more, also if it has read one.
+func TestNoRequestAfterClose(t *testing.T) {
+	f := &FastPath{closing: make(map[*coalescingConn]struct{})}
+	c := &coalescingConn{fast: f}
+	if f.closeLater(c) || c.answering.begin() {
+		t.Error("a request is answered on a connection that is closed")
+	}
+	c = &coalescingConn{fast: f}
+	if !c.answering.begin() || !f.closeLater(c) || !f.closeLater(c) {
+		t.Error("a connection is closed, though a response is being written")
+	}
+	if c.answering.end() || len(f.closing) != 1 {
+		t.Error("a connection is not closed after its response")
+	}
+}

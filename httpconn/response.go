@@ -15,10 +15,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// serve has a handler answer a request on a connection as net/http would: with a response writer
-// that makes the same bytes of the same calls, and a context that ends with the handler, and when
-// the client closes the connection. The request must be a GET or HEAD request of HTTP/1.1
-// without a body, from a client that keeps the connection open.
+// serve implements [Client].
 func (c *coalescingConn) serve(h http.Handler, r *http.Request) {
 	ctx, cancel := context.WithCancel(c.context)
 	defer cancel()
@@ -33,6 +30,9 @@ func (c *coalescingConn) serve(h http.Handler, r *http.Request) {
 	h.ServeHTTP(w, w.request)
 	cancel()
 	w.finish()
+	if w.timed {
+		_ = c.SetWriteDeadline(time.Time{}) // fails on a closed connection
+	}
 }
 
 // Sizes of the buffers of a response, those of net/http, on which it depends how a body is cut into chunks,
@@ -67,6 +67,7 @@ type response struct {
 	body    []byte       // the last of them, which wait for more
 	out     bytes.Buffer // what waits to be sent
 	err     error        // of a write to the connection
+	timed   bool         // the handler has set a write deadline
 }
 
 // Header implements [http.ResponseWriter].
@@ -98,6 +99,12 @@ func (w *response) writeHeader(status int) {
 	}
 	w.writeStatus(status)
 	w.writeFields(w.frame())
+}
+
+func (w *response) ensureHeader() {
+	if w.status == 0 {
+		w.writeHeader(http.StatusOK)
+	}
 }
 
 // first returns the first value of a field.
@@ -166,13 +173,13 @@ func (w *response) frame() (except map[string]bool) {
 	default:
 		drop("Content-Length")
 		w.chunked = true
-		if coding == "chunked" {
+		if coding == "" || coding == "chunked" {
 			drop("Transfer-Encoding")
 		}
 	}
 	shutdown := w.conn.answering.state.Load() == isClosing
 	w.closes = w.closes || shutdown || first(w.header, "Connection") == "close"
-	if w.closes && (shutdown || !httpguts.HeaderValuesContainsToken(w.header["Connection"], "close")) {
+	if w.closes && (shutdown || !httpguts.HeaderValuesContainsToken([]string{first(w.header, "Connection")}, "close")) {
 		drop("Connection")
 		w.saysClose = true
 	}
@@ -239,7 +246,7 @@ func (w *response) Write(p []byte) (n int, err error) {
 	if w.over.Load() {
 		return 0, errOver
 	}
-	w.writeHeader(max(w.status, http.StatusOK))
+	w.ensureHeader()
 	switch {
 	case len(p) == 0:
 		return 0, nil
@@ -312,7 +319,7 @@ func (w *response) FlushError() error {
 	if w.over.Load() {
 		return errOver
 	}
-	w.writeHeader(max(w.status, http.StatusOK))
+	w.ensureHeader()
 	w.emitBody()
 	w.begin(nil)
 	w.send(nil)
@@ -322,14 +329,20 @@ func (w *response) FlushError() error {
 // Flush implements [http.Flusher].
 func (w *response) Flush() { _ = w.FlushError() }
 
-// SetWriteDeadline is that of [http.ResponseController]. It lasts until the next write, which extends it
-// (see [CoalesceWrites]).
-func (w *response) SetWriteDeadline(t time.Time) error { return w.conn.SetWriteDeadline(t) }
+// SetWriteDeadline is that of [http.ResponseController]. The next write replaces it by that of
+// [CoalesceWrites], if there is one.
+func (w *response) SetWriteDeadline(t time.Time) error {
+	if w.over.Load() {
+		return errOver
+	}
+	w.timed = true
+	return w.conn.SetWriteDeadline(t)
+}
 
 // finish sends the end of a response whose handler has returned.
 func (w *response) finish() {
 	w.over.Store(true)
-	w.writeHeader(max(w.status, http.StatusOK))
+	w.ensureHeader()
 	w.emitBody()
 	w.begin(nil)
 	if w.chunked {

@@ -51,6 +51,12 @@ const warm = "/warm"
 
 func newPair(t testing.TB, idle time.Duration) *pair {
 	t.Helper()
+	return newPairOf(t, idle, time.Minute)
+}
+
+// newPairOf returns a pair that gives clients a time to read.
+func newPairOf(t testing.TB, idle, stall time.Duration) *pair {
+	t.Helper()
 	p := &pair{}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == warm {
@@ -67,7 +73,7 @@ func newPair(t testing.TB, idle time.Duration) *pair {
 		}
 		s := &http.Server{Handler: h, IdleTimeout: idle, ErrorLog: log.New(io.Discard, "", 0)}
 		address := l.Addr().String()
-		l = CoalesceWrites(s, l, time.Minute)
+		l = CoalesceWrites(s, l, stall)
 		if fast {
 			p.path = NewFastPath(s, l, &p.lane)
 		}
@@ -207,6 +213,18 @@ func TestResponses(t *testing.T) {
 		},
 		"chunked with a length": func(w http.ResponseWriter, _ *http.Request) {
 			set(w, "Transfer-Encoding", "chunked", "Content-Length", "10")
+			write(w, 10)
+		},
+		"two transfer codings": func(w http.ResponseWriter, _ *http.Request) {
+			set(w, "Transfer-Encoding", "", "Transfer-Encoding", "chunked")
+			write(w, 10)
+		},
+		"two fields Connection": func(w http.ResponseWriter, _ *http.Request) {
+			set(w, "Connection", "x", "Connection", "close", "Transfer-Encoding", "identity")
+			write(w, 10)
+		},
+		"two lengths": func(w http.ResponseWriter, _ *http.Request) {
+			set(w, "Content-Length", "10", "Content-Length", "5")
 			write(w, 10)
 		},
 		"another transfer coding": func(w http.ResponseWriter, _ *http.Request) { set(w, "Transfer-Encoding", "gzip"); write(w, 10) },
@@ -472,7 +490,11 @@ func TestShutdownDuringAHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	var waited sync.WaitGroup
-	waited.Go(func() { p.path.Wait(t.Context()) })
+	waited.Go(func() {
+		if err := p.path.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 	close(goOn)
 	res, err := http.ReadResponse(in, nil)
 	if err != nil {
@@ -505,8 +527,41 @@ func TestWaitCancelsHandlers(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p.path.Wait(ctx)
+	if err := p.path.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a request was canceled, and Wait returns %v", err)
+	}
 	<-canceled
+}
+
+// A write deadline of a handler ends with its response, also without one of CoalesceWrites.
+func TestWriteDeadlineOfAHandler(t *testing.T) {
+	p := newPairOf(t, time.Minute, 0)
+	var kept http.ResponseWriter
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		past := time.Unix(1, 0)
+		if kept != nil && http.NewResponseController(kept).SetWriteDeadline(past) == nil {
+			t.Error("a response that is over has set a deadline for the next one")
+		}
+		kept = w
+		w.Header().Set("Content-Length", "5")
+		_, _ = io.WriteString(w, "whole")
+		w.(http.Flusher).Flush()
+		if err := http.NewResponseController(w).SetWriteDeadline(past); err != nil {
+			t.Error(err)
+		}
+	})
+	p.handler.Store(&h)
+	c, in := p.connect(t, p.quick)
+	for range 2 {
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		res, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(res.Body); err != nil || string(body) != "whole" {
+			t.Errorf("%q, %v", body, err)
+		}
+	}
 }
 
 // A handler learns that its client is gone from Write, and its context.

@@ -191,7 +191,9 @@ func (p *public) stop(ctx context.Context) {
 		go func() {
 			l.server.stop(ctx, p.log)
 			if l.fast != nil {
-				l.fast.Wait(ctx)
+				if err := l.fast.Wait(ctx); err != nil {
+					p.log.Warn("requests canceled at shutdown", "error", err)
+				}
 			}
 			done <- struct{}{}
 		}()

@@ -22,6 +22,7 @@ type request struct {
 	http     http.Request
 	url      url.URL
 	fields   [maxFields]string // values of the header
+	used     int               // of them
 	hit      isr.Hit
 	exchange telemetry.Exchange
 }
@@ -36,6 +37,8 @@ func newRequest() *request {
 
 // clear forgets the texts of the request.
 func (q *request) clear() {
+	clear(q.fields[:q.used])
+	q.used = 0
 	clear(q.http.Header)
 	q.hit.Report, q.hit.Request, q.hit.Header, q.hit.Body = isr.Report{}, nil, nil, nil
 	q.exchange = telemetry.Exchange{}
@@ -43,20 +46,30 @@ func (q *request) clear() {
 	q.http.Method, q.http.RequestURI, q.http.Host, q.http.RemoteAddr = "", "", "", ""
 }
 
-// detach reads a head, which is valid, into a request that handlers may keep.
+// detach reads a head, which is valid, into a request that handlers may keep. Each text is a copy of its
+// own: who keeps one keeps no more.
 func (q *request) detach(head []byte, x *syntax) *http.Request {
-	q.read(bytes.Clone(head), x) // as before; the texts are parts of the copy, which nobody changes
+	q.read(head, x)
 	r := &http.Request{
-		Method: q.http.Method, URL: &url.URL{Path: q.url.Path, RawQuery: q.url.RawQuery},
+		Method: q.http.Method, URL: &url.URL{Path: strings.Clone(q.url.Path), RawQuery: strings.Clone(q.url.RawQuery)},
 		Proto: q.http.Proto, ProtoMajor: q.http.ProtoMajor, ProtoMinor: q.http.ProtoMinor,
-		Header: make(http.Header, len(q.http.Header)), Body: http.NoBody, Host: q.http.Host, RequestURI: q.http.RequestURI,
+		Header: make(http.Header, len(q.http.Header)), Body: http.NoBody,
+		Host: strings.Clone(q.http.Host), RequestURI: strings.Clone(q.http.RequestURI),
 	}
 	values := make([]string, 0, len(q.http.Header))
 	for name, lines := range q.http.Header {
-		values = append(values, lines[0])
-		r.Header[name] = values[len(values)-1 : len(values) : len(values)]
+		values = append(values, strings.Clone(lines[0]))
+		r.Header[x.kept(name)] = values[len(values)-1 : len(values) : len(values)]
 	}
 	return r
+}
+
+// kept returns a canonical name that may be kept.
+func (x *syntax) kept(name string) string {
+	if f := x.find([]byte(name)); f != nil {
+		return f.name
+	}
+	return strings.Clone(name)
 }
 
 // text returns bytes as a string that is valid for as long as they do not change.
@@ -72,7 +85,7 @@ func (q *request) read(head []byte, x *syntax) httpconn.Outcome {
 	if outcome := q.readLine(head[:end-1], x); outcome != httpconn.Answered {
 		return outcome
 	}
-	n, seen := 0, uint64(0)
+	seen := uint64(0)
 	for rest := head[end+1:]; ; {
 		end := bytes.IndexByte(rest, '\n')
 		if end < 1 || rest[end-1] != '\r' {
@@ -85,7 +98,7 @@ func (q *request) read(head []byte, x *syntax) httpconn.Outcome {
 		if classes == 0 {
 			return httpconn.Refused
 		}
-		if rest = rest[end+1:]; n == maxFields {
+		if rest = rest[end+1:]; q.used == maxFields {
 			return httpconn.Declined
 		}
 		f := x.field(name)
@@ -104,9 +117,10 @@ func (q *request) read(head []byte, x *syntax) httpconn.Outcome {
 			q.http.Host = value
 			continue
 		}
+		n := q.used
 		q.fields[n] = value
 		q.http.Header[f.name] = q.fields[n : n+1 : n+1]
-		n++
+		q.used++
 	}
 	if q.http.Host == "" {
 		return httpconn.Refused

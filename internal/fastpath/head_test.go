@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/facetheory/isr/httpconn"
 )
@@ -220,5 +221,33 @@ func TestRequestOfAHead(t *testing.T) {
 	}
 	if q.hit.Report.Detail != "" || q.hit.Request != nil || q.hit.Header != nil || q.hit.Body != nil || q.exchange.Request != nil || q.exchange.RequestID != "" {
 		t.Errorf("%+v and %+v stay", &q.hit, q.exchange)
+	}
+}
+
+// TestDetach: a text of a request that handlers get does not keep the rest of the head in memory.
+func TestDetach(t *testing.T) {
+	const head = "GET /a-path-that-is-kept?query=that-is-kept HTTP/1.1\r\nHost: a-host-that-is-kept.test\r\n" +
+		"X-Tenant: a-tenant-that-is-kept\r\nX-A-Name-That-Is-Kept: a value\r\nCookie: session=that-is-not\r\n\r\n"
+	sent := []byte(head)
+	r := newRequest().detach(sent, newSyntax())
+	clear(sent)
+	var texts []string
+	for name, values := range r.Header {
+		if name == "X-A-Name-That-Is-Kept" {
+			texts = append(texts, name) // others are those of the syntax
+		}
+		texts = append(texts, values...)
+	}
+	texts = append(texts, r.Host, r.RequestURI, r.URL.Path, r.URL.RawQuery)
+	for i, a := range texts {
+		if !strings.Contains(head, a) {
+			t.Errorf("%q is not what was sent", a)
+		}
+		for _, b := range texts[:i] {
+			between := uintptr(unsafe.Pointer(unsafe.StringData(a))) - uintptr(unsafe.Pointer(unsafe.StringData(b)))
+			if between == uintptr(strings.Index(head, a)-strings.Index(head, b)) {
+				t.Errorf("%q and %q are parts of one text", a, b)
+			}
+		}
 	}
 }

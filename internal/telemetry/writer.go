@@ -134,7 +134,7 @@ func (w *writer) WriteString(s string) (int, error) {
 	return n, err
 }
 
-// ReadFrom implements [io.ReaderFrom], so that io.Copy uses that of the connection.
+// ReadFrom implements [io.ReaderFrom], so that io.Copy uses that of the server, if it has one.
 func (w *writer) ReadFrom(src io.Reader) (int64, error) {
 	if w.done.Load() {
 		return 0, errDone
