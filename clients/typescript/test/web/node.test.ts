@@ -206,7 +206,7 @@ onEngines('isr serve and the cache serve each other’s pages', async (table, t)
     [
       ...['serve', '--listen', `127.0.0.1:${port}`, '--origin', url, '--host', 'example.com', '--host', '127.0.0.1'],
       ...['--table', table.tableName, '--dynamodb-endpoint', table.engine.endpoint],
-      ...['--bucket', bucket.name, '--s3-endpoint', bucket.endpoint, '--poll', '100ms'],
+      ...['--bucket', bucket.name, '--s3-endpoint', bucket.endpoint, '--poll', '100ms', '--store-timeout', '20s'],
     ],
     {
       cwd: folder,
