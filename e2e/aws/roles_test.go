@@ -33,6 +33,9 @@ func TestMain(m *testing.M) { os.Exit(process.Main(m)) }
 
 const region = "us-east-1"
 
+// callTime bounds a call of DynamoDB Local, which many tests use at the same time.
+const callTime = time.Minute
+
 // An installation is a table, a bucket and queues of purges and regenerations, on stand-ins for AWS, made by an
 // administrator; roles use them through guards.
 type installation struct {
@@ -326,7 +329,7 @@ func (r *role) metaStore(t *testing.T) isrtest.MetaStoreOpener {
 		t.Fatal(err)
 	}
 	return func(owner string, now func() time.Time) store.MetaStore {
-		s, err := dynamostore.New(r.dynamodbAt(r.dynamodb), name, dynamostore.Config{Owner: owner, Now: now})
+		s, err := dynamostore.New(r.dynamodbAt(r.dynamodb), name, dynamostore.Config{Owner: owner, Now: now, CallTimeout: callTime})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +374,7 @@ func TestCollectionPolicy(t *testing.T) {
 	}
 	for _, later := range []time.Duration{2 * time.Hour, 80 * 24 * time.Hour} {
 		now := func() time.Time { return time.Now().Add(later) }
-		meta, err := dynamostore.New(in.dynamodbAt(r.dynamodb), in.name, dynamostore.Config{Now: now})
+		meta, err := dynamostore.New(in.dynamodbAt(r.dynamodb), in.name, dynamostore.Config{Now: now, CallTimeout: callTime})
 		if err != nil {
 			t.Fatal(err)
 		}
