@@ -210,8 +210,8 @@ func (f *FastPath) serve(c *coalescingConn, p []byte) (int, error) {
 		}
 		end := headLength(p[:n])
 		if end == 0 { // not whole: too long, or still on its way
-			if n < peeked && answered > 0 && f.idle > 0 {
-				_ = c.TCPConn.SetReadDeadline(time.Now().Add(f.idle)) // net/http waits for more by the one that was set before
+			if n < peeked && answered > 0 {
+				f.startIdle(c) // net/http waits for more by the deadline that is set
 			}
 			return n, nil
 		}
@@ -253,6 +253,16 @@ func headLength(p []byte) int {
 		return 0
 	}
 	return i + 4
+}
+
+// startIdle sets the read deadline to the end of the idle time, which counts from now. It fails if the
+// connection is closed, as the next read then does.
+func (f *FastPath) startIdle(c *coalescingConn) {
+	var end time.Time
+	if f.idle > 0 {
+		end = time.Now().Add(f.idle)
+	}
+	_ = c.TCPConn.SetReadDeadline(end)
 }
 
 // await reads the next bytes of a client. The deadline that net/http has set counts from its last

@@ -332,7 +332,9 @@ func TestShutdownDuringAResponse(t *testing.T) {
 	}
 	waited := make(chan struct{})
 	go func() {
-		path.Wait(t.Context())
+		if err := path.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
 		close(waited)
 	}()
 	if body := c.expect("fast"); !bytes.Equal(body, f.body) {
@@ -365,7 +367,9 @@ func TestWaitEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	path.Wait(ctx)
+	if err := path.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a response was cut off, and Wait returns %v", err)
+	}
 	if n, err := io.Copy(io.Discard, c.in); err == nil && n >= int64(len(f.body)) {
 		t.Errorf("a client that does not read got %d bytes", n)
 	}
@@ -381,7 +385,9 @@ func TestPanicOfAResponder(t *testing.T) {
 	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection stays open: %v", err)
 	}
-	path.Wait(t.Context())
+	if err := path.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // A client that reads nothing loses its connection also at a later request, though net/http

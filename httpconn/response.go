@@ -94,7 +94,7 @@ func (w *response) writeHeader(status int) {
 		return
 	}
 	w.status = status
-	if n, err := strconv.ParseInt(first(w.header, "Content-Length"), 10, 64); err == nil && n >= 0 {
+	if n, err := strconv.ParseInt(w.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
 		w.length = n
 	}
 	w.writeStatus(status)
@@ -105,14 +105,6 @@ func (w *response) ensureHeader() {
 	if w.status == 0 {
 		w.writeHeader(http.StatusOK)
 	}
-}
-
-// first returns the first value of a field.
-func first(h http.Header, name string) string {
-	if values := h[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
 }
 
 func (w *response) writeStatus(status int) {
@@ -148,12 +140,12 @@ func (w *response) frame() (except map[string]bool) {
 		}
 	}
 	trailers := w.declareTrailers(drop)
-	coding, allowed, measured := first(w.header, "Transfer-Encoding"), bodyAllowed(w.status), w.length >= 0
+	coding, allowed, measured := w.header.Get("Transfer-Encoding"), bodyAllowed(w.status), w.length >= 0
 	_, typed := w.header["Content-Type"]
 	_, dated := w.header["Date"]
 	_, declared := w.header["Content-Length"]
 	w.measurable = allowed && !trailers && coding == "" && !declared
-	w.sniffable = allowed && !typed && coding == "" && first(w.header, "Content-Encoding") == ""
+	w.sniffable = allowed && !typed && coding == "" && w.header.Get("Content-Encoding") == ""
 	w.undated = !dated
 	switch {
 	case w.status == http.StatusNotModified:
@@ -178,8 +170,8 @@ func (w *response) frame() (except map[string]bool) {
 		}
 	}
 	shutdown := w.conn.answering.state.Load() == isClosing
-	w.closes = w.closes || shutdown || first(w.header, "Connection") == "close"
-	if w.closes && (shutdown || !httpguts.HeaderValuesContainsToken([]string{first(w.header, "Connection")}, "close")) {
+	w.closes = w.closes || shutdown || w.header.Get("Connection") == "close"
+	if w.closes && (shutdown || !httpguts.HeaderValuesContainsToken([]string{w.header.Get("Connection")}, "close")) {
 		drop("Connection")
 		w.saysClose = true
 	}
@@ -304,6 +296,13 @@ func (w *response) emitBody() {
 	}
 }
 
+// drain emits all that the handler has written.
+func (w *response) drain() {
+	w.ensureHeader()
+	w.emitBody()
+	w.begin(nil)
+}
+
 // send sends what is kept, and then a part of the body.
 func (w *response) send(part []byte) {
 	if w.err == nil && w.out.Len()+len(part) > 0 {
@@ -319,9 +318,7 @@ func (w *response) FlushError() error {
 	if w.over.Load() {
 		return errOver
 	}
-	w.ensureHeader()
-	w.emitBody()
-	w.begin(nil)
+	w.drain()
 	w.send(nil)
 	return w.err
 }
@@ -342,9 +339,7 @@ func (w *response) SetWriteDeadline(t time.Time) error {
 // finish sends the end of a response whose handler has returned.
 func (w *response) finish() {
 	w.over.Store(true)
-	w.ensureHeader()
-	w.emitBody()
-	w.begin(nil)
+	w.drain()
 	if w.chunked {
 		w.out.WriteString("0\r\n")
 		w.writeTrailers()

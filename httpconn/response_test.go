@@ -114,6 +114,30 @@ func (p *pair) connect(t testing.TB, address string) (net.Conn, *bufio.Reader) {
 	return nil, nil
 }
 
+const get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+
+// send sends a request that h serves on the fast path, so often, and returns the connection.
+func (p *pair) send(t testing.TB, times int, h http.HandlerFunc) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	p.handler.Store(&h)
+	c, in := p.connect(t, p.quick)
+	_, _ = io.WriteString(c, strings.Repeat(get, times))
+	return c, in
+}
+
+// receive receives a response with a body.
+func receive(t *testing.T, in *bufio.Reader, want string) *http.Response {
+	t.Helper()
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(res.Body); err != nil || string(body) != want || res.StatusCode != http.StatusOK {
+		t.Errorf("%s, %q, %v, want %q", res.Status, body, err, want)
+	}
+	return res
+}
+
 // exchange returns what a server sends for a request, and for one after it, until it closes the connection.
 func (p *pair) exchange(t testing.TB, address, method string, h http.HandlerFunc) string {
 	t.Helper()
@@ -388,18 +412,10 @@ func TestWriteAfterTheHandler(t *testing.T) {
 		kept = w
 		_, _ = io.WriteString(w, "mine")
 	})
-	p.handler.Store(&h)
-	c, in := p.connect(t, p.quick)
-	for range 2 {
-		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		res, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if body, err := io.ReadAll(res.Body); err != nil || string(body) != "mine" || res.StatusCode != http.StatusOK {
-			t.Errorf("%s, %q, %v", res.Status, body, err)
-		}
-	}
+	c, in := p.send(t, 1, h)
+	receive(t, in, "mine")
+	_, _ = io.WriteString(c, get)
+	receive(t, in, "mine")
 }
 
 // A request is canceled when its client goes away, or only says that it sends no more.
@@ -417,9 +433,7 @@ func TestClientGoesAway(t *testing.T) {
 				<-r.Context().Done()
 				canceled <- r.Context().Err()
 			})
-			p.handler.Store(&h)
-			c, _ := p.connect(t, p.quick)
-			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			c, _ := p.send(t, 1, h)
 			<-handling
 			leave(c.(*net.TCPConn))
 			if err := <-canceled; !errors.Is(err, context.Canceled) {
@@ -444,20 +458,9 @@ func TestContextOfASlowRequest(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "done")
 	})
-	p.handler.Store(&h)
-	c, in := p.connect(t, p.quick)
-	for range 2 { // also the second time, and a request that the client sends ahead is not lost
-		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	}
-	for range 2 {
-		res, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if body, err := io.ReadAll(res.Body); err != nil || string(body) != "done" {
-			t.Errorf("%q, %v", body, err)
-		}
-	}
+	_, in := p.send(t, 2, h) // also the second time, and a request that the client sends ahead is not lost
+	receive(t, in, "done")
+	receive(t, in, "done")
 	if last.Err() == nil {
 		t.Error("the context goes on after the handler")
 	}
@@ -482,9 +485,7 @@ func TestShutdownDuringAHandler(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "done")
 	})
-	p.handler.Store(&h)
-	c, in := p.connect(t, p.quick)
-	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	_, in := p.send(t, 1, h)
 	<-handling
 	if err := p.fast.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
@@ -496,12 +497,8 @@ func TestShutdownDuringAHandler(t *testing.T) {
 		}
 	})
 	close(goOn)
-	res, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body, err := io.ReadAll(res.Body); err != nil || string(body) != "done" || !res.Close {
-		t.Errorf("%q, %v, close: %t", body, err, res.Close)
+	if res := receive(t, in, "done"); !res.Close {
+		t.Error("the response does not say that the connection is closed")
 	}
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection stays open: %v", err)
@@ -518,9 +515,7 @@ func TestWaitCancelsHandlers(t *testing.T) {
 		<-r.Context().Done()
 		close(canceled)
 	})
-	p.handler.Store(&h)
-	c, _ := p.connect(t, p.quick)
-	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	p.send(t, 1, h)
 	<-handling
 	if err := p.fast.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
@@ -550,18 +545,10 @@ func TestWriteDeadlineOfAHandler(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	p.handler.Store(&h)
-	c, in := p.connect(t, p.quick)
-	for range 2 {
-		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		res, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if body, err := io.ReadAll(res.Body); err != nil || string(body) != "whole" {
-			t.Errorf("%q, %v", body, err)
-		}
-	}
+	c, in := p.send(t, 1, h)
+	receive(t, in, "whole")
+	_, _ = io.WriteString(c, get)
+	receive(t, in, "whole")
 }
 
 // A handler learns that its client is gone from Write, and its context.
@@ -578,9 +565,7 @@ func TestWriteToAClientThatIsGone(t *testing.T) {
 		}
 		ended <- err
 	})
-	p.handler.Store(&h)
-	c, _ := p.connect(t, p.quick)
-	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	c, _ := p.send(t, 1, h)
 	_ = c.Close()
 	<-ended
 }

@@ -56,11 +56,7 @@ func (w *watch) stop() {
 	_ = w.conn.TCPConn.SetReadDeadline(time.Unix(1, 0)) // ends the wait
 	w.mu.Unlock()
 	<-w.ended
-	var idle time.Time
-	if d := w.conn.fast.idle; d > 0 {
-		idle = time.Now().Add(d)
-	}
-	_ = w.conn.TCPConn.SetReadDeadline(idle)
+	w.conn.fast.startIdle(w.conn)
 }
 
 // hasEnded waits until a client has closed its side of a connection, which it reports, or has sent more, or

@@ -1,10 +1,10 @@
 // Package fastpath serves requests on connections of plain HTTP/1.1 without net/http, which costs more
 // than half of a hit in memory:
 //
-//	httpconn.FastPath ──► Responder ──► isr.HitHandler ── a hit ──► one write, and telemetry.Recorder
+//	httpconn.FastPath ──► Responder ──► isr.HitHandler ── hit ───► one write, and telemetry.Recorder
 //	   bytes, deadlines     │  head      the decision of the cache
 //	   and Shutdown         │
-//	                        └── no hit ──► the handler of the server, by httpconn.Client.Serve
+//	                        └── other ──► the handler of the server, by httpconn.Client.Serve
 //
 // The package only turns a head into an http.Request; what is decided by that request is decided by
 // the code that serves it otherwise: the edge, the routes, the projection onto a key, freshness,

@@ -46,8 +46,8 @@ func (q *request) clear() {
 	q.http.Method, q.http.RequestURI, q.http.Host, q.http.RemoteAddr = "", "", "", ""
 }
 
-// detach reads a head, which is valid, into a request that handlers may keep. Each text is a copy of its
-// own: who keeps one keeps no more.
+// detach reads a valid head into a request that handlers may keep. Each text is a separate copy, so that
+// keeping one does not keep the rest of the head in memory.
 func (q *request) detach(head []byte, x *syntax) *http.Request {
 	q.read(head, x)
 	r := &http.Request{

@@ -46,34 +46,34 @@ func New(cfg Config) *Responder {
 
 // Respond implements [httpconn.Responder].
 func (rs *Responder) Respond(c httpconn.Client, head []byte) httpconn.Outcome {
-	q, start, h := rs.requests.Get().(*request), time.Now(), rs.cfg.Handler()
-	outcome := q.read(head, rs.syntax)
-	if outcome != httpconn.Answered {
-		rs.put(q)
-		return outcome
+	h, q := rs.cfg.Handler(), rs.requests.Get().(*request)
+	r, outcome := rs.respond(q, c, head, h)
+	q.clear()
+	rs.requests.Put(q) // not after a panic: then q is garbage
+	if r != nil {
+		c.Serve(h, r)
 	}
-	q.http.RemoteAddr = c.Address()
-	if isr.LookupIn(h, &q.http, &q.hit) {
-		rs.send(c, q, start)
-		rs.put(q)
-		return httpconn.Answered
-	}
-	if !httpguts.ValidHostHeader(q.http.Host) {
-		rs.put(q)
-		return httpconn.Declined // with an error
-	}
-	q.clear() // the handlers that were asked may have changed its header
-	r := q.detach(head, rs.syntax)
-	r.RemoteAddr = c.Address()
-	rs.put(q)
-	c.Serve(h, r)
-	return httpconn.Answered
+	return outcome
 }
 
-// put keeps a request for another one. After a panic it is not: then it is garbage.
-func (rs *Responder) put(q *request) {
-	q.clear()
-	rs.requests.Put(q)
+// respond answers a hit. It returns the request if the handler is to serve it.
+func (rs *Responder) respond(q *request, c httpconn.Client, head []byte, h http.Handler) (*http.Request, httpconn.Outcome) {
+	start := time.Now()
+	if outcome := q.read(head, rs.syntax); outcome != httpconn.Answered {
+		return nil, outcome
+	}
+	q.http.RemoteAddr = c.Address()
+	switch {
+	case isr.LookupIn(h, &q.http, &q.hit):
+		rs.send(c, q, start)
+		return nil, httpconn.Answered
+	case !httpguts.ValidHostHeader(q.http.Host):
+		return nil, httpconn.Declined // net/http refuses it
+	}
+	q.clear() // Lookup may have changed the header
+	r := q.detach(head, rs.syntax)
+	r.RemoteAddr = c.Address()
+	return r, httpconn.Answered
 }
 
 // send sends a hit, and reports it.

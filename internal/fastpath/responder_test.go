@@ -121,7 +121,9 @@ func TestChanges(t *testing.T) {
 	if err := s.fast.http.Shutdown(ctx); err != nil {
 		t.Error(err)
 	}
-	s.fast.path.Wait(ctx)
+	if err := s.fast.path.Wait(ctx); err != nil {
+		t.Error(err)
+	}
 	clients.Wait()
 	if s.fast.counted.hits.Load() == 0 {
 		t.Error("the fast path has answered no request")
@@ -160,7 +162,7 @@ func (s *sites) visit(t *testing.T, purged *atomic.Int64, served, stop chan stru
 	}
 }
 
-// TestServed: requests that are no hits are served on the fast path, but for those that are net/http's.
+// TestServed: the handler serves requests other than hits on the fast path, unless they are net/http's.
 func TestServed(t *testing.T) {
 	s := newSites(t)
 	s.plain.exchange(t, get("/a"))
