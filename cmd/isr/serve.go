@@ -175,12 +175,12 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	reloader.edge(file, secrets)
 	defer keepMemory(ctx, int64(c.Memory), limits.Of().Memory)()
 	defer keepProcessors(ctx, st.engine)()
-	log.Info("serving "+strings.Join(public.urls(), ", "), "origin", originText(file), "store", st.where)
 	public.start(file, time.Duration(c.ClientTimeout))
+	health.ready(problems)
+	log.Info("serving "+strings.Join(public.urls(), ", "), "origin", originText(file), "store", st.where)
 	for _, origin := range addresses(file) {
 		go warnOfOrigin(ctx, origin, log)
 	}
-	health.ready(problems)
 	inst.metrics.Sample(sources(st, cache, reloader.site, deliveries, health, inst))
 	triggers.start(ctx)
 	defer reloader.onSignal(ctx)()
