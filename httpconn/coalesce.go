@@ -81,6 +81,9 @@ type coalescingConn struct {
 	refused   bool            // net/http answers all requests from now on
 	address   string          // of the client, once it is needed
 	context   context.Context // of requests that a handler serves on the fast path
+	handler   http.Handler    // that is to serve the current request; nil without
+	request   *http.Request   // of it
+	soon      bool            // the read deadline is soon, to look for the end of the client's stream
 	sent      time.Duration   // when the last response was written, since accepted
 	failed    error           // of that write, or why no other may follow
 }

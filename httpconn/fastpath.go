@@ -17,7 +17,7 @@ import (
 type Responder interface {
 	// Respond may answer the request that head is of: all of it, from the request line to the
 	// empty line. It then calls Send or Serve of the client, once, and returns Answered. Before
-	// any other outcome it calls neither. Head is valid until Respond returns, or calls Serve.
+	// any other outcome it calls neither. Head is valid until Respond returns.
 	Respond(c Client, head []byte) Outcome
 }
 
@@ -27,11 +27,11 @@ type Client interface {
 	Address() string
 	// Send writes the header and the body of a response, and returns how many bytes were written.
 	Send(header, body []byte) (int64, error)
-	// Serve has a handler write the response. The request must be one of GET or HEAD and HTTP/1.1 that
-	// net/http would accept, without a body, Connection: close, Upgrade, or Expect. It gets a context as
-	// from net/http, and the same calls of WriteHeader, Write and Flush send the same bytes. But only after
-	// 100 ms is the client noticed to be gone, and the response cannot be hijacked, and has neither read
-	// deadlines nor full duplex.
+	// Serve has a handler write the response, once Respond has returned. The request must be one of GET or
+	// HEAD and HTTP/1.1 that net/http would accept, without a body, Connection: close, Upgrade, or Expect, and
+	// must not refer to the head. It gets a context as from net/http, and the same calls of WriteHeader,
+	// Write and Flush send the same bytes. But only after 100 ms is the client noticed to be gone, and
+	// the response cannot be hijacked, and has neither read deadlines nor full duplex.
 	Serve(h http.Handler, r *http.Request)
 }
 
@@ -200,49 +200,171 @@ func (f *FastPath) serve(c *coalescingConn, p []byte) (int, error) {
 	if len(p) < minBuffer || c.context == nil {
 		return c.socket.Read(p)
 	}
-	var answered time.Duration // when the last response was sent, since the connection was accepted
-	for n := 0; ; {
-		if n == 0 {
-			var err error
-			if n, err = f.await(c, p, answered); err != nil || n == 0 {
-				return n, err
-			}
+	s := &stretch{fast: f, conn: c, p: p}
+	c.soon = false
+	defer func() { // also after a panic, which net/http logs
+		if s.closing {
+			f.close(c) // which waits for the end of ReadEach
 		}
-		end := headLength(p[:n])
-		if end == 0 { // not whole: too long, or still on its way
-			if n < peeked && answered > 0 {
-				f.startIdle(c) // net/http waits for more by the deadline that is set
-			}
-			return n, nil
+	}()
+	take := s.take
+	for {
+		if err := c.socket.ReadEach(p, take); err != nil && !s.extend(err) {
+			return 0, err
 		}
-		outcome, open := f.respond(c, p[:end])
-		switch {
-		case !open:
-			return 0, net.ErrClosed
-		case outcome == Refused:
-			c.refused = true
-			return n, nil
-		case outcome != Answered:
-			return n, nil
-		case c.failed != nil:
-			return 0, c.failed
+		for c.handler != nil {
+			s.handle()
+			s.answer()
 		}
-		answered = c.sent
-		n = copy(p, p[end:n]) // what was sent ahead
+		if s.over {
+			return s.n, s.err
+		}
 	}
 }
 
-// respond has a request answered. open is false if the connection was closed meanwhile.
-func (f *FastPath) respond(c *coalescingConn, head []byte) (outcome Outcome, open bool) {
-	if !c.answering.begin() {
-		return Declined, false
+// A stretch is the requests that are answered in one Read of net/http.
+type stretch struct {
+	fast     *FastPath
+	conn     *coalescingConn
+	p        []byte        // net/http's buffer
+	n        int           // bytes in it, of requests that are not answered yet
+	head     int           // length of the head that is being answered
+	single   int           // how many reads in a row were of one request each, soon after the one before
+	answered time.Duration // when the last response was sent, since the connection was accepted; 0: none
+	over     bool          // net/http gets the bytes, and err
+	err      error
+	closing  bool // net/http has closed the connection, which is still to be closed in fact
+}
+
+// A client is expected to send more once it has sent steady requests, each after the response to the one
+// before, and within pause. The end of its stream is then looked for once in lookTime, and not after each
+// response: it is missed only if it comes together with a request.
+const (
+	steady   = 8
+	pause    = 100 * time.Millisecond
+	lookTime = time.Second
+)
+
+// take answers the requests that were read.
+func (s *stretch) take(n int) afterRead {
+	before := s.answered
+	s.n = n
+	s.answer()
+	if s.over || s.conn.handler != nil {
+		return stopReading
 	}
-	defer func() { // also after a panic, which net/http logs
-		if open = c.answering.end(); !open {
-			f.close(c)
+	if s.single++; s.head < n || s.answered-before > pause {
+		s.single = 0
+	}
+	if s.single < steady {
+		return readAgain
+	}
+	s.lookSoon()
+	return awaitBytes
+}
+
+// answer answers the requests in the buffer, until one that net/http or a handler is to answer.
+func (s *stretch) answer() {
+	c := s.conn
+	for s.n > 0 && !s.over {
+		s.head = headLength(s.p[:s.n])
+		if s.head == 0 { // not whole: too long, or still on its way
+			if s.n < peeked && s.answered > 0 {
+				s.fast.startIdle(c) // net/http waits for more by the deadline that is set
+			}
+			s.over = true
+			return
+		}
+		switch outcome := s.respond(s.p[:s.head]); {
+		case s.over:
+		case outcome == Refused:
+			c.refused, s.over = true, true
+		case outcome != Answered:
+			s.over = true
+		case c.handler != nil:
+			return
+		default:
+			s.next()
+		}
+	}
+}
+
+// next goes on to the request after one that has been answered.
+func (s *stretch) next() {
+	if s.conn.failed != nil {
+		s.fail(s.conn.failed)
+		return
+	}
+	s.answered = s.conn.sent
+	s.n = copy(s.p, s.p[s.head:s.n]) // what was sent ahead
+}
+
+// fail ends the stretch.
+func (s *stretch) fail(err error) { s.n, s.over, s.err = 0, true, err }
+
+// lookSoon has the next read fail lookTime from now at the latest.
+func (s *stretch) lookSoon() {
+	c := s.conn
+	if c.soon {
+		return
+	}
+	c.soon = true
+	wait := lookTime
+	if s.fast.idle > 0 {
+		wait = min(wait, s.fast.idle)
+	}
+	_ = c.TCPConn.SetReadDeadline(c.accepted.Add(s.answered + wait)) // fails if the connection is closed, as the next read does
+}
+
+// extend moves the read deadline when it passes, so that most requests cost nothing, and reports whether it
+// has. The deadline that net/http has set counts from its last response; if there was one
+// here since, the idle time counts from that.
+func (s *stretch) extend(err error) bool {
+	c := s.conn
+	if s.answered == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	var until time.Time
+	if s.fast.idle > 0 {
+		if until = c.accepted.Add(s.answered + s.fast.idle); !time.Now().Before(until) {
+			return false
+		}
+	}
+	c.soon = false
+	return c.TCPConn.SetReadDeadline(until) == nil
+}
+
+// respond has a request answered, or chosen a handler for it.
+func (s *stretch) respond(head []byte) (outcome Outcome) {
+	c := s.conn
+	if !c.answering.begin() {
+		s.fail(net.ErrClosed)
+		return Declined
+	}
+	defer func() {
+		if outcome != Answered || c.handler == nil {
+			s.end()
 		}
 	}()
-	return f.responder.Respond((*clientConn)(c), head), true
+	return s.fast.responder.Respond((*clientConn)(c), head)
+}
+
+// handle has that handler answer.
+func (s *stretch) handle() {
+	defer s.end()
+	c := s.conn
+	h, r := c.handler, c.request
+	c.handler, c.request = nil, nil
+	c.serve(h, r)
+	s.next()
+}
+
+// end ends an answer.
+func (s *stretch) end() {
+	if !s.conn.answering.end() {
+		s.closing = true
+		s.fail(net.ErrClosed)
+	}
 }
 
 // headLength returns the length of the head that bytes begin with, up to and including the empty
@@ -262,26 +384,8 @@ func (f *FastPath) startIdle(c *coalescingConn) {
 	if f.idle > 0 {
 		end = time.Now().Add(f.idle)
 	}
+	c.soon = false
 	_ = c.TCPConn.SetReadDeadline(end)
-}
-
-// await reads the next bytes of a client. The deadline that net/http has set counts from its last
-// response; if there was one here since, the idle time counts from that. It is
-// extended when it passes, so that most requests cost nothing.
-func (f *FastPath) await(c *coalescingConn, p []byte, answered time.Duration) (int, error) {
-	for {
-		n, err := c.socket.Read(p)
-		if n > 0 || answered == 0 || f.idle == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-		until := c.accepted.Add(answered + f.idle)
-		if !time.Now().Before(until) {
-			return n, err
-		}
-		if err := c.TCPConn.SetReadDeadline(until); err != nil {
-			return 0, err
-		}
-	}
 }
 
 // A clientConn is a connection as a [Responder] gets it.
@@ -301,7 +405,7 @@ func (c *clientConn) Send(header, body []byte) (int64, error) {
 }
 
 // Serve implements [Client].
-func (c *clientConn) Serve(h http.Handler, r *http.Request) { (*coalescingConn)(c).serve(h, r) }
+func (c *clientConn) Serve(h http.Handler, r *http.Request) { c.handler, c.request = h, r }
 
 // sendWhole writes a part of a response, from a header and a body.
 func (c *coalescingConn) sendWhole(header, body []byte) (n int64, err error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,11 +17,12 @@ import (
 	"time"
 )
 
-// A fake answers requests for paths that begin with /fast.
+// A fake answers requests for paths that begin with /fast, and has a handler answer those for /handle.
 type fake struct {
 	body     []byte
 	answered atomic.Int64
 	writing  chan struct{} // receives at each request that is answered; nil: not
+	during   func()        // is called while a request for /fast/during is answered
 }
 
 func (f *fake) Respond(c Client, head []byte) Outcome {
@@ -29,10 +31,20 @@ func (f *fake) Respond(c Client, head []byte) Outcome {
 		return Refused
 	case bytes.HasPrefix(head, []byte("GET /panic")):
 		panic(http.ErrAbortHandler)
+	case bytes.HasPrefix(head, []byte("GET /handle")):
+		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
+		if err != nil {
+			return Declined
+		}
+		c.Serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-By", "handler") }), r)
+		return Answered
 	case !bytes.HasPrefix(head, []byte("GET /fast")):
 		return Declined
 	}
 	f.answered.Add(1)
+	if bytes.HasPrefix(head, []byte("GET /fast/during")) {
+		f.during()
+	}
 	if f.writing != nil {
 		f.writing <- struct{}{}
 	}
@@ -87,16 +99,25 @@ func (c *client) send(texts ...string) {
 	}
 }
 
-// expect receives a response, and checks who has written it.
-func (c *client) expect(by string) []byte {
+// receive receives a response, and returns who has written it.
+func (c *client) receive() (by string, body []byte) {
 	c.Helper()
 	res, err := http.ReadResponse(c.in, nil)
 	if err != nil {
 		c.Fatal(err)
 	}
-	body, err := io.ReadAll(res.Body)
-	if err != nil || res.Header.Get("X-By") != by {
-		c.Fatalf("%v, %v, by %q, want %q", err, res.Status, res.Header.Get("X-By"), by)
+	if body, err = io.ReadAll(res.Body); err != nil {
+		c.Fatal(err)
+	}
+	return res.Header.Get("X-By"), body
+}
+
+// expect receives a response, and checks who has written it.
+func (c *client) expect(by string) []byte {
+	c.Helper()
+	got, body := c.receive()
+	if got != by {
+		c.Fatalf("a response by %q, want %q", got, by)
 	}
 	return body
 }
@@ -118,12 +139,7 @@ func (c *client) untilFast() {
 	c.Helper()
 	for range 1000 {
 		c.send(fast)
-		res, err := http.ReadResponse(c.in, nil)
-		if err != nil {
-			c.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, res.Body)
-		if res.Header.Get("X-By") == "fast" {
+		if by, _ := c.receive(); by == "fast" {
 			return
 		}
 	}
@@ -306,6 +322,74 @@ func TestIdleTime(t *testing.T) {
 	}
 	if took := time.Since(last); took < idle/2 {
 		t.Errorf("closed after %v", took)
+	}
+}
+
+// A client that sends requests one after the other gets all responses also if it sends some sooner, or
+// in parts, and whoever answers them.
+func TestSteadyClients(t *testing.T) {
+	s, _ := fastServer(t, &fake{body: pattern(100)}, nil, byHTTP)
+	texts := map[string]string{"fast": fast, "handler": "GET /handle HTTP/1.1\r\nHost: h\r\n\r\n", "net/http": slowly}
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 0))
+			c := dial(t, s)
+			c.send(slowly)
+			c.expect("net/http")
+			for range 3000 {
+				sent, by := "", []string(nil)
+				for more := true; more; more = random.IntN(32) == 0 {
+					who := "fast"
+					switch n := random.IntN(100); {
+					case n < 5:
+						who = "handler"
+					case n == 5:
+						who = "net/http"
+					}
+					sent, by = sent+texts[who], append(by, who)
+				}
+				if random.IntN(32) == 0 {
+					at := random.IntN(len(sent))
+					c.send(sent[:at])
+					sent = sent[at:]
+				}
+				c.send(sent)
+				for _, who := range by {
+					if got, _ := c.receive(); got != who && got != "net/http" { // which may have read it before
+						t.Fatalf("a request for %s was answered by %q", who, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The end of a stream that comes together with a request of a steady client is found a little later.
+func TestEndAfterSteadyRequests(t *testing.T) {
+	f := &fake{}
+	s, _ := fastServer(t, f, nil, byHTTP)
+	c := dial(t, s)
+	c.send(slowly)
+	c.expect("net/http")
+	c.untilFast()
+	for range 2 * steady {
+		c.send(fast)
+		c.expect("fast")
+	}
+	f.during = func() {
+		c.send(fast)
+		_ = c.Conn.(*net.TCPConn).CloseWrite()
+	}
+	c.send("GET /fast/during HTTP/1.1\r\nHost: h\r\n\r\n")
+	c.expect("fast")
+	c.expect("fast")
+	last := time.Now()
+	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	if took := time.Since(last); took > 30*time.Second {
+		t.Errorf("closed after %v, which is the idle time", took)
 	}
 }
 

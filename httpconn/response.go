@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// serve implements [Client].
+// serve has a handler answer a request.
 func (c *coalescingConn) serve(h http.Handler, r *http.Request) {
 	ctx, cancel := context.WithCancel(c.context)
 	defer cancel()

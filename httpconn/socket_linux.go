@@ -32,6 +32,8 @@ type transfer struct {
 	mu    sync.Mutex
 	now   func(fd uintptr) bool                           // makes the call, if it does not wait; bound once, so that it allocates nothing
 	call  func(fd uintptr) (n uintptr, err syscall.Errno) // the same
+	each  func(fd uintptr) bool                           // makes calls until one would wait
+	take  func(n int) afterRead                           // gets the results of these
 	parts [2]unix.Iovec                                   // the bytes to read into, in one part, or to write
 	count int                                             // of parts
 	name  string                                          // of the system call: recvfrom or writev
@@ -47,6 +49,7 @@ func newSocket(c *net.TCPConn) (*socket, error) {
 	s := &socket{conn: c, raw: raw}
 	s.reads.name, s.reads.now, s.reads.call = "recvfrom", s.reads.try, s.reads.receive
 	s.writes.name, s.writes.now, s.writes.call = "writev", s.writes.try, s.writes.send
+	s.reads.each = s.reads.tryEach
 	s.peek = s.reads.peek
 	return s, nil
 }
@@ -64,6 +67,28 @@ func (s *socket) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// ReadEach reads into p, has take use the bytes, and so on until take stops it, or a read fails. It is one
+// Read of package net, so that take may wait for more without the call that finds nothing to read yet.
+func (s *socket) ReadEach(p []byte, take func(n int) afterRead) error {
+	t := &s.reads
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count, t.take = 0, take
+	t.add(p)
+	defer t.forget()
+	err := s.raw.Read(t.each)
+	switch {
+	case err == nil && t.err != 0:
+		err = os.NewSyscallError(t.name, t.err)
+	case err == nil && t.n == 0:
+		return io.EOF
+	}
+	if err != nil {
+		return s.failed("read", err)
+	}
+	return nil
 }
 
 // Write writes two parts, one after the other, and returns how many bytes it has written.
@@ -97,12 +122,15 @@ func (t *transfer) make(wait func(now func(fd uintptr) bool) error, first, secon
 	t.add(first)
 	t.add(second)
 	err := wait(t.now)
-	t.parts = [2]unix.Iovec{}
+	t.forget()
 	if err == nil && t.err != 0 {
 		err = os.NewSyscallError(t.name, t.err)
 	}
 	return t.n, err
 }
+
+// forget forgets the memory of the caller.
+func (t *transfer) forget() { t.parts, t.take = [2]unix.Iovec{}, nil }
 
 func (t *transfer) add(part []byte) {
 	if len(part) > 0 {
@@ -122,6 +150,26 @@ func (t *transfer) try(fd uintptr) bool {
 		t.n, t.err = int(n), err
 		return err != unix.EAGAIN
 	}
+}
+
+// tryEach makes the call until it would wait, and then returns false. A read that did not fill the buffer
+// has left nothing behind.
+func (t *transfer) tryEach(fd uintptr) bool {
+	for t.try(fd) {
+		if t.n == 0 || t.err != 0 {
+			return true
+		}
+		switch t.take(t.n) {
+		case stopReading:
+			return true
+		case awaitBytes:
+			if t.n < int(t.parts[0].Len) {
+				return false
+			}
+		case readAgain:
+		}
+	}
+	return false
 }
 
 // receive reads, in three quarters of the time of readv.

@@ -13,6 +13,16 @@ type socket struct{ *net.TCPConn }
 
 func newSocket(c *net.TCPConn) (*socket, error) { return &socket{c}, nil }
 
+// ReadEach reads into p, has take use the bytes, and so on until take stops it, or a read fails.
+func (s *socket) ReadEach(p []byte, take func(n int) afterRead) error {
+	for {
+		n, err := s.Read(p)
+		if n == 0 || take(n) == stopReading {
+			return err
+		}
+	}
+}
+
 // Write writes two parts, one after the other, and returns how many bytes it has written.
 func (s *socket) Write(first, second []byte) (n int64, err error) {
 	if len(second) == 0 {

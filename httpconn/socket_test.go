@@ -91,6 +91,44 @@ func TestSocketRead(t *testing.T) {
 	}
 }
 
+// What comes after a read finds all bytes, also those that did not fit into the buffer.
+func TestReadEach(t *testing.T) {
+	for name, after := range map[string]afterRead{"read again": readAgain, "await bytes": awaitBytes} {
+		t.Run(name, func(t *testing.T) {
+			s, own, other := sockets(t)
+			buffer, got := make([]byte, 4), ""
+			_, _ = other.Write([]byte("0123456789"))
+			take := func(n int) afterRead {
+				switch got += string(buffer[:n]); got {
+				case "0123456789":
+					_, _ = other.Write([]byte("abcd")) // while it is not read
+				case "0123456789abcd":
+					return stopReading
+				}
+				return after
+			}
+			if err := s.ReadEach(buffer, take); err != nil || got != "0123456789abcd" {
+				t.Errorf("read %q, %v", got, err)
+			}
+			_ = own.SetReadDeadline(time.Now().Add(-time.Second))
+			if err := s.ReadEach(buffer, take); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("after the deadline: %v", err)
+			}
+			_ = own.SetReadDeadline(time.Time{})
+			_, _ = other.Write([]byte("e"))
+			_ = other.CloseWrite()
+			end := func(n int) afterRead { got += string(buffer[:n]); return readAgain }
+			if err := s.ReadEach(buffer, end); !errors.Is(err, io.EOF) || got != "0123456789abcde" {
+				t.Errorf("read %q, %v at the end", got, err)
+			}
+			_ = own.Close()
+			if err := s.ReadEach(buffer, take); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
+}
+
 // Several goroutines may read and write at once, and no byte is lost.
 func TestSocketConcurrent(t *testing.T) {
 	const writers, lines = 8, 200

@@ -44,7 +44,7 @@ type counted struct {
 }
 
 func (c *counted) Respond(client httpconn.Client, head []byte) httpconn.Outcome {
-	watched := &countedClient{Client: client, counted: c, head: head}
+	watched := &countedClient{Client: client, counted: c}
 	outcome := c.Responder.Respond(watched, head)
 	if outcome == httpconn.Answered {
 		forget(head)
@@ -52,7 +52,7 @@ func (c *counted) Respond(client httpconn.Client, head []byte) httpconn.Outcome 
 	return outcome
 }
 
-// forget overwrites a head: nothing may have kept a part of it.
+// forget overwrites a head: nothing may have kept a part of it, also if the request is yet to be served.
 func forget(head []byte) {
 	for i := range head {
 		head[i] = 'X'
@@ -63,7 +63,6 @@ func forget(head []byte) {
 type countedClient struct {
 	httpconn.Client
 	counted *counted
-	head    []byte
 }
 
 func (c *countedClient) Send(header, body []byte) (int64, error) {
@@ -73,7 +72,6 @@ func (c *countedClient) Send(header, body []byte) (int64, error) {
 
 func (c *countedClient) Serve(h http.Handler, r *http.Request) {
 	c.counted.served.Add(1)
-	forget(c.head)
 	c.Client.Serve(h, r)
 }
 
