@@ -17,7 +17,8 @@ import (
 type Responder interface {
 	// Respond may answer the request that head is of: all of it, from the request line to the
 	// empty line. It then calls Send or Serve of the client, once, and returns Answered. Before
-	// any other outcome it calls neither. Head is valid until Respond returns.
+	// any other outcome it calls neither. Head is valid until Respond returns. Respond is called within a
+	// read: it must not wait for the connection to be closed, or read from it.
 	Respond(c Client, head []byte) Outcome
 }
 
@@ -132,7 +133,7 @@ func (f *FastPath) Wait(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.closing {
-		_ = c.TCPConn.Close() // ends the write
+		go func() { _ = c.TCPConn.Close() }() // ends the write at once, and then waits for Respond
 	}
 	return context.Cause(ctx)
 }
@@ -209,7 +210,7 @@ func (f *FastPath) serve(c *coalescingConn, p []byte) (int, error) {
 	}()
 	take := s.take
 	for {
-		if err := c.socket.ReadEach(p, take); err != nil && !s.extend(err) {
+		if err := c.socket.ReadEach(p, take); err != nil && !s.extendIdle(err) {
 			return 0, err
 		}
 		for c.handler != nil {
@@ -237,8 +238,8 @@ type stretch struct {
 }
 
 // A client is expected to send more once it has sent steady requests, each after the response to the one
-// before, and within pause. The end of its stream is then looked for once in lookTime, and not after each
-// response: it is missed only if it comes together with a request.
+// before, and within pause. The end of its stream is then not looked for after each response, but within
+// lookTime: it is missed only if it came before its last request was read.
 const (
 	steady   = 8
 	pause    = 100 * time.Millisecond
@@ -302,7 +303,7 @@ func (s *stretch) next() {
 // fail ends the stretch.
 func (s *stretch) fail(err error) { s.n, s.over, s.err = 0, true, err }
 
-// lookSoon has the next read fail lookTime from now at the latest.
+// lookSoon has the wait for bytes end within lookTime of the last response.
 func (s *stretch) lookSoon() {
 	c := s.conn
 	if c.soon {
@@ -316,10 +317,10 @@ func (s *stretch) lookSoon() {
 	_ = c.TCPConn.SetReadDeadline(c.accepted.Add(s.answered + wait)) // fails if the connection is closed, as the next read does
 }
 
-// extend moves the read deadline when it passes, so that most requests cost nothing, and reports whether it
+// extendIdle moves the read deadline when it passes, so that most requests cost nothing, and reports whether it
 // has. The deadline that net/http has set counts from its last response; if there was one
 // here since, the idle time counts from that.
-func (s *stretch) extend(err error) bool {
+func (s *stretch) extendIdle(err error) bool {
 	c := s.conn
 	if s.answered == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
@@ -334,19 +335,23 @@ func (s *stretch) extend(err error) bool {
 	return c.TCPConn.SetReadDeadline(until) == nil
 }
 
-// respond has a request answered, or chosen a handler for it.
-func (s *stretch) respond(head []byte) (outcome Outcome) {
+// respond has a request answered, or a handler chosen for it.
+func (s *stretch) respond(head []byte) Outcome {
 	c := s.conn
 	if !c.answering.begin() {
 		s.fail(net.ErrClosed)
 		return Declined
 	}
-	defer func() {
-		if outcome != Answered || c.handler == nil {
+	handled := false
+	defer func() { // also after a panic
+		if !handled {
+			c.handler, c.request = nil, nil
 			s.end()
 		}
 	}()
-	return s.fast.responder.Respond((*clientConn)(c), head)
+	outcome := s.fast.responder.Respond((*clientConn)(c), head)
+	handled = outcome == Answered && c.handler != nil
+	return outcome
 }
 
 // handle has that handler answer.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,6 +31,9 @@ func (f *fake) Respond(c Client, head []byte) Outcome {
 	case bytes.HasPrefix(head, []byte("GET /refuse")):
 		return Refused
 	case bytes.HasPrefix(head, []byte("GET /panic")):
+		if bytes.HasPrefix(head, []byte("GET /panic/served")) {
+			c.Serve(http.NotFoundHandler(), &http.Request{Method: http.MethodGet})
+		}
 		panic(http.ErrAbortHandler)
 	case bytes.HasPrefix(head, []byte("GET /handle")):
 		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
@@ -461,16 +465,54 @@ func TestWaitEnds(t *testing.T) {
 
 func TestPanicOfAResponder(t *testing.T) {
 	s, path := fastServer(t, &fake{}, nil, byHTTP)
+	for _, target := range []string{"/panic", "/panic/served"} {
+		c := dial(t, s)
+		c.send(slowly)
+		c.expect("net/http")
+		c.untilFast()
+		c.send("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")
+		if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: the connection stays open: %v", target, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := path.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// Wait does not wait for a Responder when its context is done.
+func TestWaitEndsDuringRespond(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	f := &fake{during: func() { close(entered); <-release }}
+	s, path := fastServer(t, f, nil, byHTTP)
 	c := dial(t, s)
 	c.send(slowly)
 	c.expect("net/http")
 	c.untilFast()
-	c.send("GET /panic HTTP/1.1\r\nHost: h\r\n\r\n")
-	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
-		t.Errorf("the connection stays open: %v", err)
+	c.send("GET /fast/during HTTP/1.1\r\nHost: h\r\n\r\n")
+	<-entered
+	if err := s.Config.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	if err := path.Wait(t.Context()); err != nil {
-		t.Error(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	waited := make(chan error)
+	go func() { waited <- path.Wait(ctx) }()
+	select {
+	case err := <-waited:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		close(release)
+	case <-time.After(10 * time.Second):
+		close(release)
+		t.Error("Wait waits for the Responder")
+		<-waited
+	}
+	if _, err := io.Copy(io.Discard, c.in); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection stays open")
 	}
 }
 

@@ -7,6 +7,6 @@ const (
 	stopReading afterRead = iota
 	readAgain             // and wait if there is nothing to read
 	// awaitBytes waits for bytes that come from now on, without a read. The end of the stream is missed if it
-	// came together with the bytes that were read last: it is found by the next call of ReadEach.
+	// came before the last bytes were read: the caller must have set a read deadline, and call ReadEach again.
 	awaitBytes
 )

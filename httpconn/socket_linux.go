@@ -32,7 +32,7 @@ type transfer struct {
 	mu    sync.Mutex
 	now   func(fd uintptr) bool                           // makes the call, if it does not wait; bound once, so that it allocates nothing
 	call  func(fd uintptr) (n uintptr, err syscall.Errno) // the same
-	each  func(fd uintptr) bool                           // makes calls until one would wait
+	each  func(fd uintptr) bool                           // makes the call while take asks for it
 	take  func(n int) afterRead                           // gets the results of these
 	parts [2]unix.Iovec                                   // the bytes to read into, in one part, or to write
 	count int                                             // of parts
@@ -70,7 +70,8 @@ func (s *socket) Read(p []byte) (int, error) {
 }
 
 // ReadEach reads into p, has take use the bytes, and so on until take stops it, or a read fails. It is one
-// Read of package net, so that take may wait for more without the call that finds nothing to read yet.
+// Read of package net, so that take may wait for more without the call that finds nothing to read yet. Until it
+// returns, Close of the connection waits for it, so that take must not wait for that.
 func (s *socket) ReadEach(p []byte, take func(n int) afterRead) error {
 	t := &s.reads
 	t.mu.Lock()
@@ -152,8 +153,10 @@ func (t *transfer) try(fd uintptr) bool {
 	}
 }
 
-// tryEach makes the call until it would wait, and then returns false. A read that did not fill the buffer
-// has left nothing behind.
+// tryEach makes the call while take asks for it, and returns false to wait. Go's poller is told once of bytes
+// that come, and remembers that from the beginning of the Read on, of which tryEach is a part: so whatever comes
+// after a call ends the wait, also if it came before the wait. A read that did not fill the buffer has left no
+// bytes, except those behind urgent data (RFC 6093), and perhaps the end of the stream.
 func (t *transfer) tryEach(fd uintptr) bool {
 	for t.try(fd) {
 		if t.n == 0 || t.err != 0 {
