@@ -150,6 +150,16 @@ func (c *client) untilFast() {
 	c.Fatal("no request is answered by the fast path: does net/http still set one deadline after StateIdle, and read into its whole buffer?")
 }
 
+// dialFast returns a client whose next request is answered by the fast path.
+func dialFast(t *testing.T, s *httptest.Server) *client {
+	t.Helper()
+	c := dial(t, s)
+	c.send(slowly)
+	c.expect("net/http")
+	c.untilFast()
+	return c
+}
+
 // TestNetHTTP: what the fast path relies on. It fails if a release of Go changes that.
 func TestNetHTTP(t *testing.T) {
 	f := &fake{body: pattern(10 << 10)}
@@ -221,7 +231,7 @@ func TestReadAhead(t *testing.T) {
 			c.expect("net/http")
 			c.send(tt.then)
 			if want := tt.want[0]; want != "" {
-				// Unless net/http did not come to that, and the fast path has read a whole request.
+				// Unless net/http had not begun to read that, so that the fast path has read a whole request.
 				whole := strings.HasPrefix(tt.ahead+tt.then, fast)
 				if by, _ := c.receive(); by != want && (by != "fast" || !whole) {
 					t.Errorf("a response by %q, want %q", by, want)
@@ -316,10 +326,7 @@ func TestNothingFollowsABrokenResponse(t *testing.T) {
 func TestIdleTime(t *testing.T) {
 	const idle = time.Second
 	s, _ := fastServer(t, &fake{}, func(s *http.Server) { s.IdleTimeout = idle }, byHTTP)
-	c := dial(t, s)
-	c.send(slowly)
-	c.expect("net/http")
-	c.untilFast()
+	c := dialFast(t, s)
 	for began := time.Now(); time.Since(began) < 3*idle; {
 		c.send(fast)
 		c.expect("fast")
@@ -333,8 +340,8 @@ func TestIdleTime(t *testing.T) {
 	}
 }
 
-// A client that sends requests one after the other gets all responses also if it sends some sooner, or
-// in parts, and whoever answers them.
+// A client that sends requests one after the other gets all responses, from the fast path, handlers and
+// net/http, also if it sends a request early or in parts.
 func TestSteadyClients(t *testing.T) {
 	s, _ := fastServer(t, &fake{body: pattern(100)}, nil, byHTTP)
 	texts := map[string]string{"fast": fast, "handler": "GET /handle HTTP/1.1\r\nHost: h\r\n\r\n", "net/http": slowly}
@@ -377,10 +384,7 @@ func TestSteadyClients(t *testing.T) {
 func TestEndAfterSteadyRequests(t *testing.T) {
 	f := &fake{}
 	s, _ := fastServer(t, f, nil, byHTTP)
-	c := dial(t, s)
-	c.send(slowly)
-	c.expect("net/http")
-	c.untilFast()
+	c := dialFast(t, s)
 	for range 2 * steady {
 		c.send(fast)
 		c.expect("fast")
@@ -470,10 +474,7 @@ func TestWaitEnds(t *testing.T) {
 func TestPanicOfAResponder(t *testing.T) {
 	s, path := fastServer(t, &fake{}, nil, byHTTP)
 	for _, target := range []string{"/panic", "/panic/served"} {
-		c := dial(t, s)
-		c.send(slowly)
-		c.expect("net/http")
-		c.untilFast()
+		c := dialFast(t, s)
 		c.send("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")
 		if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: the connection stays open: %v", target, err)
@@ -491,10 +492,7 @@ func TestWaitEndsDuringRespond(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	f := &fake{during: func() { close(entered); <-release }}
 	s, path := fastServer(t, f, nil, byHTTP)
-	c := dial(t, s)
-	c.send(slowly)
-	c.expect("net/http")
-	c.untilFast()
+	c := dialFast(t, s)
 	c.send("GET /fast/during HTTP/1.1\r\nHost: h\r\n\r\n")
 	<-entered
 	if err := s.Config.Shutdown(t.Context()); err != nil {

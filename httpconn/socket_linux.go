@@ -32,8 +32,7 @@ type transfer struct {
 	mu    sync.Mutex
 	now   func(fd uintptr) bool                           // makes the call, if it does not wait; bound once, so that it allocates nothing
 	call  func(fd uintptr) (n uintptr, err syscall.Errno) // the same
-	each  func(fd uintptr) bool                           // makes the call while take asks for it
-	take  func(n int) afterRead                           // gets the results of these
+	take  func(n int) afterRead                           // gets the result of each read; nil: there is one
 	parts [2]unix.Iovec                                   // the bytes to read into, in one part, or to write
 	count int                                             // of parts
 	name  string                                          // of the system call: recvfrom or writev
@@ -47,9 +46,8 @@ func newSocket(c *net.TCPConn) (*socket, error) {
 		return nil, err
 	}
 	s := &socket{conn: c, raw: raw}
-	s.reads.name, s.reads.now, s.reads.call = "recvfrom", s.reads.try, s.reads.receive
+	s.reads.name, s.reads.now, s.reads.call = "recvfrom", s.reads.tryEach, s.reads.receive
 	s.writes.name, s.writes.now, s.writes.call = "writev", s.writes.try, s.writes.send
-	s.reads.each = s.reads.tryEach
 	s.peek = s.reads.peek
 	return s, nil
 }
@@ -59,7 +57,19 @@ func (s *socket) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := s.reads.make(s.raw.Read, p, nil)
+	return s.read(p, nil)
+}
+
+// ReadEach reads into p, has take use the bytes, and so on until take stops it, or a read fails. It is one
+// Read of package net, so that take may wait for more without the call that finds nothing to read yet. Until it
+// returns, Close of the connection waits for it, so that take must not wait for that.
+func (s *socket) ReadEach(p []byte, take func(n int) afterRead) error {
+	_, err := s.read(p, take)
+	return err
+}
+
+func (s *socket) read(p []byte, take func(n int) afterRead) (int, error) {
+	n, err := s.reads.make(s.raw.Read, p, nil, take)
 	switch {
 	case err != nil:
 		return 0, s.failed("read", err)
@@ -69,33 +79,10 @@ func (s *socket) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadEach reads into p, has take use the bytes, and so on until take stops it, or a read fails. It is one
-// Read of package net, so that take may wait for more without the call that finds nothing to read yet. Until it
-// returns, Close of the connection waits for it, so that take must not wait for that.
-func (s *socket) ReadEach(p []byte, take func(n int) afterRead) error {
-	t := &s.reads
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.count, t.take = 0, take
-	t.add(p)
-	defer t.forget()
-	err := s.raw.Read(t.each)
-	switch {
-	case err == nil && t.err != 0:
-		err = os.NewSyscallError(t.name, t.err)
-	case err == nil && t.n == 0:
-		return io.EOF
-	}
-	if err != nil {
-		return s.failed("read", err)
-	}
-	return nil
-}
-
 // Write writes two parts, one after the other, and returns how many bytes it has written.
 func (s *socket) Write(first, second []byte) (n int64, err error) {
 	for len(first)+len(second) > 0 {
-		written, err := s.writes.make(s.raw.Write, first, second)
+		written, err := s.writes.make(s.raw.Write, first, second, nil)
 		if err != nil {
 			return n, s.failed("write", err)
 		}
@@ -116,22 +103,19 @@ func (s *socket) failed(op string, err error) error {
 }
 
 // make makes a call by wait, which calls now until it returns true, and waits before it does so again.
-func (t *transfer) make(wait func(now func(fd uintptr) bool) error, first, second []byte) (int, error) {
+func (t *transfer) make(wait func(now func(fd uintptr) bool) error, first, second []byte, take func(n int) afterRead) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.count = 0
+	t.count, t.take = 0, take
 	t.add(first)
 	t.add(second)
 	err := wait(t.now)
-	t.forget()
+	t.parts, t.take = [2]unix.Iovec{}, nil
 	if err == nil && t.err != 0 {
 		err = os.NewSyscallError(t.name, t.err)
 	}
 	return t.n, err
 }
-
-// forget forgets the memory of the caller.
-func (t *transfer) forget() { t.parts, t.take = [2]unix.Iovec{}, nil }
 
 func (t *transfer) add(part []byte) {
 	if len(part) > 0 {
@@ -159,7 +143,7 @@ func (t *transfer) try(fd uintptr) bool {
 // bytes, except those behind urgent data (RFC 6093), and perhaps the end of the stream.
 func (t *transfer) tryEach(fd uintptr) bool {
 	for t.try(fd) {
-		if t.n == 0 || t.err != 0 {
+		if t.n == 0 || t.err != 0 || t.take == nil {
 			return true
 		}
 		switch t.take(t.n) {
