@@ -18,6 +18,7 @@ func TestLayering(t *testing.T) {
 		{"/store", []string{"github.com/aws/", module + "$", module + "/internal/httpcache", module + "/httpconn"}, "the seam to storage knows neither the policy nor a store"},
 		{"/gc", []string{"github.com/aws/", module + "$", module + "/internal/httpcache", module + "/dynamostore"}, "garbage collection needs the seam alone"},
 		{"/budget", []string{"github.com/aws/", module}, "the limits of an origin need no cache"},
+		{"/buffers", []string{"github.com/aws/", module}, "a budget of bytes knows nothing of what they are"},
 		{"/peer", []string{module + "$", module + "/dynamostore", module + "/gateway", module + "/config", "github.com/aws/"}, "hints need the seam alone"},
 		{"/downstream", []string{module + "$", module + "/dynamostore", module + "/gateway"}, "deliveries need the seam alone"},
 		{"/internal/breaker", []string{module + "$", module + "/store"}, "the breaker counts answers, and knows no store"},
