@@ -56,6 +56,9 @@ func (f *File) validateListeners(d *decoder) {
 		if l.ProxyProtocol && len(l.TrustedProxies) == 0 {
 			d.failAt(at+".proxy_protocol", "needs trusted_proxies: otherwise any client could claim any address")
 		}
+		if l.ForwardedHost && len(l.TrustedProxies) == 0 {
+			d.failAt(at+".trust_forwarded_host", "needs trusted_proxies: the field of other peers is never read")
+		}
 		if l.H2C && l.Encrypted() {
 			d.failAt(at+".h2c", "is HTTP/2 without TLS, and this listener has TLS, with which HTTP/2 needs no setting; remove h2c")
 		}

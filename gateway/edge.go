@@ -14,7 +14,8 @@ import (
 type EdgeConfig struct {
 	// Hosts are the hosts to serve.
 	Hosts Hosts
-	// Trust are the peers whose forwarding fields are trusted.
+	// Trust are the peers whose forwarding fields are trusted; the host that they forward only
+	// if it is a Trust of [Trust.WithHost].
 	Trust Trust
 	// Unnamed, if not nil, reports whether the PROXY protocol header of the connection
 	// names no client (UNKNOWN or LOCAL). The forwarding fields may then be written by the
@@ -35,8 +36,8 @@ type EdgeConfig struct {
 }
 
 // Edge returns a handler that normalizes public requests before next: r.RemoteAddr becomes
-// the address of the client, and r.Host the requested host, both from forwarding fields if
-// the peer is trusted. Forwarding fields and X-Request-Id of other peers are dropped. Requests for hosts that
+// the address of the client, from forwarding fields if the peer is trusted, and r.Host is the requested host, which
+// is taken from forwarding fields only with [Trust.WithHost]. Forwarding fields and X-Request-Id of other peers are dropped. Requests for hosts that
 // are not served get 421 before any I/O.
 func Edge(cfg EdgeConfig, next http.Handler) http.Handler {
 	if cfg.Logger == nil {
@@ -104,7 +105,7 @@ func (e *edge) route(r *http.Request) http.Handler {
 	case !ok:
 		return refusal{http.StatusBadRequest, "Bad request: the Host header is not a host name."}
 	case !e.cfg.Hosts.Serve(host):
-		return e.misdirected(host)
+		return e.misdirected(host, hopOf(r.Context()))
 	}
 	return e.next
 }
@@ -119,10 +120,16 @@ func (f refusal) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	isr.WriteErrorPage(w, f.status, f.text)
 }
 
-// misdirected returns the response 421 (RFC 9110, section 15.5.20).
-func (e *edge) misdirected(host string) refusal {
+// misdirected returns the response 421 (RFC 9110, section 15.5.20). by is the hop of a trusted
+// peer; nil for other peers.
+func (e *edge) misdirected(host string, by *hop) refusal {
 	if e.refused.isFirst(host) {
 		e.cfg.Logger.Warn("refused request for unknown host; if the site has it, "+e.cfg.Hosts.Advice(host), "host", host, "served", e.cfg.Hosts.String())
+		if by != nil && by.unread != "" {
+			e.cfg.Logger.Warn("the trusted proxy of the refused request states another host in X-Forwarded-Host or Forwarded, which is ignored; "+
+				"let the proxy pass the Host of its visitors on, or set trust_forwarded_host if it never passes a visitor's own field on",
+				"host", host, "forwarded_host", canonical.Shown(by.unread))
+		}
 	}
 	return refusal{http.StatusMisdirectedRequest, "The host " + host + " is not served here. If it should be, " + e.cfg.Hosts.Advice(host) + "."}
 }

@@ -64,11 +64,16 @@ func TestEdgeSetsClientAddress(t *testing.T) {
 	proxied, _ := proxy(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s|%s|%s|%s", r.Header.Get("X-Forwarded-For"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("X-Forwarded-Host"), r.Header.Get("X-Real-Ip"))
 	})
-	h := gateway.Edge(gateway.EdgeConfig{Hosts: hosts, Trust: trust}, proxied)
-	for _, test := range []struct{ remote, want string }{
-		{"10.0.0.9:1", "192.0.2.1, 10.0.0.9|https|site.example|192.0.2.1"},
-		{"203.0.113.5:1", "203.0.113.5|http|h|"},
+	for _, test := range []struct {
+		trust        gateway.Trust
+		remote, want string
+	}{
+		{trust, "10.0.0.9:1", "192.0.2.1, 10.0.0.9|https|h|192.0.2.1"},
+		{trust.WithHost(), "10.0.0.9:1", "192.0.2.1, 10.0.0.9|https|site.example|192.0.2.1"},
+		{trust, "203.0.113.5:1", "203.0.113.5|http|h|"},
+		{trust.WithHost(), "203.0.113.5:1", "203.0.113.5|http|h|"},
 	} {
+		h := gateway.Edge(gateway.EdgeConfig{Hosts: hosts, Trust: test.trust}, proxied)
 		r := httptest.NewRequest(http.MethodGet, "http://h/", http.NoBody)
 		r.RemoteAddr = test.remote
 		r.Header = http.Header{"X-Forwarded-For": {"127.0.0.1, 192.0.2.1"}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"site.example"}, "X-Real-Ip": {"127.0.0.1"}}

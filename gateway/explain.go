@@ -34,9 +34,14 @@ func Prepare(r *http.Request, trust Trust, secrets []string) (Prepared, error) {
 		use, why = isr.PartObeyed, "the sender is a trusted proxy, and says who the visitor is"
 	}
 	for _, name := range append(forwardingFields(), requestIDHeader) {
-		if sent[name] != nil && resolved.Header[name] == nil {
-			p.Parts = append(p.Parts, isr.Part{Kind: "header", Name: name, Use: use, Why: why})
+		if sent[name] == nil || resolved.Header[name] != nil {
+			continue
 		}
+		part := isr.Part{Kind: "header", Name: name, Use: use, Why: why}
+		if (name == "X-Forwarded-Host" || name == "X-Forwarded-Port") && use == isr.PartObeyed && !trust.host {
+			part.Use, part.Why = isr.PartIgnored, "removed, because forwarded hosts are not trusted (trust_forwarded_host): many proxies pass those of visitors on"
+		}
+		p.Parts = append(p.Parts, part)
 	}
 	if len(secrets) > 0 {
 		p.prepareDraft(secrets)

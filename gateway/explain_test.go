@@ -30,6 +30,7 @@ func TestExplainIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	secrets := []string{draftSecret}
+	trust = trust.WithHost()
 	h := gateway.Edge(gateway.EdgeConfig{Hosts: all, Trust: trust, Logger: slog.New(slog.DiscardHandler)}, gateway.Drafts(secrets, site, site))
 	token := draftToken(t, draftSecret, "example.com", "/", time.Hour)
 	for name, c := range map[string]struct {

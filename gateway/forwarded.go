@@ -17,6 +17,17 @@ import (
 // peer.
 type Trust struct {
 	prefixes []netip.Prefix
+	host     bool // X-Forwarded-Host, X-Forwarded-Port and host= of Forwarded are trusted, too
+}
+
+// WithHost returns a Trust that takes the requested host from X-Forwarded-Host, or from host= of
+// Forwarded (RFC 7239, section 5.3), and passes X-Forwarded-Port on. Many proxies forward these
+// fields as visitors send them. Behind such a proxy a visitor chooses the host of a page, and a
+// cache in front stores the page under another host. Without WithHost the fields have no effect:
+// the host is the one of the Host field or of :authority.
+func (t Trust) WithHost() Trust {
+	t.host = true
+	return t
 }
 
 // ParseTrust parses networks ("10.0.0.0/8", "2001:db8::/32"), addresses, and two
@@ -79,6 +90,7 @@ type hop struct {
 	scheme string // "http" or "https"; empty if unknown
 	port   string // X-Forwarded-Port; empty if unknown
 	chain  string // X-Forwarded-For for the origin: the client first, our peer last
+	unread string // the forwarded host that is not trusted; empty if there is none
 }
 
 // hopKey is the context key of a *hop.
@@ -103,8 +115,8 @@ func forwardingFields() []string {
 const requestIDHeader = "X-Request-Id"
 
 // resolve determines the client of a request and stores it in r: RemoteAddr becomes the
-// address of the client, and Host the requested host. Forwarding fields that an untrusted
-// peer may have written are removed, and so is its X-Request-Id. X-Forwarded-Proto, which may be part of a key, is that
+// address of the client, and Host the requested host, if forwarded hosts are trusted. Forwarding
+// fields that an untrusted peer may have written are removed, and so is its X-Request-Id. X-Forwarded-Proto, which may be part of a key, is that
 // of the trusted peers. The error text is sent to the client.
 func (t Trust) resolve(r *http.Request) (*http.Request, error) {
 	peer, trusted := t.peer(r)
@@ -191,6 +203,10 @@ func (t Trust) walk(peer netip.Addr, hops []forwardedElement, r *http.Request) (
 	}
 	slices.Reverse(chain)
 	h.chain = strings.Join(chain, ", ")
+	if !t.host {
+		h.port, h.unread = "", host
+		return h, nil
+	}
 	if host == "" {
 		return h, nil
 	}

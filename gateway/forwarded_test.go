@@ -6,22 +6,34 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/facetheory/isr"
 )
 
-// resolved returns the result of Edge for a request from 10.0.0.9. 10.0.0.0/8 and fd00::/8 are
-// trusted.
-func resolved(t *testing.T, remote string, header http.Header) (*http.Request, error) {
+// trusted returns a Trust of 10.0.0.0/8 and fd00::/8.
+func trusted(t *testing.T) Trust {
 	t.Helper()
 	trust, err := ParseTrust([]string{"10.0.0.0/8", "fd00::/8"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return trust
+}
+
+// resolved returns the result of Edge for a request from an address. 10.0.0.0/8 and fd00::/8 are
+// trusted, also to forward the host.
+func resolved(t *testing.T, remote string, header http.Header) (*http.Request, error) {
+	t.Helper()
+	return trusted(t).WithHost().resolve(incoming(remote, header))
+}
+
+func incoming(remote string, header http.Header) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "http://inner.example/", http.NoBody)
 	r.RemoteAddr = remote
 	for name, values := range header {
 		r.Header[name] = values
 	}
-	return trust.resolve(r)
+	return r
 }
 
 func TestForwardedFieldsOfTrustedPeers(t *testing.T) {
@@ -92,7 +104,37 @@ func TestForwardedFieldsOfTrustedPeers(t *testing.T) {
 			if got := r.Header.Get("X-Forwarded-Proto"); got != test.scheme {
 				t.Errorf("X-Forwarded-Proto is %q, want %q", got, test.scheme)
 			}
+			r, err = trusted(t).resolve(incoming(peer, test.header))
+			if err != nil || r.Host != "inner.example" || r.RemoteAddr != orElse(test.remote, peer) {
+				t.Errorf("without trust in forwarded hosts: %v, Host %s, RemoteAddr %s", err, r.Host, r.RemoteAddr)
+			}
 		})
+	}
+}
+
+// A forwarded host that is not trusted has no effect, whatever it is: also the request is not refused.
+func TestForwardedHostIsIgnored(t *testing.T) {
+	for _, header := range []http.Header{
+		{"X-Forwarded-Host": {"evil.example"}},
+		{"X-Forwarded-Host": {"evil.example", "site.example"}, "X-Forwarded-For": {"192.0.2.1, 10.0.0.1"}},
+		{"X-Forwarded-Host": {"a b"}, "X-Forwarded-For": {"192.0.2.1"}, "X-Forwarded-Port": {"8443"}},
+		{"X-Forwarded-Port": {"8443"}},
+		{"Forwarded": {"for=192.0.2.1;host=evil.example"}},
+		{"Forwarded": {`for=192.0.2.1, for=10.0.0.1;host="evil.example:81"`}, "X-Forwarded-Host": {"evil.example"}},
+	} {
+		r, err := trusted(t).resolve(incoming("10.0.0.9:4000", header))
+		if err != nil {
+			t.Errorf("%v: %v", header, err)
+			continue
+		}
+		if h := hopOf(r.Context()); r.Host != "inner.example" || h == nil || h.port != "" || h.scheme != "" {
+			t.Errorf("%v: Host %s, %+v", header, r.Host, h)
+		}
+		for _, name := range forwardingFields() {
+			if r.Header[name] != nil {
+				t.Errorf("%v: %s is passed on as %q", header, name, r.Header[name])
+			}
+		}
 	}
 }
 
@@ -152,6 +194,20 @@ func TestParseTrust(t *testing.T) {
 	for _, text := range []string{"", "10.0.0.0/33", "example.com", "10.0.0.0-10.0.0.9", "::ffff:10.0.0.0/104", "Private"} {
 		if _, err := ParseTrust([]string{text}); err == nil {
 			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+// An explanation says that a forwarded host has no effect, and why.
+func TestExplainForwardedHost(t *testing.T) {
+	for _, tt := range []struct {
+		trust Trust
+		host  string
+		use   isr.PartUse
+	}{{trusted(t), "inner.example", isr.PartIgnored}, {trusted(t).WithHost(), "site.example", isr.PartObeyed}} {
+		p, err := Prepare(incoming("10.0.0.9:1", http.Header{"X-Forwarded-Host": {"site.example"}}), tt.trust, nil)
+		if err != nil || p.Request.Host != tt.host || len(p.Parts) != 1 || p.Parts[0].Use != tt.use {
+			t.Errorf("the host %s, %+v, %v; want %s, %s", p.Request.Host, p.Parts, err, tt.host, tt.use)
 		}
 	}
 }

@@ -77,6 +77,12 @@ func TestOriginSeesTheVisitorsRequest(t *testing.T) {
 		"X-Middleware-Subrequest":  {"middleware"},
 		"X-Original-Url":           {"/admin"},
 		"X-Prerender-Bypass-Mode":  {"1"},
+		"X-Original-Host":          {"evil.example"},
+		"X-Forwarded-Server":       {"evil.example"},
+		"X-Forwarded-Ssl":          {"on"},
+		"Front-End-Https":          {"on"},
+		"X-Forwarded-Port":         {"8443"},
+		"X-Forwarded-Host":         {"evil.example"},
 		"Connection":               {"X-Hop"},
 		"X-Hop":                    {"1"},
 		"X-Nextjs-Not-Internal-At": {"1"},
@@ -87,7 +93,7 @@ func TestOriginSeesTheVisitorsRequest(t *testing.T) {
 	if seen.Header.Get("X-Kept") == "" || seen.Header.Get("X-Forwarded-Host") != "site.example" || seen.Header.Get("X-Forwarded-Proto") != "http" {
 		t.Errorf("the origin saw %v", seen.Header)
 	}
-	for _, name := range []string{"X-Middleware-Subrequest", "X-Original-Url", "X-Prerender-Bypass-Mode", "X-Hop"} {
+	for _, name := range []string{"X-Middleware-Subrequest", "X-Original-Url", "X-Prerender-Bypass-Mode", "X-Hop", "X-Original-Host", "X-Forwarded-Server", "X-Forwarded-Ssl", "Front-End-Https", "X-Forwarded-Port"} {
 		if v := seen.Header.Get(name); v != "" {
 			t.Errorf("the visitor's %s: %s reached the origin", name, v)
 		}

@@ -178,7 +178,7 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged, even if Go cannot parse it; the pool sets scheme and host
 	for name := range r.Out.Header {
 		// Servers that speak CGI read X_Forwarded_For as X-Forwarded-For.
-		if internalHeader(name) || strings.Contains(name, "_") {
+		if internalHeader(name) || statesAuthority(name) || strings.Contains(name, "_") {
 			delete(r.Out.Header, name)
 		}
 	}
@@ -241,6 +241,18 @@ func internalHeader(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "X-Middleware-") || strings.HasPrefix(name, "X-Isr-")
+}
+
+// statesAuthority reports whether a header is another name by which servers and frameworks take
+// the host or the scheme of a request, beside X-Forwarded-Host and X-Forwarded-Proto, which are
+// set here. Such a header contradicts them, whoever sent it.
+func statesAuthority(name string) bool {
+	switch name {
+	case "X-Host", "X-Original-Host", "X-Http-Host-Override", "X-Forwarded-Server", "X-Forwarded-Scheme", "X-Forwarded-Protocol", "X-Forwarded-Ssl",
+		"X-Url-Scheme", "X-Scheme", "Front-End-Https":
+		return true
+	}
+	return false
 }
 
 // errStatus means that the origin was reached but its response is broken.

@@ -73,6 +73,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *streams) error {
 		}
 	}
 	if test != nil {
+		test.Hosts = in.process.Hosts
 		site, err := leak.Run(ctx, *test)
 		out.Add(redact, siteFinding(c.URL, site, err))
 		out.Site = redacted(site, redact)

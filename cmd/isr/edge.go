@@ -10,7 +10,8 @@ import (
 // edgeFlags configure which public requests are accepted, and their limits.
 type edgeFlags struct {
 	Host                 []string `sep:"," placeholder:"NAME" help:"Host to serve: example.com, *.example.com, or * for any; repeatable. Requests for other hosts get 421. Required if --listen is reachable from other machines (localhost)."`
-	TrustedProxy         []string `sep:"," placeholder:"CIDR" help:"Network whose X-Forwarded-* and Forwarded headers are trusted: a CIDR like 10.0.0.0/8, loopback or private; repeatable (none)."`
+	TrustedProxy         []string `sep:"," placeholder:"CIDR" help:"Network whose X-Forwarded-For, X-Forwarded-Proto and Forwarded headers are trusted: a CIDR like 10.0.0.0/8, loopback or private; repeatable (none)."`
+	TrustForwardedHost   bool     `help:"Take the host from X-Forwarded-Host, or from host= of Forwarded, of --trusted-proxy, and pass X-Forwarded-Port on. Dangerous unless each of these proxies sets or removes the field: nginx, CloudFront and others pass the field of a visitor on, who then chooses the host of a page that a cache in front stores under another host."`
 	ProxyProtocol        bool     `help:"Require the PROXY protocol, v1 or v2, on connections from --trusted-proxy."`
 	PublicScheme         string   `enum:"http,https" default:"http" placeholder:"SCHEME" help:"Scheme of the public URL of the site, sent to the origin as X-Forwarded-Proto: http or https (${default})."`
 	ClientTimeout        span     `default:"60s" placeholder:"TIME" help:"How long a client may neither read nor send a byte of a body before its connection is closed, at least 1s (${default})."`
@@ -34,6 +35,8 @@ func (f *edgeFlags) validate(listen string) error {
 		return usagef("--listen %s is reachable from other machines and needs --host, since each name would be cached as a site of its own; give the hosts to serve, like --host example.com", listen)
 	case f.ProxyProtocol && len(f.TrustedProxy) == 0:
 		return usagef("--proxy-protocol needs --trusted-proxy CIDR: otherwise any client could claim any address")
+	case f.TrustForwardedHost && len(f.TrustedProxy) == 0:
+		return usagef("--trust-forwarded-host needs --trusted-proxy CIDR: the field of other peers is never read")
 	case f.ClientTimeout < span(time.Second):
 		return usagef("--client-timeout must be at least 1s (got %s)", time.Duration(f.ClientTimeout))
 	case f.MaxOriginConnections < 4 || f.MaxOriginConnections > 1<<20:

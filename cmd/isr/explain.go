@@ -106,7 +106,7 @@ func (c *explainCommand) withoutServer(cfg *admin.Config, st *stores) (end func(
 
 // prepare does to a request what its listener does by a configuration.
 func prepare(f *config.File, r *http.Request) (gateway.Prepared, error) {
-	trust, err := gateway.ParseTrust(f.Listen[receiver(f, r)].TrustedProxies)
+	trust, err := trustOf(f.Listen[receiver(f, r)])
 	if err != nil {
 		return gateway.Prepared{}, err
 	}

@@ -71,6 +71,14 @@ func siteFields() []fieldTest {
 			s.contains(s.origin.last().Header.Get("X-Forwarded-For"), "192.0.2.7")
 			s.contains(s.origin.last().Header.Get("X-Forwarded-Proto"), "https")
 		}},
+		{
+			fields: "listen[].trust_forwarded_host", file: "hosts: [a.example, b.example]\nlisten: [{address: 127.0.0.1:0, trusted_proxies: [loopback], trust_forwarded_host: true}]" + off,
+			show: func(s *fieldServer) {
+				s.expect("/", 200, bypassed, "Host", "a.example", "X-Forwarded-Host", "b.example", "X-Forwarded-Port", "8443")
+				s.contains(s.origin.last().Header.Get("X-Forwarded-Host"), "b.example")
+				s.contains(s.origin.last().Header.Get("X-Forwarded-Port"), "8443")
+			},
+		},
 		{fields: "listen[].proxy_protocol", file: "listen: [{address: 127.0.0.1:0, trusted_proxies: [loopback], proxy_protocol: true}]" + off, show: func(s *fieldServer) {
 			s.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 				c, err := new(net.Dialer).DialContext(ctx, network, address)

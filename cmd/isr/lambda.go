@@ -115,13 +115,16 @@ func (c *serveCommand) quietInstruments(log *slog.Logger) *instruments {
 }
 
 // edge returns the edge of a function, before next. Its peers are those that AWS states, of which
-// those are trusted that any listener of the file trusts.
+// those are trusted that any listener of the file trusts. The host that they forward is trusted if
+// each listener with trusted proxies trusts it.
 func (c *lambdaCommand) edge(f *config.File, next http.Handler, inst *instruments, log *slog.Logger) http.Handler {
-	var trusted []string
+	all := config.Listener{ForwardedHost: true}
 	for _, l := range f.Listen {
-		trusted = append(trusted, l.TrustedProxies...)
+		all.TrustedProxies = append(all.TrustedProxies, l.TrustedProxies...)
+		all.ForwardedHost = all.ForwardedHost && (l.ForwardedHost || len(l.TrustedProxies) == 0)
 	}
-	slices.Sort(trusted)
-	trust, _ := gateway.ParseTrust(slices.Compact(trusted)) // validated
+	slices.Sort(all.TrustedProxies)
+	all.TrustedProxies = slices.Compact(all.TrustedProxies)
+	trust, _ := trustOf(all) // validated
 	return gateway.Edge(gateway.EdgeConfig{Hosts: hostsOf(f), Trust: trust, Observe: inst.observe(), Logger: log}, next)
 }

@@ -37,12 +37,12 @@ func (r *reloader) process(c *serveCommand) admin.Process {
 
 // processOf describes a server that has not started: what its file says.
 func processOf(f *config.File, memory int64) admin.Process {
-	p := admin.Process{File: f.Name(), Memory: memory, Peers: []admin.ProcessPeer{}, Origins: []admin.ProcessOrigin{}}
+	p := admin.Process{File: f.Name(), Hosts: f.Hosts, Memory: memory, Peers: []admin.ProcessPeer{}, Origins: []admin.ProcessOrigin{}}
 	for _, name := range slices.Sorted(maps.Keys(f.Origins)) {
 		p.Origins = append(p.Origins, processOrigin(f, name))
 	}
 	for _, l := range f.Listen {
-		p.Listeners = append(p.Listeners, admin.ProcessListener{Address: l.Address, Trusted: append([]string{}, l.TrustedProxies...), Protocol: l.ProxyProtocol})
+		p.Listeners = append(p.Listeners, admin.ProcessListener{Address: l.Address, Trusted: append([]string{}, l.TrustedProxies...), Host: l.ForwardedHost, Protocol: l.ProxyProtocol})
 	}
 	return p
 }

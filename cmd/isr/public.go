@@ -108,6 +108,15 @@ func hostsOf(f *config.File) gateway.Hosts {
 	return hosts
 }
 
+// trustOf returns the peers that a listener trusts, and for what.
+func trustOf(l config.Listener) (gateway.Trust, error) {
+	trust, err := gateway.ParseTrust(l.TrustedProxies)
+	if l.ForwardedHost {
+		trust = trust.WithHost()
+	}
+	return trust, err
+}
+
 // served returns the hosts that the listeners serve.
 func (p *public) served() admin.Hosts { return p.hosts.Load() }
 
@@ -116,7 +125,7 @@ func (p *public) served() admin.Hosts { return p.hosts.Load() }
 func (p *public) edge(f *config.File, next http.Handler, healthPath string, h *health) {
 	p.setHosts(f)
 	for _, l := range p.listeners {
-		trust, _ := gateway.ParseTrust(l.cfg.TrustedProxies) // validated
+		trust, _ := trustOf(l.cfg) // validated
 		edge := gateway.Edge(gateway.EdgeConfig{
 			Hosts: hostsOf(f).WithListener(l.inner.Addr()), Trust: trust, Unnamed: unnamed, Peers: &p.peers,
 			HealthPath: healthPath, Health: http.HandlerFunc(h.public), Observe: p.observe, Logger: p.log,

@@ -79,6 +79,7 @@ func siteFlags() []siteFlag {
 		{"public-scheme", top, "public_scheme", func(c *serveCommand, t target) { t.file.PublicScheme = c.PublicScheme }},
 		{"listen", listeners, "address", func(c *serveCommand, t target) { t.listener.Address = c.Listen }},
 		{"trusted-proxy", listeners, "trusted_proxies", func(c *serveCommand, t target) { t.listener.TrustedProxies = c.TrustedProxy }},
+		{"trust-forwarded-host", listeners, "trust_forwarded_host", func(c *serveCommand, t target) { t.listener.ForwardedHost = c.TrustForwardedHost }},
 		{"proxy-protocol", listeners, "proxy_protocol", func(c *serveCommand, t target) { t.listener.ProxyProtocol = c.ProxyProtocol }},
 		{"origin", origins, "url", func(c *serveCommand, t target) { t.origin.URL = []string{c.Origin} }},
 		{"demo", origins, "demo", func(c *serveCommand, t target) { t.origin.Demo = c.Demo }},
@@ -181,6 +182,8 @@ func checkEdge(f *config.File) error {
 			return usagef("%s is reachable from other machines and needs hosts, in the file or by --host", l.Address)
 		case l.ProxyProtocol && len(l.TrustedProxies) == 0:
 			return usagef("--proxy-protocol needs --trusted-proxy CIDR: otherwise any client could claim any address")
+		case l.ForwardedHost && len(l.TrustedProxies) == 0:
+			return usagef("--trust-forwarded-host needs --trusted-proxy CIDR: the field of other peers is never read")
 		}
 		if _, err := gateway.ParseTrust(l.TrustedProxies); err != nil {
 			return usagef("--trusted-proxy %v", err)

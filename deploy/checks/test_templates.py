@@ -148,7 +148,10 @@ PARTS = {
     ("aws_vpc_security_group_ingress_rule", "servers"): "ServerIngress, HealthIngress",
     ("aws_vpc_security_group_ingress_rule", "visitors"): "LoadBalancerSecurityGroup",
 }
-ELSEWHERE = {"AWS::CloudFront::CachePolicy", "AWS::CloudFront::Distribution", "AWS::CloudWatch::Alarm", "AWS::EC2::SecurityGroupIngress", "AWS::IAM::Policy"}
+ELSEWHERE = {
+    "AWS::CloudFront::CachePolicy", "AWS::CloudFront::Distribution", "AWS::CloudFront::OriginRequestPolicy",
+    "AWS::CloudWatch::Alarm", "AWS::EC2::SecurityGroupIngress", "AWS::IAM::Policy",
+}  # fmt: skip
 
 
 # --- Tests that need no Terraform
@@ -245,6 +248,18 @@ def test_same_alarms():
         ]  # fmt: skip
     assert len(ours) == 24
     assert ours == theirs
+
+
+def test_forwarded_hosts():
+    """CloudFront passes no field on by which a visitor could state another host (docs/public.md), and isr would ignore it."""
+    edge = resources("edge")
+    assert edge["Distribution"]["Properties"]["DistributionConfig"]["DefaultCacheBehavior"]["OriginRequestPolicyId"] == {"Ref": "OriginRequestPolicy"}
+    headers = edge["OriginRequestPolicy"]["Properties"]["OriginRequestPolicyConfig"]["HeadersConfig"]
+    assert headers["HeaderBehavior"] == "allExcept"
+    assert {"X-Forwarded-Host", "Forwarded"} <= set(headers["Headers"])
+    for file in [*TEMPLATES.glob("*.yaml"), *(DEPLOY / "kubernetes").glob("*.yaml"), *MODULE.rglob("*.tf")]:
+        text = file.read_text()
+        assert "trust_forwarded_host" not in text.lower() and "trust-forwarded-host" not in text, file
 
 
 def seconds(text):

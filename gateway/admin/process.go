@@ -25,6 +25,7 @@ type Process struct {
 	OpenFiles int64             `json:"open_files" doc:"Open files now; 0 if it is not known."`
 	Limit     int64             `json:"memory_limit_bytes" doc:"Memory that the process may use: the limit of its control group, else that of the machine; 0 if it is not known."`
 	Origins   []ProcessOrigin   `json:"origins" doc:"The sites behind the server."`
+	Hosts     []string          `json:"hosts,omitempty" doc:"The hosts that are served, as they are configured; none: localhost."`
 	Listeners []ProcessListener `json:"listeners" doc:"The public addresses."`
 	Requests  int64             `json:"requests" doc:"Requests at the public addresses since the start."`
 	Peers     []ProcessPeer     `json:"peers" doc:"A sample of the addresses that requests came from, the most frequent first, at most 64; the last may stand for all others."`
@@ -49,6 +50,7 @@ type ProcessOrigin struct {
 type ProcessListener struct {
 	Address  string   `json:"address" doc:"Host and port."`
 	Trusted  []string `json:"trusted_proxies" doc:"Networks whose forwarding fields are trusted."`
+	Host     bool     `json:"trust_forwarded_host,omitempty" doc:"The host is taken from X-Forwarded-Host or Forwarded of these networks."`
 	Protocol bool     `json:"proxy_protocol,omitempty" doc:"Trusted peers use the PROXY protocol."`
 }
 

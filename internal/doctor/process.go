@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -26,6 +27,7 @@ type Process struct {
 type Listener struct {
 	Address  string
 	Trusted  []string // networks whose forwarding fields are trusted
+	Host     bool     // of these also the host
 	Protocol bool     // trusted peers use the PROXY protocol
 }
 
@@ -113,7 +115,7 @@ const (
 // Proxies compares the trusted networks with the peers that have sent requests.
 func Proxies(p Process) Check {
 	return Check{Name: "proxies", Run: func(context.Context) []Finding {
-		found := append(tooWide(p.Listeners), p.untrusted()...)
+		found := slices.Concat(tooWide(p.Listeners), p.untrusted(), forwardedHosts(p.Listeners))
 		if len(found) > 0 {
 			return found
 		}
@@ -148,6 +150,19 @@ func tooWide(listeners []Listener) (found []Finding) {
 				continue
 			}
 			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// forwardedHosts finds listeners that take the host from a field which visitors can send.
+func forwardedHosts(listeners []Listener) (found []Finding) {
+	for _, l := range listeners {
+		if l.Host {
+			found = append(found, Finding{
+				Severity: Note, What: l.Address + " takes the host from X-Forwarded-Host or Forwarded: a visitor chooses it if a trusted proxy passes the visitor's own field on",
+				Do: "let isr doctor --url https://YOUR-SITE/ test it through the proxies; remove trust_forwarded_host if they send the Host of the visitor",
+			})
 		}
 	}
 	return found

@@ -157,6 +157,11 @@ func (s *subject) check(ctx context.Context) error {
 		return err
 	}
 	s.checkCanaries(site)
+	if len(s.e.report.Pages) == 0 { // it is about the proxies in front, not about a page
+		if err := s.checkForwardedHost(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.checkInjection(ctx); err != nil || shared == nil {
 		return err
 	}

@@ -49,7 +49,7 @@ const (
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Kind names the check: "canary", "set-cookie", "private", "personal", "injected",
-	// "form-token", "key", "query", "not-cached", "unstable", "failed".
+	// "forwarded-host", "form-token", "key", "query", "not-cached", "unstable", "failed".
 	Kind string `json:"kind"`
 	URL  string `json:"url"`
 	// Subject is what the finding is about: the name of a header or cookie, or the detail of
@@ -94,6 +94,9 @@ type Config struct {
 	// Pages are further pages: paths, or URLs of the same host. If there are any, links are
 	// not followed.
 	Pages []string
+	// Hosts are the hosts that the cache serves, as gateway.ParseHosts takes them; empty if they are
+	// not known. The first three others than the host of URL are tried in forwarding fields.
+	Hosts []string
 	// Origin is the address of the site behind the cache; nil if it cannot be reached.
 	Origin *url.URL
 	// A and B are the headers of two identities, such as Cookie. Without any, headers are

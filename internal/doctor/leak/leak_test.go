@@ -33,6 +33,12 @@ type patient struct {
 
 func newPatient(t *testing.T, route isr.Route, site http.HandlerFunc) *patient {
 	t.Helper()
+	return newPatientAt(t, gateway.Trust{}, []string{"*"}, route, site)
+}
+
+// newPatientAt is newPatient with the edge of a gateway that trusts these peers and serves these hosts.
+func newPatientAt(t *testing.T, trust gateway.Trust, served []string, route isr.Route, site http.HandlerFunc) *patient {
+	t.Helper()
 	p := new(patient)
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
@@ -54,11 +60,13 @@ func newPatient(t *testing.T, route isr.Route, site http.HandlerFunc) *patient {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	hosts, err := gateway.ParseHosts([]string{"*"})
+	hosts, err := gateway.ParseHosts(served)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(gateway.Edge(gateway.EdgeConfig{Hosts: hosts, Logger: quiet}, s))
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.Handler = gateway.Edge(gateway.EdgeConfig{Hosts: hosts.WithListener(server.Listener.Addr()), Trust: trust, Logger: quiet}, s)
+	server.Start()
 	t.Cleanup(server.Close)
 	p.gateway = parse(t, server.URL)
 	return p
@@ -282,6 +290,35 @@ func naive(site http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// A gateway that takes the host from what a visitor sends is found, whether it serves a list of hosts
+// or any; a gateway that does not is not.
+func TestForwardedHost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		forwarded bool
+		hosts     []string
+		want      []string
+	}{
+		"ignored":              {false, []string{"127.0.0.1", "*.pages.example"}, nil},
+		"ignored, any host":    {false, []string{"*"}, nil},
+		"obeyed, listed hosts": {true, []string{"127.0.0.1", "*.pages.example"}, []string{"leak forwarded-host / X-Forwarded-Host", "leak forwarded-host / Forwarded"}},
+		"obeyed, any host":     {true, []string{"*"}, []string{"leak forwarded-host / X-Forwarded-Host", "leak forwarded-host / Forwarded"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trust, err := gateway.ParseTrust([]string{"loopback"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.forwarded {
+				trust = trust.WithHost()
+			}
+			p := newPatientAt(t, trust, tt.hosts, isr.Route{}, public(func(r *http.Request) string { return "page of " + r.Host }))
+			if _, found := examine(t, leak.Config{URL: p.gateway, Hosts: tt.hosts}); !slices.Equal(found, tt.want) {
+				t.Errorf("found %q, want %q", found, tt.want)
+			}
+		})
+	}
+}
+
 // Faults that isr does not have are found in a cache that has them.
 func TestBrokenCache(t *testing.T) {
 	server := httptest.NewServer(naive(func(w http.ResponseWriter, r *http.Request) {
@@ -291,8 +328,8 @@ func TestBrokenCache(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	r, found := examine(t, leak.Config{URL: parse(t, server.URL)})
-	want := []string{"leak set-cookie / session", "leak private / private", "leak canary / A", "leak injected / X-Forwarded-Host", "note unstable /"}
-	if !slices.Equal(found, want) || r.Count(leak.Leak)+r.Count(leak.Wrong) != 4 {
+	want := []string{"leak set-cookie / session", "leak private / private", "leak canary / A", "leak forwarded-host / X-Forwarded-Host", "leak injected / X-Forwarded-Host", "note unstable /"}
+	if !slices.Equal(found, want) || r.Count(leak.Leak)+r.Count(leak.Wrong) != 5 {
 		t.Errorf("found %q; want %q", found, want)
 	}
 }
