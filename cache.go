@@ -79,7 +79,7 @@ type Cache struct {
 	localReads    chan struct{}      // has an element for each such read in progress (see maxLocalReads)
 
 	tableBreaker, bodiesBreaker *breaker.Breaker
-	complaints                  *complaints
+	complaints, refusals        *complaints // of stores, and of responses
 	held                        heldLeases
 	rendering, queued           atomic.Int64                  // renders in progress, and pages that wait for a turn at their origin
 	uses                        *frequency.Counter[store.Key] // nil: every page is stored
@@ -131,7 +131,8 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		fills:         fills{free: cfg.Fills},
 		tableBreaker:  breaker.New("table", cfg.Logger),
 		bodiesBreaker: breaker.New("bodies", cfg.Logger),
-		complaints:    &complaints{logger: cfg.Logger},
+		complaints:    &complaints{logger: cfg.Logger, level: slog.LevelError},
+		refusals:      &complaints{logger: cfg.Logger, level: slog.LevelWarn},
 		routes:        make(map[string]*boundRoute),
 	}
 	c.flights, c.unstored = newFlights(c.activity), newFlights(c.activity)

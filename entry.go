@@ -267,12 +267,23 @@ func (s *search) adapt(rec *store.Record) {
 		foreign.Stale = max(s.route.Stale, 0)
 		rec.Entry = &foreign
 	}
-	if s.ended = s.withdrawnHere(rec.Entry); s.ended {
+	s.ended = s.withdrawnHere(rec.Entry)
+	if s.ended || s.redirectsToItself(rec.Entry) {
 		gone := *rec.Entry
 		gone.Withdrawn = true
 		rec.Entry = &gone
 	}
 	rec.Purges = s.f.known(rec.Purges)
+}
+
+// redirectsToItself reports whether an entry is a redirect to its own key: one of an older version, or
+// of another service. It counts as missing, even if it is pinned.
+func (s *search) redirectsToItself(e *store.Entry) bool {
+	if e == nil || e.Withdrawn {
+		return false
+	}
+	_, itself := s.route.projector.redirectsToItself(s.key, e.Status, e.Header)
+	return itself
 }
 
 // keep puts a page that was just read, or published, into memory. If it may be older

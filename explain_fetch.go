@@ -112,7 +112,7 @@ func (x *explainer) ask(s *search, rec store.Record, call func() (rendering, tim
 	for len(answers) > 0 {
 		a := <-answers
 		f.Status, f.Header = a.status, tellingFields(a.header)
-		f.Obstacles = plain.obstacles(a.status, a.header, at.generatedAt)
+		f.Obstacles = plain.obstacles(s.key, a.status, a.header, at.generatedAt)
 	}
 	switch {
 	case got.failure != nil:
@@ -144,7 +144,7 @@ func tellingFields(h http.Header) http.Header {
 	out := make(http.Header)
 	for _, name := range []string{
 		"Age", "Cache-Control", "Cache-Groups", "Cache-Status", "Cache-Tag", "Cdn-Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Expires",
-		"Last-Modified", "Pragma", "Retry-After", "Surrogate-Control", "Surrogate-Key", "Vary", "X-Next-Cache-Tags",
+		"Last-Modified", "Location", "Pragma", "Retry-After", "Surrogate-Control", "Surrogate-Key", "Vary", "X-Next-Cache-Tags",
 	} {
 		if values := h[name]; len(values) > 0 {
 			out[name] = slices.Clone(values)
@@ -161,10 +161,10 @@ func tellingFields(h http.Header) http.Header {
 
 // obstacles returns all that keeps a response from being stored: each is found by the verdict
 // that decides, removed, and the verdict asked again.
-func (b *boundRoute) obstacles(status int, sent http.Header, requested time.Time) (all []Obstacle) {
+func (b *boundRoute) obstacles(k store.Key, status int, sent http.Header, requested time.Time) (all []Obstacle) {
 	h := sent.Clone()
 	for range 16 { // there are fewer kinds
-		v := b.judge(status, h, b.maxBody, nil, requested)
+		v := b.judge(k, status, h, b.maxBody, nil, requested)
 		switch {
 		case v.Failed:
 			all = append(all, obstacle(detailFailed, fmt.Sprintf("status %d", status)))
@@ -175,6 +175,9 @@ func (b *boundRoute) obstacles(status int, sent http.Header, requested time.Time
 			all = append(all, obstacle(v.Refused, fmt.Sprintf("status %d", status)))
 			status = http.StatusOK
 			removeDirective(h, "must-understand")
+		case v.Refused == httpcache.RefusedSelfRedirect:
+			all = append(all, obstacle(v.Refused, v.Cause.Error()))
+			status = http.StatusOK
 		default:
 			all = append(all, obstacle(v.Refused, b.forbidding(h, v)))
 			repair(h, v.Refused)

@@ -46,7 +46,7 @@ func (x *explainer) askPassing(s httpcache.Status) {
 	if why, ok := details.Of(cmp.Or(s.Detail, s.Forward)); ok {
 		f.Obstacles = []Obstacle{{Detail: cmp.Or(s.Detail, s.Forward), What: why.Meaning, Advice: why.Advice, RFC: why.RFC}}
 	}
-	for _, o := range x.h.route.obstacles(a.status, a.header, began) {
+	for _, o := range x.h.route.obstacles(x.out.Key, a.status, a.header, began) {
 		if o.Detail != s.Detail {
 			f.Obstacles = append(f.Obstacles, o)
 		}

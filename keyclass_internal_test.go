@@ -98,7 +98,7 @@ func TestVaryOnClasses(t *testing.T) {
 		rt := classRoute()
 		rt.Forward = []string{"Traceparent"}
 		h := http.Header{"Cache-Control": {"s-maxage=60"}, "Vary": {vary}}
-		if v := newProjector(rt).judge(http.StatusOK, h, 1000, nil, time.Time{}); v.Refused != refused {
+		if v := newProjector(rt).judge(store.Key{}, http.StatusOK, h, 1000, nil, time.Time{}); v.Refused != refused {
 			t.Errorf("Vary: %s is refused as %q, want %q", vary, v.Refused, refused)
 		}
 	}

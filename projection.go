@@ -196,12 +196,80 @@ func (p *projector) tenant(h http.Header) (tenant, bypass string, err error) {
 	return values[0], "", nil
 }
 
-// judge decides by the header whether a response may be stored and shared. tags are those
-// of the route, and requested is when the response was requested.
-func (p *projector) judge(status int, h http.Header, maxBody int64, tags []string, requested time.Time) httpcache.Verdict {
+// judge decides by the header whether a response of the page k may be stored and shared. tags are
+// those of the route, and requested is when the response was requested.
+func (p *projector) judge(k store.Key, status int, h http.Header, maxBody int64, tags []string, requested time.Time) httpcache.Verdict {
+	if location, ok := p.redirectsToItself(k, status, h); ok {
+		return httpcache.Verdict{Refused: httpcache.RefusedSelfRedirect, Cause: fmt.Errorf("%w: Location: %.200s", errSelfRedirect, location)}
+	}
 	rules := p.rules
 	rules.MaxBody, rules.InKey, rules.Requested = maxBody, p.covered(h), requested
 	return withTags(rules.Judge(status, h), h, tags)
+}
+
+// An origin that prefers another spelling of a URL, or another scheme, redirects to it. The
+// renderer always gets the canonical spelling and the public scheme, and visitors who follow such
+// a redirect have the key that they came from. If it were stored, they would get it again, until
+// it expires:
+//
+//	visitor  /a%2fb -> key /a%2Fb -> render /a%2Fb -> 301 Location: /a%2fb -> key /a%2Fb -> …
+//
+// So it is never stored and never shared: the visitor's own request goes to the origin, which does
+// not redirect the spelling that it prefers.
+//
+// Such a redirect does not withdraw the stored page, whatever else its header says: it is about the
+// spelling or the scheme of the request. It says that the page is at this key, unlike a redirect to a
+// login. If a proxy loses X-Forwarded-Proto for an hour, every render of a site that demands https
+// has such a redirect; its stored pages must outlast that. A page that is stale is not served while
+// the refusal is remembered.
+
+// errSelfRedirect: a redirect leads to the page that it answers for.
+var errSelfRedirect = errors.New("the origin redirects to another spelling of the URL that has the same cache key, or to another scheme (see public_scheme)")
+
+// redirectsToItself reports whether a response to the request of a key redirects to a URL that has
+// this key, and returns that Location.
+func (p *projector) redirectsToItself(k store.Key, status int, h http.Header) (location string, ok bool) {
+	if status < http.StatusMultipleChoices || status >= http.StatusBadRequest || status == http.StatusNotModified || len(h["Location"]) == 0 {
+		return "", false
+	}
+	r, err := p.request(context.Background(), k)
+	if err != nil {
+		return "", false // the key has been rendered, so that this does not happen
+	}
+	base := *r.URL
+	base.Scheme, base.Host = "http", r.Host
+	declared := r.Header.Get(forwardedProto)
+	if declared == "https" {
+		base.Scheme = declared
+	}
+	for _, location := range h["Location"] {
+		if u, ok := canonical.Location(&base, location); ok && p.leadsTo(k, r.Header, u) {
+			return location, true
+		}
+	}
+	return "", false
+}
+
+// forwardedProto has the scheme of a visitor's request. A route may have it in its keys.
+const forwardedProto = "X-Forwarded-Proto"
+
+// leadsTo reports whether a visitor who follows a redirect to u gets the page of a key. header is
+// that of the renderer's request for it. The visitor's next request states the scheme of u, or none
+// if no proxy that is trusted states one.
+func (p *projector) leadsTo(k store.Key, header http.Header, u *url.URL) bool {
+	host, ok := canonical.Host(u.Host)
+	if !ok {
+		return false
+	}
+	header = header.Clone()
+	for _, stated := range [][]string{{u.Scheme}, nil} {
+		header[forwardedProto] = stated
+		to, bypass, err := p.keyOf(k.Tenant, host, u, p.variant(header, p.learnedIn(k)...))
+		if err == nil && bypass == "" && to == k {
+			return true
+		}
+	}
+	return false
 }
 
 // Bounds of the tags of one page. They are part of its rows, and each is looked up among
@@ -268,6 +336,8 @@ func validTags(tags []string) error {
 func (p *projector) decidedByHeader(reason string) bool {
 	switch reason {
 	case httpcache.RefusedTooLarge, httpcache.RefusedEmpty:
+		return false
+	case httpcache.RefusedSelfRedirect: // the visitor's spelling is not that of a render
 		return false
 	case httpcache.RefusedTags:
 		return p.Tags == nil

@@ -299,7 +299,7 @@ func TestVaryOnCookies(t *testing.T) {
 		{"theme", httpcache.RefusedVary},
 		{"*", ""},
 	} {
-		if v := newProjector(Route{IgnoreCookies: []string{c.ignored}}).judge(http.StatusOK, header, 1000, nil, time.Time{}); v.Refused != c.refused {
+		if v := newProjector(Route{IgnoreCookies: []string{c.ignored}}).judge(store.Key{}, http.StatusOK, header, 1000, nil, time.Time{}); v.Refused != c.refused {
 			t.Errorf("cookie %q ignored: refused %q, expected %q", c.ignored, v.Refused, c.refused)
 		}
 	}

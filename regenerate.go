@@ -390,7 +390,7 @@ func (s *search) render(ctx context.Context, rec store.Record, seq int64, unstor
 	s.noteRender(got, at.took)
 	s.route.renders.add(at.took)
 	if cause := got.verdict.Cause; cause != nil {
-		s.c.complaints.log("a page is not stored because of its tags", "key", s.key.String(), "error", cause)
+		s.c.refusals.log("a page is not stored", "key", s.key.String(), "reason", got.verdict.Refused, "error", cause)
 	}
 	return got, at
 }

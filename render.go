@@ -88,6 +88,7 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 	maps.Copy(req.Header, forwarded)
 	rec := &recorder{
 		header:    make(http.Header),
+		key:       k,
 		limit:     b.maxBody,
 		route:     b.projector,
 		ended:     make(chan struct{}),
@@ -119,6 +120,7 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 // does not return in time.
 type recorder struct {
 	header http.Header // the renderer's own, until the header is written
+	key    store.Key
 	limit  int64
 	route  *projector
 	tags   []string      // of the route; set before the renderer is called
@@ -233,7 +235,7 @@ func (r *recorder) WriteHeader(status int) {
 	}
 	r.status = status
 	r.sent = r.header.Clone()
-	r.verdict = r.route.judge(status, r.sent, r.limit, r.tags, r.requested)
+	r.verdict = r.route.judge(r.key, status, r.sent, r.limit, r.tags, r.requested)
 	switch {
 	case status == http.StatusNotModified:
 		r.endLocked(errNotModified)
@@ -409,7 +411,7 @@ func (h *handler) ServeDraft(w http.ResponseWriter, r *http.Request) {
 func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Key, known *negativeEntry) {
 	reason, began := known.refused, h.c.now()
 	h.passThrough(w, r, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}, func(status int, header http.Header) {
-		v := h.route.judge(status, header, h.route.maxBody, nil, began)
+		v := h.route.judge(k, status, header, h.route.maxBody, nil, began)
 		switch {
 		case v.Refused != "":
 			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: time.Now().Add(remembered), refused: v.Refused})

@@ -72,10 +72,11 @@ func (c *Cache) StoresDown() []string {
 	return down
 }
 
-// complaints are log lines about single pages that a store failed. There may be
-// thousands a second: one in complaintPause is written, the others are counted.
+// complaints are log lines about single pages: that a store failed, or that must not be stored.
+// There may be thousands a second: one in complaintPause is written, the others are counted.
 type complaints struct {
 	logger *slog.Logger
+	level  slog.Level
 
 	mu   sync.Mutex
 	next time.Time // guarded by mu: when the next line may be written
@@ -93,7 +94,7 @@ func (c *complaints) log(msg string, args ...any) {
 		c.held++
 		return
 	}
-	c.logger.Error(msg, append(args, "more_since_last", c.held)...)
+	c.logger.Log(context.Background(), c.level, msg, append(args, "more_since_last", c.held)...)
 	c.next, c.held = now.Add(complaintPause), 0
 }
 

@@ -146,16 +146,17 @@ func TestRedirectsUseThePublicHost(t *testing.T) {
 		w.WriteHeader(http.StatusFound)
 	})
 	for in, want := range map[string]string{
-		address.String() + "/a?b=1#c":            "/a?b=1#c",
-		address.String():                         "/",
-		address.String() + "//evil.example/":     "/.//evil.example/",
-		address.String() + "///evil.example/?q":  "/.///evil.example/?q",
-		address.String() + "/\\evil.example":     "/%5Cevil.example",
-		address.String() + "?q=1":                "/?q=1",
-		"//" + address.Host + "//evil.example/a": "/.//evil.example/a",
-		"/relative":                              "/relative",
-		"https://elsewhere.example/":             "https://elsewhere.example/",
-		"http://site.example/kept":               "http://site.example/kept",
+		address.String() + "/a?b=1#c":                                    "/a?b=1#c",
+		address.String():                                                 "/",
+		address.String() + "//evil.example/":                             "/.//evil.example/",
+		address.String() + "///evil.example/?q":                          "/.///evil.example/?q",
+		address.String() + "/\\evil.example":                             "/%5Cevil.example",
+		address.String() + "?q=1":                                        "/?q=1",
+		"//" + address.Host + "//evil.example/a":                         "/.//evil.example/a",
+		"https://" + address.Hostname() + ".:" + address.Port() + "/dot": "/dot",
+		"/relative":                  "/relative",
+		"https://elsewhere.example/": "https://elsewhere.example/",
+		"http://site.example/kept":   "http://site.example/kept",
 	} {
 		location = in
 		if got := ask(h, "http://site.example/", nil).Header().Get("Location"); got != want {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/canonical"
 )
 
 // avoidFor is how long an address that could not be connected to, or broke a connection, is
@@ -95,9 +96,12 @@ func (p *pool) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// has reports whether a host is that of an address.
+// has reports whether a host, in canonical form (see [canonical.Host]), is that of an address.
 func (p *pool) has(host string) bool {
-	return slices.ContainsFunc(p.addresses, func(a *address) bool { return a.url.Host == host })
+	return slices.ContainsFunc(p.addresses, func(a *address) bool {
+		own, ok := canonical.Host(a.url.Host)
+		return ok && own == host
+	})
 }
 
 // order returns the addresses, those that are up first.

@@ -280,7 +280,12 @@ func (p *proxy) relocate(res *http.Response) {
 		return
 	}
 	location, err := url.Parse(text)
-	if err != nil || !p.pool.has(location.Host) || res.Request.Header.Get("X-Forwarded-Host") == location.Host {
+	if err != nil {
+		return
+	}
+	host, _ := canonical.Host(location.Host)
+	public, _ := canonical.Host(res.Request.Header.Get("X-Forwarded-Host"))
+	if !p.pool.has(host) || host == public {
 		return
 	}
 	path := pathReference(location)

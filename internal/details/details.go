@@ -52,6 +52,11 @@ func OfRefusal(word string) (d Detail, ok bool) {
 		d = Detail{"its body is empty, which counts as a mistake of the site", "look into the log of the site; send 204 if the page is meant to be empty", ""}
 	case httpcache.RefusedMalformed:
 		d = Detail{"its Cache-Control has an unclosed quote", "close the quoted string: what it hides might forbid storing", "RFC 9111, section 5.2"}
+	case httpcache.RefusedSelfRedirect:
+		d = Detail{
+			"the response redirects to another spelling of the URL, or to its other scheme, and both have the same cache key: whoever followed it would get it again",
+			"if the site redirects http to https, set public_scheme: https (--public-scheme https), the scheme that renders state; else let the site answer the spelling that isr sends (percent-encoding in upper case, %20 for a space, parameters sorted by name), or link to the spelling that it prefers", "RFC 9110, section 10.2.2",
+		}
 	case httpcache.RefusedTags:
 		d = Detail{"its tags are invalid or too many", "correct the tags: without one of them a purge would miss the page", ""}
 	default:

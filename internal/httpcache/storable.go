@@ -24,6 +24,9 @@ const (
 	RefusedEmpty       = "empty"
 	RefusedMalformed   = "malformed"
 	RefusedTags        = "tags"
+	// RefusedSelfRedirect: a redirect to the cache key of the request. Judge does not know keys;
+	// its callers find that.
+	RefusedSelfRedirect = "self-redirect"
 )
 
 const (
