@@ -205,3 +205,51 @@ func (b *Budget) Usage() (used, total int64) {
 	defer b.mu.Unlock()
 	return b.used, b.total
 }
+
+// A Reservation is what one request has of a budget. It is safe for concurrent use.
+type Reservation struct {
+	budget *Budget
+	client netip.Prefix
+
+	mu    sync.Mutex
+	n     int64 // guarded by mu
+	ended bool  // guarded by mu
+}
+
+// Reserve returns a reservation for a client, of nothing yet.
+func (b *Budget) Reserve(client netip.Prefix) *Reservation {
+	return &Reservation{budget: b, client: client}
+}
+
+// Grow acquires n bytes more, and returns false if they are not free, or the reservation has ended. It
+// does not wait.
+func (r *Reservation) Grow(n int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended || !r.budget.TryAcquire(r.client, n) {
+		return false
+	}
+	r.n += n
+	return true
+}
+
+// Shrink releases n bytes. It does nothing once the reservation has ended.
+func (r *Reservation) Shrink(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.n -= n
+	r.budget.Release(r.client, n)
+}
+
+// End releases all bytes. Further calls do nothing.
+func (r *Reservation) End() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.ended = true
+		r.budget.Release(r.client, r.n)
+	}
+}

@@ -162,6 +162,26 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
+// A reservation releases what it has, once.
+func TestReservation(t *testing.T) {
+	t.Parallel()
+	b := buffers.New(100)
+	r := b.Reserve(client(1))
+	if !r.Grow(20) || r.Grow(6) || !r.Grow(5) {
+		t.Error("a reservation is not bounded by the client's part")
+	}
+	r.Shrink(5)
+	if used, _ := b.Usage(); used != 20 {
+		t.Errorf("%d bytes are used, expected 20", used)
+	}
+	r.End()
+	r.End()
+	r.Shrink(20)
+	if used, _ := b.Usage(); used != 0 || r.Grow(1) {
+		t.Errorf("%d bytes are used after the end", used)
+	}
+}
+
 func TestAllocations(t *testing.T) {
 	b := buffers.New(1000)
 	if !b.TryAcquire(client(1), 1) {

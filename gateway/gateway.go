@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/internal/canonical"
 )
 
@@ -44,6 +45,8 @@ type Config struct {
 	// ClientTimeout bounds the wait for the next bytes of a request body. Zero means
 	// DefaultClientTimeout.
 	ClientTimeout time.Duration
+	// Buffers is the budget of what is buffered of request bodies. Nil means no limit.
+	Buffers *buffers.Budget
 	// Logger receives errors of the origin. Nil means slog.Default().
 	Logger *slog.Logger
 }

@@ -16,6 +16,10 @@ type Listener struct {
 	// ClientTimeout bounds the wait for the next bytes of a request body. Zero means
 	// DefaultClientTimeout.
 	ClientTimeout time.Duration
+	// StreamWindow is how many bytes of a request body the server buffers for each HTTP/2 stream:
+	// [http.HTTP2Config.MaxReceiveBufferPerStream], in bytes. They are part of the budget of buffers. Zero means that
+	// none are counted.
+	StreamWindow int64
 }
 
 func (l Listener) withDefaults() Listener {

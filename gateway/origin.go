@@ -88,7 +88,7 @@ func startOrigin(name string, cfg Origin, site SiteConfig, gateway pseudonym) (*
 	if site.Send != nil {
 		o.pool.through = site.Send
 	}
-	o.handler = newProxy(o.pool, cfg.MaxConnections, Listener{PublicScheme: site.PublicScheme}, gateway, site.Logger)
+	o.handler = newProxy(o.pool, cfg.MaxConnections, site.Buffers, Listener{PublicScheme: site.PublicScheme}, gateway, site.Logger)
 	return o, nil
 }
 

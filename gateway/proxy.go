@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/canonical"
 )
@@ -28,14 +29,14 @@ func Renderer(cfg Config) http.Handler { return renderer(cfg, newPseudonym()) }
 func renderer(cfg Config, name pseudonym) http.Handler {
 	log := logOf(cfg.Logger)
 	origin := Origin{URLs: []*url.URL{cfg.Origin}, MaxConnections: cfg.MaxConnections}.withDefaults()
-	return newProxy(newPool(origin, log), origin.MaxConnections, Listener{PublicScheme: cfg.PublicScheme, ClientTimeout: cfg.ClientTimeout}, name, log)
+	return newProxy(newPool(origin, log), origin.MaxConnections, cfg.Buffers, Listener{PublicScheme: cfg.PublicScheme, ClientTimeout: cfg.ClientTimeout}, name, log)
 }
 
 // newProxy returns the reverse proxy to the addresses of a pool. Requests of other listeners
 // than l have theirs in their contexts.
-func newProxy(to *pool, connections int, l Listener, name pseudonym, log *slog.Logger) *proxy {
+func newProxy(to *pool, connections int, within *buffers.Budget, l Listener, name pseudonym, log *slog.Logger) *proxy {
 	log = logOf(log)
-	p := &proxy{name: name, pool: to, listener: l.withDefaults(), log: log, admission: newAdmission(connections)}
+	p := &proxy{name: name, pool: to, buffers: within, listener: l.withDefaults(), log: log, admission: newAdmission(connections)}
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      to,
@@ -53,7 +54,8 @@ func newProxy(to *pool, connections int, l Listener, name pseudonym, log *slog.L
 type proxy struct {
 	name      pseudonym
 	pool      *pool
-	listener  Listener // of renders, and of requests whose contexts have none
+	buffers   *buffers.Budget // of the beginnings of request bodies
+	listener  Listener        // of renders, and of requests whose contexts have none
 	log       *slog.Logger
 	reverse   httputil.ReverseProxy
 	pooled    httputil.ReverseProxy // the same for HTTP/1, with buffers that are used again
@@ -95,14 +97,25 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if respondLocally(w, r) {
 		return
 	}
-	body, err := bufferBody(w, r, p.listenerOf(r).ClientTimeout)
-	if err != nil {
+	client := canonical.Client(r.RemoteAddr)
+	var held *buffers.Reservation // nil without a body
+	if hasBody(r) {
+		held = p.buffers.Reserve(client)
+		defer held.End()
+	}
+	body, err := bufferBody(w, r, p.listenerOf(r), held)
+	switch {
+	case errors.Is(err, errBusy):
+		p.busy(w, r, err)
+		return
+	case err != nil:
 		refuseBody(w, r, err)
 		return
 	}
 	// Wait for admission only now: the body may arrive slowly.
-	leave, err := p.admission.enter(r.Context(), canonical.Client(r.RemoteAddr))
+	leave, err := p.admission.enter(r.Context(), client)
 	if err != nil {
+		abandonBody(w, r, body)
 		p.busy(w, r, err)
 		return
 	}

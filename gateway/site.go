@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/store"
 )
@@ -33,6 +34,9 @@ type SiteConfig struct {
 	// given, as for a trace. It must not change the request, and must be safe for concurrent use.
 	// That of an origin stays the same for as long as the origin does.
 	Send func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error)
+	// Buffers is the budget of what is buffered of request bodies. That of an origin stays the same for
+	// as long as the origin does. Nil means no limit.
+	Buffers *buffers.Budget
 	// Logger receives errors of origins. Nil means slog.Default().
 	Logger *slog.Logger
 }

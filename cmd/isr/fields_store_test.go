@@ -76,6 +76,9 @@ func cacheFieldTests() []fieldTest {
 			}
 			s.expect("/", 200, "isr; fwd=") // from memory, it would be a hit
 		}},
+		{fields: "buffers", file: "buffers: 8MiB\nmetrics: {address: 127.0.0.1:0}", show: func(s *fieldServer) {
+			s.contains(s.get(s.logged(`metrics on (http://[^"\s]+)`)).body, "isr_buffer_limit_bytes 8.388608e+06")
+		}},
 		{fields: "min_uses", file: "min_uses: 2\ndefaults: {revalidate: 1h}", show: func(s *fieldServer) {
 			s.contains(s.expect("/", 200, missed).status, "detail=min-uses")
 			s.expect("/", 200, stored)

@@ -83,7 +83,7 @@ func (c *lambdaCommand) Run(ctx context.Context, s *streams, k *kong.Context) er
 		return err
 	}
 	defer back.close(log)
-	site, err := inst.site(back.cache, file, log)
+	site, err := inst.site(back.cache, file, nil, log)
 	if err != nil {
 		return err
 	}

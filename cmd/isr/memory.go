@@ -30,14 +30,31 @@ const (
 	leastGarbage = 26 << 20
 )
 
-// memoryNeed is what a server with a memory tier of this size uses at most, in bytes, as long as
-// its connections and renders need no more than baseMemory.
-func memoryNeed(tier int64) int64 { return tier + tier/2 + baseMemory }
+// heapNeed is what the heap and stacks of a server with a memory tier of this size use at most, in bytes, beside what
+// it buffers, and as long as its connections and renders need no more than baseMemory.
+func heapNeed(tier int64) int64 { return tier + tier/2 }
+
+// memoryNeed is the memory of that server, of whose requests and responses buffered bytes are buffered at most.
+func memoryNeed(tier, buffered int64) int64 { return heapNeed(tier) + buffered + baseMemory }
+
+// leastBuffers is the least default of --buffers.
+const leastBuffers = 32 << 20
+
+// bufferBytes is the budget of buffers.
+func (c *serveCommand) bufferBytes() int64 {
+	if c.Buffers != nil {
+		return int64(*c.Buffers)
+	}
+	return defaultBuffers(int64(c.Memory))
+}
+
+// defaultBuffers is the budget of buffers of a server with a memory tier of this size.
+func defaultBuffers(tier int64) int64 { return max(tier/4, leastBuffers) }
 
 // memoryLimit is the limit of the heap and stacks of a server with a memory tier, of whose heap
 // live bytes were in use lately. container is what the process may use, 0 if that is not known.
 func memoryLimit(tier, live, container int64) int64 {
-	limit := max(memoryNeed(tier)-baseMemory, live+live/4+leastGarbage)
+	limit := max(heapNeed(tier), live+live/4+leastGarbage)
 	if container > 0 {
 		limit = min(limit, max(container-container/10-mappedMemory, container/2))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/canonical"
@@ -83,7 +84,7 @@ func measure(ctx context.Context, log *slog.Logger) (m *metrics.Metrics, stop fu
 }
 
 // sources are the sources of the gauges.
-func sources(st *stores, cache *isr.Cache, site *gateway.Site, deliveries *downstream.Worker, h *health, i *instruments) metrics.Sources {
+func sources(st *stores, cache *isr.Cache, site *gateway.Site, buffered *buffers.Budget, deliveries *downstream.Worker, h *health, i *instruments) metrics.Sources {
 	s := metrics.Sources{
 		Cache: cache.Stats,
 		Origins: func() (all []metrics.Origin) {
@@ -109,6 +110,9 @@ func sources(st *stores, cache *isr.Cache, site *gateway.Site, deliveries *downs
 			}
 			return failing
 		},
+	}
+	if buffered != nil {
+		s.Buffers = buffered.Usage
 	}
 	if st.disk != nil {
 		s.Disk = st.disk.Usage

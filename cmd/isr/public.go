@@ -158,16 +158,31 @@ func publicScheme(f *config.File, l config.Listener) string {
 	return "http"
 }
 
-// maxStreams is how many requests a client may have open on an HTTP/2 connection.
-const maxStreams = 100
+// Limits of HTTP/2 connections.
+const (
+	// maxStreams is how many requests a client may have open on a connection.
+	maxStreams = 100
+	// streamWindow is how many bytes of a body the server buffers before they are read: an upload is as fast as that
+	// many in each round trip. The budget of buffers has them.
+	streamWindow = 128 << 10
+	// connectionWindow bounds the same for all streams of a connection.
+	connectionWindow = 512 << 10
+	// readFrame is the longest frame that is read, the least that the protocol allows (RFC 9113, section 4.2): each connection
+	// keeps a buffer for it.
+	readFrame = 16 << 10
+)
 
 func (l *publicListener) start(scheme string, clientTimeout time.Duration, p *public) *running {
-	common := gateway.Listener{PublicScheme: scheme, ClientTimeout: clientTimeout}
+	common := gateway.Listener{PublicScheme: scheme, ClientTimeout: clientTimeout, StreamWindow: streamWindow}
 	s := newServer(httpconn.LimitStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		(*l.handler.Load()).ServeHTTP(w, r)
 	}), clientTimeout), p.log)
 	s.BaseContext = func(net.Listener) context.Context { return common.Context(context.Background()) }
-	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: clientTimeout, WriteByteTimeout: clientTimeout}
+	s.HTTP2 = &http.HTTP2Config{
+		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: readFrame,
+		MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
+		SendPingTimeout: clientTimeout, WriteByteTimeout: clientTimeout,
+	}
 	s.Protocols = new(http.Protocols)
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(l.tls != nil)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/admin"
@@ -33,6 +34,8 @@ type reloader struct {
 	edge func(f *config.File, draftSecrets []string)
 	// watch is that of the server's instruments.
 	watch func(*gateway.SiteConfig)
+	// buffered is the budget of buffers of the server.
+	buffered *buffers.Budget
 	// reopenLogs opens log files again; nil without any.
 	reopenLogs func()
 	log        *slog.Logger
@@ -65,6 +68,7 @@ func (r *reloader) reload() (done admin.Reloaded, err error) {
 	}
 	if err == nil {
 		r.watch(&cfg)
+		cfg.Buffers = r.buffered
 		err = r.site.Reload(cfg)
 	}
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
@@ -71,6 +72,7 @@ type serveCommand struct {
 	Lease     span   `default:"30s" placeholder:"TIME" help:"Duration of a lease, between 1s and 24h: how long a crashed server can delay the regeneration of a page (${default})."`
 	Retention span   `default:"30d" placeholder:"TIME" help:"How long a page without requests is kept (${default})."`
 	Memory    size   `default:"256MiB" placeholder:"BYTES" help:"Size of the page cache in memory (${default}); 0 disables it."`
+	Buffers   *size  `placeholder:"BYTES" help:"Bytes that are buffered for requests and responses, of all clients, at least 4MiB; one client may use a quarter (a quarter of --memory, at least 32MiB)."`
 	Disk      *size  `placeholder:"BYTES" help:"Size of the embedded store, at least 1MiB; beyond it the least recently used pages are evicted (a tenth of the free space, at least 1GiB)."`
 	CacheDir  string `type:"path" placeholder:"DIR" help:"Folder on a local disk with copies of the bodies in the bucket, so that each is read from there once; for one server (none)."`
 	CacheSize *size  `placeholder:"BYTES" help:"Size of --cache-dir, at least 1MiB; beyond it the least recently used bodies are removed (10GiB)."`
@@ -78,6 +80,8 @@ type serveCommand struct {
 	logFlag   `embed:""`
 
 	telemetryFlags `embed:""`
+
+	buffered *buffers.Budget // of this process, once it runs
 
 	freezes bool // after each response, as a Lambda function: nothing is done in the background
 
@@ -125,6 +129,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	}
 	defer watch.close()
 	health, inst := watch.health, watch.inst
+	c.buffered = buffers.New(c.bufferBytes())
 	back, err := c.openBackend(ctx, k, file, inst, node, nil, log)
 	if err != nil {
 		return err
@@ -181,7 +186,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	for _, origin := range addresses(file) {
 		go warnOfOrigin(ctx, origin, log)
 	}
-	inst.metrics.Sample(sources(st, cache, reloader.site, deliveries, health, inst))
+	inst.metrics.Sample(sources(st, cache, reloader.site, c.buffered, deliveries, health, inst))
 	triggers.start(ctx)
 	defer reloader.onSignal(ctx)()
 	supervisor{log}.ready()
@@ -190,11 +195,11 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 
 // serveSite returns the reloader of the site of a file, which has no edge yet.
 func (c *serveCommand) serveSite(cache *isr.Cache, f *config.File, flags given, p *public, digest *digest, inst *instruments, log *slog.Logger) (*reloader, error) {
-	site, err := inst.site(cache, f, log)
+	site, err := inst.site(cache, f, c.buffered, log)
 	if err != nil {
 		return nil, err
 	}
-	return &reloader{path: c.Config, read: func() (*config.File, error) { return c.read(flags) }, site: site, public: p, digest: digest, metrics: inst.metrics, live: inst.live, watch: inst.watch, log: log, current: f}, nil
+	return &reloader{path: c.Config, read: func() (*config.File, error) { return c.read(flags) }, site: site, public: p, digest: digest, metrics: inst.metrics, live: inst.live, watch: inst.watch, buffered: c.buffered, log: log, current: f}, nil
 }
 
 // warnOfOrigin connects once to an address of an origin, and logs a warning if that fails:
@@ -272,6 +277,8 @@ func (c *serveCommand) validate(f *config.File) error {
 		return usagef("--cache-size must be at least 1MiB (got %d bytes)", *c.CacheSize)
 	case c.MinUses < 1 || c.MinUses > 100:
 		return usagef("--min-uses must be between 1 and 100 (got %d)", c.MinUses)
+	case c.Buffers != nil && *c.Buffers < 4<<20:
+		return usagef("--buffers must be at least 4MiB (got %d bytes)", *c.Buffers)
 	case c.Disk != nil && *c.Disk < embedded.LeastBound:
 		return usagef("--disk must be at least 1MiB (got %d bytes)", *c.Disk)
 	case c.RegenerateQueue != "" && c.Table == "":

@@ -276,6 +276,7 @@ func to(set func(*serveCommand, *config.File)) func(*serveCommand, *config.File)
 func cacheFields() []serverField {
 	return []serverField{
 		{"memory", "memory", to(func(c *serveCommand, f *config.File) { c.Memory = size(f.Memory) })},
+		{"buffers", "buffers", to(func(c *serveCommand, f *config.File) { c.Buffers = (*size)(f.Buffers) })},
 		{"min-uses", "min_uses", to(func(c *serveCommand, f *config.File) { c.MinUses = f.MinUses })},
 		{"max-body", "max_body", to(func(c *serveCommand, f *config.File) { c.MaxBody = size(f.MaxBody) })},
 		{"client-timeout", "client_timeout", to(func(c *serveCommand, f *config.File) { c.ClientTimeout = span(f.ClientTimeout) })},

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/store"
@@ -125,7 +126,7 @@ func (c *workerCommand) Run(ctx context.Context, s *streams, k *kong.Context) er
 		return all
 	}
 	health.ready(problems)
-	inst.metrics.Sample(sources(back.st, back.cache, reloader.site, back.deliveries, health, inst))
+	inst.metrics.Sample(sources(back.st, back.cache, reloader.site, nil, back.deliveries, health, inst))
 	defer reloader.onSignal(ctx)()
 	supervisor{log}.ready()
 	log.Info("regenerating pages", "queue", c.Queue, "concurrency", c.Concurrency, "origin", originText(file), "store", back.st.where)
@@ -185,13 +186,15 @@ func regenerations(cache *isr.Cache, f *config.File, log *slog.Logger) (handler 
 	return &queue.Regenerations{Cache: cache, Serves: serves, Now: time.Now, Logger: log}, replace
 }
 
-// site returns the site of a file, which renders pages for a process that does not listen.
-func (i *instruments) site(cache *isr.Cache, f *config.File, log *slog.Logger) (*gateway.Site, error) {
+// site returns the site of a file, which renders pages for a process. within is the budget of what is
+// buffered of request bodies; nil if there is no limit.
+func (i *instruments) site(cache *isr.Cache, f *config.File, within *buffers.Budget, log *slog.Logger) (*gateway.Site, error) {
 	cfg, err := siteConfig(f, log)
 	if err != nil {
 		return nil, err
 	}
 	i.watch(&cfg)
+	cfg.Buffers = within
 	site, err := gateway.NewSite(cache, cfg)
 	if err == nil {
 		i.metrics.Configured()

@@ -22,6 +22,8 @@ type Sources struct {
 	Disk func() (bytes, limit int64)
 	// Ready is whether each check of the readiness passes, by its name.
 	Ready func() map[string]bool
+	// Buffers is how many bytes are buffered for requests and responses, and how many may be.
+	Buffers func() (bytes, limit int64)
 	// Downstream is whether deliveries to each downstream cache fail, by its name.
 	Downstream func() map[string]bool
 	// Dropped is how many lines were dropped since the start, by log.
@@ -73,6 +75,7 @@ type sampled struct {
 	breakerOpen, queueLength, addressUp     described
 	capacity                                described
 	diskBytes, diskLimit                    described
+	bufferBytes, bufferLimit                described
 	ready, downstreamFailing, dropped       described
 }
 
@@ -93,6 +96,8 @@ func newSampled() sampled {
 		capacity:          describe(counter, "isr_store_capacity_units_total", "Capacity units of DynamoDB that this process has consumed; of an embedded store, what DynamoDB would consume.", "kind"),
 		diskBytes:         describe(gauge, "isr_disk_bytes", "Size of the bodies in the embedded store."),
 		diskLimit:         describe(gauge, "isr_disk_limit_bytes", "Limit of isr_disk_bytes (--disk)."),
+		bufferBytes:       describe(gauge, "isr_buffer_bytes", "Bytes that are reserved for buffers of requests and responses."),
+		bufferLimit:       describe(gauge, "isr_buffer_limit_bytes", "Limit of isr_buffer_bytes (--buffers)."),
 		ready:             describe(gauge, "isr_ready", "Whether a check of the readiness passes; serving is 0 while the server starts and drains, others mean degraded.", "check"),
 		downstreamFailing: describe(gauge, "isr_downstream_failing", "Whether purges are not delivered to a downstream cache: 1 while they fail.", "destination"),
 		dropped:           describe(counter, "isr_log_dropped_total", "Lines that were dropped because a log could not be written fast enough.", "log"),
@@ -103,7 +108,7 @@ func newSampled() sampled {
 func (s sampled) all() []described {
 	return []described{
 		s.memoryBytes, s.memoryLimit, s.memoryEntries, s.flights, s.unpublished, s.leasesHeld, s.pollLag, s.storeUp,
-		s.breakerOpen, s.queueLength, s.addressUp, s.capacity, s.diskBytes, s.diskLimit, s.ready, s.downstreamFailing, s.dropped,
+		s.breakerOpen, s.queueLength, s.addressUp, s.capacity, s.diskBytes, s.diskLimit, s.bufferBytes, s.bufferLimit, s.ready, s.downstreamFailing, s.dropped,
 	}
 }
 
@@ -152,6 +157,11 @@ func (s Sources) take(d sampled) (all []prometheus.Metric) {
 		bytes, limit := s.Disk()
 		add(d.diskBytes, float64(bytes))
 		add(d.diskLimit, float64(limit))
+	}
+	if s.Buffers != nil {
+		bytes, limit := s.Buffers()
+		add(d.bufferBytes, float64(bytes))
+		add(d.bufferLimit, float64(limit))
 	}
 	for _, flags := range []struct {
 		source func() map[string]bool
