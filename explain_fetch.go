@@ -188,15 +188,12 @@ func (b *boundRoute) obstacles(k store.Key, status int, sent http.Header, reques
 
 // forbidding names the field by which a response is refused.
 func (b *boundRoute) forbidding(h http.Header, v httpcache.Verdict) string {
-	field := "Cache-Control"
-	if _, targeted := httpcache.ForSharedCache(h); targeted {
-		field = "CDN-Cache-Control"
-	}
+	_, field := httpcache.Governing(h)
 	switch v.Refused {
 	case httpcache.RefusedPrivate, httpcache.RefusedNoStore, httpcache.RefusedNoCache:
 		return field + ": " + v.Refused
 	case httpcache.RefusedMalformed:
-		return fmt.Sprintf("%s: %.200s", field, strings.Join(append(slices.Clone(h["Cdn-Cache-Control"]), h["Cache-Control"]...), ", "))
+		return fmt.Sprintf("%s: %.200s", field, strings.Join(controls(h), ", "))
 	case httpcache.RefusedSetCookie:
 		return "Set-Cookie: " + strings.Join(tellingFields(h)["Set-Cookie"], ", ")
 	case httpcache.RefusedVary:
@@ -222,13 +219,18 @@ func (b *boundRoute) forbidding(h http.Header, v httpcache.Verdict) string {
 	case httpcache.RefusedTags:
 		return v.Cause.Error()
 	}
-	if lines := slices.Concat(h["Cdn-Cache-Control"], h["Cache-Control"]); len(lines) > 0 {
+	if lines := controls(h); len(lines) > 0 {
 		return fmt.Sprintf("%s: %.200s, which grants no freshness", field, strings.Join(lines, ", "))
 	}
 	if len(h["Expires"]) > 0 {
 		return "Expires: " + h.Get("Expires") + ", which grants no freshness"
 	}
 	return "no s-maxage, max-age or Expires"
+}
+
+// controls returns the lines of the fields that may govern a response.
+func controls(h http.Header) []string {
+	return slices.Concat(h["Cdn-Cache-Control"], h["Surrogate-Control"], h["Cache-Control"])
 }
 
 // repair removes what forbids a response to be stored.
@@ -247,7 +249,7 @@ func repair(h http.Header, refused string) {
 		delete(h, "Content-Type")
 	case httpcache.RefusedTooLarge:
 		maps.DeleteFunc(h, func(name string, _ []string) bool {
-			return name != "Cache-Control" && name != "Cdn-Cache-Control" && name != "Expires"
+			return name != "Cache-Control" && name != "Cdn-Cache-Control" && name != "Surrogate-Control" && name != "Expires"
 		})
 	case httpcache.RefusedTags:
 		delete(h, "Cache-Groups")
@@ -256,6 +258,7 @@ func repair(h http.Header, refused string) {
 		delete(h, "X-Next-Cache-Tags")
 	default: // malformed, no-freshness
 		delete(h, "Cdn-Cache-Control")
+		delete(h, "Surrogate-Control")
 		delete(h, "Age")
 		h["Cache-Control"] = []string{"s-maxage=60"}
 	}
@@ -263,7 +266,7 @@ func repair(h http.Header, refused string) {
 
 // removeDirective removes a directive from the fields that state it.
 func removeDirective(h http.Header, directive string) {
-	for _, field := range []string{"Cache-Control", "Cdn-Cache-Control"} {
+	for _, field := range []string{"Cache-Control", "Cdn-Cache-Control", "Surrogate-Control"} {
 		var kept []string
 		for _, line := range h[field] {
 			for member := range httpcache.Members(line) {

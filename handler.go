@@ -385,7 +385,9 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *resp
 	ReportOf(w).answer(status)
 	header := w.Header()
 	for name, values := range res.header {
-		header[name] = values
+		if httpcache.Replayed(name) {
+			header[name] = values
+		}
 	}
 	h.route.present.fields(header)
 	header["Cache-Status"] = []string{status.String()}

@@ -20,7 +20,7 @@ func TestRemainingFreshness(t *testing.T) {
 		tb.poll, s.delay = rarely, 0
 		s.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
 			w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
-			w.Header().Set("Surrogate-Control", "max-age=9999")
+			w.Header().Set("Surrogate-Control", "max-age=60")
 			cacheable(w, r, n)
 		})
 		c := tb.node(tb.store("a"), nil)

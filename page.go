@@ -43,6 +43,7 @@ type page struct {
 	modified time.Time     // lastMod, or else when the page was generated, in whole seconds
 	plain    representation
 	codable  bool                    // the body may have codings
+	digests  bool                    // fields has digests of the plain body
 	coded    atomic.Pointer[codings] // nil: nothing is known of them; written under coder.mu
 
 	// dropped: the page is no longer served, but its body may be reused. Its outline, and other
@@ -129,9 +130,12 @@ func (p *page) prepare(h http.Header, body []byte, length int64, as *presentatio
 	if len(h["Date"]) == 0 { // RFC 9110, section 6.6.1
 		h["Date"] = []string{p.entry.GeneratedAt.UTC().Format(http.TimeFormat)}
 	}
+	p.digests = httpcache.HasDigests(h)
 	p.fields = slices.Grow(p.fields[:0], len(h))
 	for name, values := range h {
-		p.fields = append(p.fields, headerField{name, values})
+		if httpcache.Replayed(name) { // another writer may have stored the others
+			p.fields = append(p.fields, headerField{name, values})
+		}
 	}
 	if p.entry.GeneratedAt.Sub(p.read.began) > store.ClockTolerance {
 		// The writer's clock was ahead, so the entry counts as stale. It is
@@ -328,6 +332,12 @@ func (p *page) choose(r *http.Request, as *presentation) (rep *representation, s
 // instead is as in header.
 func (p *page) complete(h http.Header, as *presentation, instead *lifetimes, rep *representation, status int, ranged bool) {
 	p.header(h, as, instead)
+	switch {
+	case p.digests && rep.coding != nil:
+		httpcache.DropDigests(h)
+	case p.digests && ranged:
+		httpcache.DropContentDigests(h)
+	}
 	if rep.coding != nil {
 		h["Content-Encoding"] = rep.coding
 	}

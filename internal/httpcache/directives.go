@@ -109,21 +109,61 @@ func (d Directives) Seconds(name string) (time.Duration, bool) {
 	return time.Duration(min(n, uint64(maxDelta/time.Second))) * time.Second, true
 }
 
-// ForSharedCache returns the directives for a shared cache: CDN-Cache-Control if there is
-// one, in which case Cache-Control is ignored (RFC 9213, section 2.2), and otherwise
-// Cache-Control. A CDN-Cache-Control that is empty or cannot be parsed is ignored, except
-// that a response with one and without Cache-Control is malformed: the route's own window
-// must not apply to a response that may have forbidden it.
+// ForSharedCache returns the directives for a shared cache, and whether they are of a targeted field:
+// see [Governing].
 func ForSharedCache(h http.Header) (d Directives, targeted bool) {
+	d, field := Governing(h)
+	return d, field != "Cache-Control"
+}
+
+// Governing returns the directives for a shared cache, and the field that has them. The others are then
+// ignored (RFC 9213, section 2.2). The field is CDN-Cache-Control, unless it is empty or cannot be parsed;
+// else Surrogate-Control, if it says how long this cache may keep the response, or that it must not; and
+// else Cache-Control. A response with an invalid CDN-Cache-Control and none of the other two is malformed:
+// the route's own window must not apply to a response that may have forbidden it.
+func Governing(h http.Header) (d Directives, field string) {
 	d, err := parseTargeted(h["Cdn-Cache-Control"])
 	if len(d) > 0 {
-		return d, true
+		return d, "CDN-Cache-Control"
+	}
+	if d := parseSurrogate(h["Surrogate-Control"]); d.Has("max-age") || d.Has("no-store") || d.Malformed() {
+		return d, "Surrogate-Control"
 	}
 	d = ParseDirectives(h["Cache-Control"])
 	if err != nil && len(d) == 0 {
 		d[malformed] = ""
 	}
-	return d, false
+	return d, "Cache-Control"
+}
+
+// parseSurrogate parses Surrogate-Control (the W3C note "Edge Architecture Specification", section 2.2).
+// Directives for another cache, which they name after a semicolon, are ignored. In max-age=N+M, M is how long
+// the response may be served after its freshness, while it is rendered again or cannot be.
+func parseSurrogate(lines []string) Directives {
+	var own, all []string
+	for _, line := range lines {
+		for member := range Members(line) {
+			end := strings.LastIndexByte(member, ';')
+			switch {
+			case end <= strings.LastIndexByte(member, '"'): // for all caches
+				all = append(all, member)
+			case strings.EqualFold(strings.TrimSpace(member[end+1:]), "isr"):
+				own = append(own, member[:end])
+			}
+		}
+	}
+	d := ParseDirectives(append(own, all...)) // the first of repeated directives counts
+	window, stale, extended := strings.Cut(d["max-age"], "+")
+	if !extended {
+		return d
+	}
+	d["max-age"] = strings.TrimSpace(window)
+	for _, name := range []string{"stale-while-revalidate", "stale-if-error"} {
+		if !d.Has(name) {
+			d[name] = strings.TrimSpace(stale)
+		}
+	}
+	return d
 }
 
 // parseTargeted parses a targeted field (RFC 9213, section 2.1), which is a dictionary of

@@ -349,37 +349,6 @@ func headerBytes(h http.Header) int {
 	return n
 }
 
-// StoredHeader returns a copy of the header fields that are replayed, without those of one
-// connection, one moment, one request or one coding (RFC 9111, section 3.1), and without the obsolete
-// Warning (section 5.5). A Date that is no date is dropped, and so is a Cache-Status that is no valid list
-// or too long.
-func StoredHeader(h http.Header) http.Header {
-	out := make(http.Header, len(h))
-	drop := map[string]bool{
-		"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true,
-		"Proxy-Authentication-Info": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
-		"Age": true, "Cache-Status": true, "Warning": true, "Content-Length": true, "Content-Encoding": true,
-		"Etag": true, "Surrogate-Control": true, "X-Request-Id": true,
-	}
-	for _, line := range h["Connection"] {
-		for name := range Members(line) {
-			drop[textproto.CanonicalMIMEHeaderKey(name)] = true
-		}
-	}
-	for name, values := range h {
-		if !drop[name] && !strings.HasPrefix(name, http.TrailerPrefix) {
-			out[name] = append([]string(nil), values...)
-		}
-	}
-	if _, ok := dateOf(h); !ok {
-		delete(out, "Date")
-	}
-	if upstream := UpstreamStatus(h["Cache-Status"]); upstream != "" {
-		out["Cache-Status"] = []string{upstream}
-	}
-	return out
-}
-
 // withdraws reports whether a response ends the stored copy of its page. The directives of
 // an error such as 400 are about that response and not about the page.
 func withdraws(status int, h http.Header, d Directives) bool {

@@ -258,15 +258,55 @@ func TestParseDate(t *testing.T) {
 
 func TestStoredHeader(t *testing.T) {
 	h := headerOf("Content-Type: text/html\nConnection: x-hop, close\nX-Hop: 1\nDate: now\nAge: 3\nEtag: \"a\"\n" +
-		"Content-Length: 3\nTransfer-Encoding: chunked\nCache-Status: other; hit\nLink: a\nLink: b\nCdn-Cache-Control: max-age=1\nSurrogate-Control: max-age=2\nWarning: 110 - x\nX-Request-Id: 1")
+		"Content-Length: 3\nTransfer-Encoding: chunked\nCache-Status: other; hit\nLink: a\nLink: b\nCdn-Cache-Control: max-age=1\nSurrogate-Control: max-age=2\nWarning: 110 - x\nX-Request-Id: 1\nClear-Site-Data: \"cookies\"\nAlt-Svc: h3\nX-Nextjs-Cache: HIT\nX-B3-TraceId: 1\nRepr-Digest: sha-256=:a=:")
 	got := StoredHeader(h)
-	want := http.Header{"Content-Type": {"text/html"}, "Link": {"a", "b"}, "Cdn-Cache-Control": {"max-age=1"}, "Cache-Status": {"other; hit"}}
+	want := http.Header{"Content-Type": {"text/html"}, "Link": {"a", "b"}, "Cdn-Cache-Control": {"max-age=1"}, "Surrogate-Control": {"max-age=2"}, "Cache-Status": {"other; hit"}, "Repr-Digest": {"sha-256=:a=:"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("stored %v, want %v", got, want)
+	}
+	h.Set("Content-Encoding", "gzip") // the digest is of the content before it is decoded
+	if got := StoredHeader(h); HasDigests(got) {
+		t.Errorf("stored %v", got)
 	}
 	h.Set("Date", anyDate)
 	if got := StoredHeader(h)["Date"]; len(got) != 1 || got[0] != anyDate {
 		t.Errorf("the stored Date is %q", got)
+	}
+}
+
+// TestSurrogateControl: the W3C note "Edge Architecture Specification", section 2.2, and its place among the
+// targeted fields (RFC 9213, section 2.2).
+func TestSurrogateControl(t *testing.T) {
+	rules := Rules{Stale: time.Hour, StaleIfError: time.Hour}.withBounds()
+	for _, tt := range []struct {
+		header     string
+		refused    string
+		revalidate time.Duration
+		stale      time.Duration
+	}{
+		{"Cache-Control: max-age=60\nSurrogate-Control: no-store", RefusedNoStore, 0, 0},
+		{"Cache-Control: no-store\nSurrogate-Control: max-age=60", "", time.Minute, time.Hour},
+		{"Surrogate-Control: max-age=60", "", time.Minute, time.Hour},
+		{"Surrogate-Control: max-age=60+600", "", time.Minute, 10 * time.Minute},
+		{"Surrogate-Control: max-age=60+600, stale-while-revalidate=30", "", time.Minute, 30 * time.Second},
+		{"Cache-Control: private\nSurrogate-Control: content=\"ESI/1.0\"", RefusedPrivate, 0, 0},
+		{"Cache-Control: max-age=60\nSurrogate-Control: content=\"ESI/1.0\"", "", time.Minute, time.Hour},
+		{"Cache-Control: max-age=60\nSurrogate-Control: no-store;edge", "", time.Minute, time.Hour},
+		{"Cache-Control: max-age=60\nSurrogate-Control: max-age=5, max-age=120;isr, no-store;edge", "", 2 * time.Minute, time.Hour},
+		{"Cache-Control: max-age=60\nSurrogate-Control: content=\"a, no-store;b\"", "", time.Minute, time.Hour},
+		{"Cache-Control: max-age=60\nSurrogate-Control: max-age=60, content=\"ESI", RefusedMalformed, 0, 0},
+		{"Cache-Control: max-age=60\nSurrogate-Control: max-age=0", RefusedNoFreshness, 0, 0},
+		{"Cache-Control: max-age=60\nSurrogate-Control: max-age=x", RefusedNoFreshness, 0, 0},
+		{"CDN-Cache-Control: max-age=60\nSurrogate-Control: no-store", "", time.Minute, time.Hour},
+	} {
+		h := headerOf(strings.Replace(tt.header, "CDN-", "Cdn-", 1))
+		v := rules.Judge(http.StatusOK, h)
+		if v.Refused != tt.refused || tt.refused == "" && (v.Revalidate != tt.revalidate || v.Stale != tt.stale || rules.StaleIfErrorOf(h) > time.Hour) {
+			t.Errorf("%q: %+v; want %q, %v, %v", tt.header, v, tt.refused, tt.revalidate, tt.stale)
+		}
+	}
+	if _, field := Governing(headerOf("Surrogate-Control: no-store")); field != "Surrogate-Control" {
+		t.Errorf("governed by %s", field)
 	}
 }
 

@@ -3,6 +3,7 @@ package httpcache
 import (
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 )
 
@@ -55,9 +56,9 @@ func sameDate(a, b string) bool {
 
 // Freshen returns the header of a stored response after a 304 has validated it (RFC 9111,
 // sections 3.2 and 4.3.4): fields of the 304 replace those of the same name, except those that
-// describe the content, which the cache may have decoded. Date is that of the 304, if it has one,
-// and Cache-Status is of the request that the 304 answers. etag is as in [Conditions]. Neither
-// header is changed.
+// describe the content, which the cache may have decoded, and policies with a nonce, which is not
+// that in the content. Date is that of the 304, if it has one, and Cache-Status is of the request
+// that the 304 answers. etag is as in [Conditions]. Neither header is changed.
 func Freshen(etag string, stored, notModified http.Header) http.Header {
 	fresh := make(http.Header, len(stored)+len(notModified))
 	for name, values := range stored {
@@ -66,14 +67,42 @@ func Freshen(etag string, stored, notModified http.Header) http.Header {
 	delete(fresh, "Date")
 	delete(fresh, "Cache-Status")
 	for name, values := range notModified {
-		switch textproto.CanonicalMIMEHeaderKey(name) {
-		case "Content-Encoding", "Content-Length", "Content-Range", "Transfer-Encoding", "Trailer":
-		default:
-			fresh[name] = append([]string(nil), values...)
+		if describesContent(textproto.CanonicalMIMEHeaderKey(name), values) {
+			continue
 		}
+		fresh[name] = append([]string(nil), values...)
 	}
 	if etag != "" {
 		fresh["Etag"] = []string{etag} // of the stored response: a 304 may have a weak form of it
 	}
 	return fresh
+}
+
+// describesContent reports whether a field of a 304 is about content that the stored response does not
+// have: its coding, its digests, or the nonce of its scripts (Content Security Policy Level 3, section 7.1).
+func describesContent(name string, values []string) bool {
+	switch name {
+	case "Content-Encoding", "Content-Length", "Content-Range", "Transfer-Encoding", "Trailer",
+		"Repr-Digest", "Content-Digest", "Digest", "Content-Md5":
+		return true
+	case "Content-Security-Policy", "Content-Security-Policy-Report-Only":
+		return len(Nonces(values)) > 0
+	}
+	return false
+}
+
+// Nonces returns the nonces in the lines of a Content-Security-Policy, each once, in their order.
+func Nonces(lines []string) []string {
+	var nonces []string
+	for _, line := range lines {
+		for _, source := range strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == ';' || r == ',' || r == '\t' }) {
+			if len(source) < len("'nonce-'") || !strings.EqualFold(source[:len("'nonce-")], "'nonce-") {
+				continue
+			}
+			if nonce := strings.TrimSuffix(source[len("'nonce-"):], "'"); nonce != "" && !slices.Contains(nonces, nonce) {
+				nonces = append(nonces, nonce)
+			}
+		}
+	}
+	return nonces
 }

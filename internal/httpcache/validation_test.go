@@ -68,15 +68,19 @@ func TestValidates(t *testing.T) {
 func TestFreshen(t *testing.T) {
 	stored := http.Header{
 		"Cache-Control": {"max-age=60"}, "Expires": {anyDate}, "Date": {anyDate}, "Cache-Status": {"cdn; hit"},
-		"Content-Type": {"text/plain"}, "Link": {"<a>", "<b>"}, "X-Kept": {"yes"},
+		"Content-Type": {"text/plain"}, "Link": {"<a>", "<b>"}, "X-Kept": {"yes"}, "Repr-Digest": {"sha-256=:a=:"},
+		"Content-Security-Policy": {"script-src 'nonce-one'"}, "Content-Security-Policy-Report-Only": {"script-src 'self'"},
 	}
 	notModified := http.Header{
 		"Cache-Control": {"max-age=120"}, "Etag": {`W/"a"`}, "Content-Type": {"text/html"}, "Link": {"<c>"}, "X-New": {"1", "2"}, "Age": {"3"},
 		"Content-Length": {"0"}, "Content-Encoding": {"gzip"}, "Content-Range": {"bytes 0-1/2"}, "Transfer-Encoding": {"chunked"},
+		"Repr-Digest": {"sha-256=:b=:"}, "Content-Digest": {"sha-256=:c=:"},
+		"Content-Security-Policy": {"default-src 'self';script-src 'NONCE-two'"}, "Content-Security-Policy-Report-Only": {"script-src 'none'"},
 	}
 	want := http.Header{
 		"Cache-Control": {"max-age=120"}, "Expires": {anyDate}, "Etag": {`"a"`}, "Content-Type": {"text/html"},
-		"Link": {"<c>"}, "X-Kept": {"yes"}, "X-New": {"1", "2"}, "Age": {"3"},
+		"Link": {"<c>"}, "X-Kept": {"yes"}, "X-New": {"1", "2"}, "Age": {"3"}, "Repr-Digest": {"sha-256=:a=:"},
+		"Content-Security-Policy": {"script-src 'nonce-one'"}, "Content-Security-Policy-Report-Only": {"script-src 'none'"},
 	}
 	got := Freshen(`"a"`, stored, notModified)
 	if !reflect.DeepEqual(got, want) {

@@ -255,6 +255,10 @@ func (s *subject) checkHits() {
 			once(Wrong, "form-token", string(match[1]), "a cached page has a form token ("+string(match[1])+") that one render has made: forms of other visitors fail, or are not protected",
 				"load the token from an uncached URL, or cache: off for this path")
 		}
+		if len(httpcache.Nonces(got.header["Content-Security-Policy"])) > 0 {
+			once(Wrong, "nonce", "Content-Security-Policy", "a cached page has the nonce of one render in its Content-Security-Policy: whoever reads it can have scripts run in the page for other visitors",
+				"allow scripts by their hashes, or by 'self', on cached pages; or cache: off for this path")
+		}
 	}
 }
 

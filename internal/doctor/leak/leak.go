@@ -49,7 +49,7 @@ const (
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Kind names the check: "canary", "set-cookie", "private", "personal", "injected",
-	// "forwarded-host", "form-token", "key", "query", "not-cached", "unstable", "failed".
+	// "forwarded-host", "form-token", "nonce", "key", "query", "not-cached", "unstable", "failed".
 	Kind string `json:"kind"`
 	URL  string `json:"url"`
 	// Subject is what the finding is about: the name of a header or cookie, or the detail of

@@ -221,6 +221,15 @@ func TestBrokenSites(t *testing.T) {
 			leak.Config{},
 			[]string{"wrong form-token / csrfmiddlewaretoken"},
 		},
+		"a nonce": {
+			isr.Route{},
+			func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Security-Policy", "default-src 'self'; script-src 'nonce-k3Jd82nfKq0aLmP2'")
+				public(func(*http.Request) string { return `<script nonce="k3Jd82nfKq0aLmP2"></script>` })(w, r)
+			},
+			leak.Config{},
+			[]string{"wrong nonce / Content-Security-Policy"},
+		},
 		"an ignored parameter on which pages depend": {
 			isr.Route{IgnoreQuery: []string{"*"}},
 			public(func(r *http.Request) string { return "page " + r.URL.Query().Get("page") }),

@@ -130,7 +130,16 @@ _DROPPED = _HOP_BY_HOP | {
     "x-request-id",
 }
 # Servers of Python add a Date to each response: with that of the page there would be two.
-_NOT_REPLAYED = _HOP_BY_HOP | {"age", "content-length", "content-encoding", "date", "etag", "set-cookie", "set-cookie2"}
+_NOT_REPLAYED = _HOP_BY_HOP | {
+    "age",
+    "content-length",
+    "content-encoding",
+    "date",
+    "etag",
+    "set-cookie",
+    "set-cookie2",
+    "surrogate-control",
+}
 
 
 def valid_etag(text: str) -> bool:

@@ -19,6 +19,7 @@ const cacheName = 'isr';
 export function answerOf(entry: Entry, body: Uint8Array, how: How, nowMs: number): Answer {
   const headers = new Headers();
   for (const [name, values] of Object.entries(entry.headers)) {
+    if (name === 'surrogate-control') continue; // for this cache alone
     for (const value of values)
       headers.append(name, typeof value === 'string' ? value : Buffer.from(value).toString('latin1'));
   }
