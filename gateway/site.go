@@ -70,6 +70,8 @@ type tree struct {
 	table    *routing.Table
 	handlers []http.Handler // by index of the table
 	tenants  []string       // the tenant headers, by the same index
+	schemed  []bool         // whether renders get the public scheme, by the same index
+	schemes  *schemeWatch
 	origins  map[string]*runningOrigin
 }
 
@@ -129,7 +131,7 @@ func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tr
 	for i, rt := range cfg.Routes {
 		patterns[i] = rt.Pattern
 	}
-	t = &tree{origins: make(map[string]*runningOrigin, len(cfg.Origins))}
+	t = &tree{origins: make(map[string]*runningOrigin, len(cfg.Origins)), schemes: &schemeWatch{public: cmp.Or(cfg.PublicScheme, "http"), log: logOf(cfg.Logger)}}
 	if t.table, err = routing.New(patterns); err != nil {
 		return nil, nil, err
 	}
@@ -152,6 +154,7 @@ func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tr
 			return nil, started, fmt.Errorf("route %q: there is no origin %q", rt.Pattern, rt.Origin)
 		}
 		t.tenants = append(t.tenants, rt.Route.TenantHeader)
+		t.schemed = append(t.schemed, mindsScheme(rt.Route))
 		bindings[i] = isr.Binding{Route: rt.bound(o), Renderer: o.handler}
 	}
 	t.handlers, err = cache.Bind(bindings, t.find)
@@ -214,6 +217,9 @@ func (rt routes) Lookup(r *http.Request, hit *isr.Hit) bool {
 func (s *Site) serve(w http.ResponseWriter, r *http.Request, as func(http.Handler) http.Handler) {
 	t := s.tree.Load()
 	index, err := t.table.FindRequest(r)
+	if hop := hopOf(r.Context()); err == nil && hop != nil && t.schemed[index] {
+		t.schemes.note(r, hop.scheme)
+	}
 	switch {
 	case err == nil && as != nil:
 		as(t.handlers[index]).ServeHTTP(w, r)

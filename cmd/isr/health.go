@@ -87,6 +87,7 @@ const (
 	checkDownstream   = "downstream"
 	checkCertificates = "certificates"
 	checkQueue        = "queue"
+	checkScheme       = "public_scheme"
 )
 
 // A healthReport is the response body of /livez and /readyz.
@@ -132,7 +133,7 @@ func (h *health) report() (code int, r healthReport) {
 func (h *health) checks() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	checks := map[string]bool{checkServing: h.problems != nil, checkStores: true, checkDownstream: true, checkCertificates: true, checkQueue: true}
+	checks := map[string]bool{checkServing: h.problems != nil, checkStores: true, checkDownstream: true, checkCertificates: true, checkQueue: true, checkScheme: true}
 	if h.problems != nil {
 		for _, p := range h.problems() {
 			checks[p.check] = false

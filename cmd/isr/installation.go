@@ -235,7 +235,7 @@ func (in *installation) describe() doctor.Process {
 		p.Files, p.OpenFiles, p.Limit = l.Files, l.OpenFiles, l.Memory
 	}
 	d := doctor.Process{
-		Running: in.running, Files: p.Files, OpenFiles: p.OpenFiles, Memory: p.Memory, MemoryNeed: memoryNeed(p.Memory, defaultBuffers(p.Memory)), MemoryLimit: p.Limit, Requests: p.Requests,
+		Running: in.running, Files: p.Files, OpenFiles: p.OpenFiles, Memory: p.Memory, MemoryNeed: memoryNeed(p.Memory, defaultBuffers(p.Memory)), MemoryLimit: p.Limit, Requests: p.Requests, Scheme: p.Scheme, SchemeAdvice: p.SchemeAdvice,
 	}
 	for _, l := range p.Listeners {
 		d.Listeners = append(d.Listeners, doctor.Listener(l))

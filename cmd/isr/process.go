@@ -24,6 +24,8 @@ func (r *reloader) process(c *serveCommand) admin.Process {
 	p.Files, p.OpenFiles, p.Limit = l.Files, l.OpenFiles, l.Memory
 	sample := r.public.peers.Sample()
 	p.Requests = sample.Requests
+	scheme := r.site.SchemeProblem()
+	p.Scheme, p.SchemeAdvice = scheme.What, scheme.Do
 	for _, peer := range sample.Peers {
 		p.Peers = append(p.Peers, admin.ProcessPeer{
 			Address: peer.Address.String(), Trusted: peer.Trusted, Requests: peer.Requests, Forwarding: peer.Forwarding, Fields: append([]string{}, peer.Fields...),
@@ -50,7 +52,7 @@ func processOf(f *config.File, memory int64) admin.Process {
 // processOrigin describes an origin by the route with the shortest path that leads to it.
 func processOrigin(f *config.File, name string) admin.ProcessOrigin {
 	o := f.Origins[name]
-	p := admin.ProcessOrigin{Name: name, URLs: []string{}, Health: o.Health.Path, Host: hostOfSite(f.Hosts), Path: "/", Connections: int64(o.MaxConnections) + int64(o.MaxRenders)}
+	p := admin.ProcessOrigin{Name: name, URLs: []string{}, Health: o.Health.Path, Host: hostOfSite(f.Hosts), Path: "/", Scheme: f.PublicScheme, Connections: int64(o.MaxConnections) + int64(o.MaxRenders)}
 	for _, text := range o.URL {
 		if u, err := gateway.ParseOrigin(text); err == nil {
 			p.URLs = append(p.URLs, u.String())

@@ -160,7 +160,9 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	if c.FastPath && inst.observesHits() {
 		public.fast = inst
 	}
-	problems := func() []problem { return append(degraded(st, cache, deliveries), public.problems()...) }
+	problems := func() []problem {
+		return slices.Concat(degraded(st, cache, deliveries), public.problems(), schemeProblems(reloader.site))
+	}
 	administration, err := plan.administer(folder, st, c.administered(cache, st, deliveries, reloader, inst, problems, log), s, log)
 	if err != nil {
 		return errors.Join(err, public.close())
@@ -259,6 +261,14 @@ func degraded(st *stores, cache *isr.Cache, deliveries *downstream.Worker) (all 
 		all = append(all, problem{checkDownstream, fmt.Sprintf("purges are not delivered to %s since %s: %v", f.Destination, f.Since.UTC().Format(time.RFC3339), f.Err)})
 	}
 	return all
+}
+
+// schemeProblems returns how trusted proxies contradict public_scheme.
+func schemeProblems(site *gateway.Site) []problem {
+	if text := site.SchemeProblem().String(); text != "" {
+		return []problem{{checkScheme, text}}
+	}
+	return nil
 }
 
 // validate checks the flags, and the fields of the file that are flags.

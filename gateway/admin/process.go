@@ -9,26 +9,28 @@ import (
 // A Process is what a running server knows of its process and its surroundings: what isr
 // doctor examines, and what cannot be seen from outside.
 type Process struct {
-	Name      string            `json:"name" doc:"Host and process id."`
-	Version   string            `json:"version" doc:"Version of the program."`
-	Config    string            `json:"config" doc:"Digest of the configuration, as other servers see it."`
-	File      string            `json:"file,omitempty" doc:"Configuration file."`
-	Started   time.Time         `json:"started_at" doc:"When the server started."`
-	Store     string            `json:"store" doc:"Where pages are stored."`
-	Table     string            `json:"table,omitempty" doc:"DynamoDB table; empty for an embedded store."`
-	Bucket    string            `json:"bucket,omitempty" doc:"S3 bucket."`
-	Region    string            `json:"region,omitempty" doc:"AWS region, if it was given."`
-	DynamoDB  string            `json:"dynamodb_endpoint,omitempty" doc:"DynamoDB endpoint other than that of AWS."`
-	S3        string            `json:"s3_endpoint,omitempty" doc:"S3 endpoint other than that of AWS."`
-	Memory    int64             `json:"memory_bytes" doc:"Size of the page cache in memory."`
-	Files     int64             `json:"max_files" doc:"Limit of open files, such as connections (RLIMIT_NOFILE); 0 if it is not known."`
-	OpenFiles int64             `json:"open_files" doc:"Open files now; 0 if it is not known."`
-	Limit     int64             `json:"memory_limit_bytes" doc:"Memory that the process may use: the limit of its control group, else that of the machine; 0 if it is not known."`
-	Origins   []ProcessOrigin   `json:"origins" doc:"The sites behind the server."`
-	Hosts     []string          `json:"hosts,omitempty" doc:"The hosts that are served, as they are configured; none: localhost."`
-	Listeners []ProcessListener `json:"listeners" doc:"The public addresses."`
-	Requests  int64             `json:"requests" doc:"Requests at the public addresses since the start."`
-	Peers     []ProcessPeer     `json:"peers" doc:"A sample of the addresses that requests came from, the most frequent first, at most 64; the last may stand for all others."`
+	Name         string            `json:"name" doc:"Host and process id."`
+	Version      string            `json:"version" doc:"Version of the program."`
+	Config       string            `json:"config" doc:"Digest of the configuration, as other servers see it."`
+	File         string            `json:"file,omitempty" doc:"Configuration file."`
+	Started      time.Time         `json:"started_at" doc:"When the server started."`
+	Store        string            `json:"store" doc:"Where pages are stored."`
+	Table        string            `json:"table,omitempty" doc:"DynamoDB table; empty for an embedded store."`
+	Bucket       string            `json:"bucket,omitempty" doc:"S3 bucket."`
+	Region       string            `json:"region,omitempty" doc:"AWS region, if it was given."`
+	DynamoDB     string            `json:"dynamodb_endpoint,omitempty" doc:"DynamoDB endpoint other than that of AWS."`
+	S3           string            `json:"s3_endpoint,omitempty" doc:"S3 endpoint other than that of AWS."`
+	Memory       int64             `json:"memory_bytes" doc:"Size of the page cache in memory."`
+	Files        int64             `json:"max_files" doc:"Limit of open files, such as connections (RLIMIT_NOFILE); 0 if it is not known."`
+	OpenFiles    int64             `json:"open_files" doc:"Open files now; 0 if it is not known."`
+	Limit        int64             `json:"memory_limit_bytes" doc:"Memory that the process may use: the limit of its control group, else that of the machine; 0 if it is not known."`
+	Origins      []ProcessOrigin   `json:"origins" doc:"The sites behind the server."`
+	Hosts        []string          `json:"hosts,omitempty" doc:"The hosts that are served, as they are configured; none: localhost."`
+	Listeners    []ProcessListener `json:"listeners" doc:"The public addresses."`
+	Requests     int64             `json:"requests" doc:"Requests at the public addresses since the start."`
+	Scheme       string            `json:"scheme_problem,omitempty" doc:"How the X-Forwarded-Proto of trusted proxies contradicts the scheme that renders state; missing if it does not."`
+	SchemeAdvice string            `json:"scheme_advice,omitempty" doc:"What to change then."`
+	Peers        []ProcessPeer     `json:"peers" doc:"A sample of the addresses that requests came from, the most frequent first, at most 64; the last may stand for all others."`
 }
 
 // A ProcessOrigin is a site behind a server, with the settings of one of its routes.
@@ -38,6 +40,7 @@ type ProcessOrigin struct {
 	Health      string   `json:"health,omitempty" doc:"Path of the health checks."`
 	Host        string   `json:"host,omitempty" doc:"A host of the site that visitors use."`
 	Path        string   `json:"path" doc:"A page of the origin."`
+	Scheme      string   `json:"public_scheme,omitempty" doc:"The scheme that renders state."`
 	Revalidate  float64  `json:"revalidate_seconds" doc:"Freshness window of the page if the origin sends none."`
 	Strict      bool     `json:"strict,omitempty" doc:"The route has opt_in: strict."`
 	Off         bool     `json:"off,omitempty" doc:"The route has cache: off."`

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/doctor/leak"
 	"github.com/facetheory/isr/internal/httpcache"
 )
@@ -27,6 +29,7 @@ type Origin struct {
 	Health      string   // path of the health checks; empty for none
 	Host        string   // of the requests; empty: that of the URL
 	Path        string   // of a page
+	Scheme      string   // that renders state, "http" or "https"; empty means http
 	Revalidate  float64  // seconds: the freshness window if the origin sends none
 	Strict      bool     // opt_in: strict
 	Off         bool     // cache: off
@@ -122,6 +125,8 @@ func (o Origin) get(ctx context.Context, transport *http.Transport, u *url.URL, 
 		return nil, err
 	}
 	r.Host = o.Host
+	// As renders have it: a site that insists on https redirects requests without it.
+	r.Header.Set("X-Forwarded-Proto", cmp.Or(o.Scheme, "http"))
 	r.Header.Set("User-Agent", "isr-doctor")
 	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
 	res, err := transport.RoundTrip(r)
@@ -257,6 +262,9 @@ func (o Origin) judgePage(v visit) (found []Finding) {
 		return nil
 	case o.Off:
 		return []Finding{{Severity: Note, What: page + "is not cached: its route has cache: off", Do: "nothing, if that is meant"}}
+	case o.redirectsToItself(v):
+		problem, do := leak.WhyNotCached(httpcache.RefusedSelfRedirect)
+		return []Finding{{Severity: Warning, What: page + "is " + problem, Evidence: []string{v.seen(o, "Location")}, Do: do}}
 	case v.status >= http.StatusMultipleChoices:
 		return []Finding{{
 			Severity: Note, What: fmt.Sprintf("%sanswers with status %d, so that its caching header was not examined", page, v.status),
@@ -282,6 +290,27 @@ func (o Origin) judgePage(v visit) (found []Finding) {
 		})
 	}
 	return found
+}
+
+// redirectsToItself reports whether a page redirects to a URL with the host and path that it has,
+// whatever its scheme.
+func (o Origin) redirectsToItself(v visit) bool {
+	at, err := url.Parse(v.address)
+	if err != nil || v.status < http.StatusMultipleChoices || v.status >= http.StatusBadRequest {
+		return false
+	}
+	path, pathOK := canonical.Path(o.Path)
+	host, hostOK := canonical.Host(cmp.Or(o.Host, at.Host))
+	if !pathOK || !hostOK {
+		return false
+	}
+	to, ok := canonical.Location(&url.URL{Scheme: "http", Host: host, Path: path}, v.header.Get("Location"))
+	if !ok || to.RawQuery != "" {
+		return false
+	}
+	toPath, pathOK := canonical.Path(to.EscapedPath())
+	toHost, hostOK := canonical.Host(to.Host)
+	return pathOK && hostOK && toPath == path && toHost == host
 }
 
 func (o Origin) inKey(name string) bool {

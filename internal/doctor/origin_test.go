@@ -106,6 +106,33 @@ func TestOriginStatus(t *testing.T) {
 	}
 }
 
+// A site that insists on https redirects renders to themselves, unless they state https.
+func TestOriginThatInsistsOnHTTPS(t *testing.T) {
+	t.Parallel()
+	location := "https://example.com/"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "s-maxage=60")
+		if r.Header.Get("X-Forwarded-Proto") != "https" {
+			w.Header().Set("Location", location)
+			w.WriteHeader(http.StatusMovedPermanently)
+		}
+	}))
+	defer server.Close()
+	o := doctor.Origin{Name: "site", URLs: []string{server.URL}, Host: "example.com", Path: "/"}
+	mustFind(t, doctor.Warning, doctor.OriginCheck(o), "redirects to another spelling of the URL, or to its other scheme", "GET / → 301, Location: https://example.com/", "set public_scheme: https")
+	o.Scheme = "https"
+	mustFind(t, doctor.OK, doctor.OriginCheck(o), "can be cached")
+	o.Scheme, location = "http", "https://www.example.com/"
+	mustFind(t, doctor.Note, doctor.OriginCheck(o), "answers with status 301")
+}
+
+// Trusted proxies that contradict the scheme of renders are a warning with what to change.
+func TestSchemeOfProxies(t *testing.T) {
+	t.Parallel()
+	p := doctor.Process{Running: true, Requests: 1, Scheme: "proxies state https", SchemeAdvice: "set public_scheme: https"}
+	mustFind(t, doctor.Warning, doctor.Proxies(p), "proxies state https", "set public_scheme: https")
+}
+
 // What answers, but not by HTTP, is told from a site that hangs up and from one that is silent.
 func TestOriginThatSpeaksNoHTTP(t *testing.T) {
 	t.Parallel()

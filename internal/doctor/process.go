@@ -20,7 +20,10 @@ type Process struct {
 	MemoryLimit int64 // bytes that the process may use; 0: not known
 	Listeners   []Listener
 	Requests    int64
-	Peers       []Peer
+	// Scheme is how trusted peers contradict the scheme of renders, and SchemeAdvice what to
+	// change; empty if they do not.
+	Scheme, SchemeAdvice string
+	Peers                []Peer
 }
 
 // A Listener is a public address.
@@ -115,7 +118,7 @@ const (
 // Proxies compares the trusted networks with the peers that have sent requests.
 func Proxies(p Process) Check {
 	return Check{Name: "proxies", Run: func(context.Context) []Finding {
-		found := slices.Concat(tooWide(p.Listeners), p.untrusted(), forwardedHosts(p.Listeners))
+		found := slices.Concat(tooWide(p.Listeners), p.untrusted(), forwardedHosts(p.Listeners), p.scheme())
 		if len(found) > 0 {
 			return found
 		}
@@ -127,6 +130,14 @@ func Proxies(p Process) Check {
 		}
 		return []Finding{{Severity: OK, What: fmt.Sprintf("no untrusted proxy seen (requests: %d)", p.Requests)}}
 	}}
+}
+
+// scheme finds trusted peers that contradict the scheme that renders state.
+func (p Process) scheme() []Finding {
+	if p.Scheme == "" {
+		return nil
+	}
+	return []Finding{{Severity: Warning, What: p.Scheme, Do: p.SchemeAdvice}}
 }
 
 // tooWide finds trusted networks that have more than the machines of one operator.
