@@ -135,12 +135,21 @@ func (h *handler) clients(r *http.Request) []netip.Prefix {
 	return nil
 }
 
+// client returns the client of a search that one visitor started; invalid if the route does
+// not distinguish clients.
+func (s *search) client() netip.Prefix {
+	if len(s.clients) == 0 {
+		return netip.Prefix{}
+	}
+	return s.clients[0]
+}
+
 // joinFor joins a flight for a visitor, by join, which is [Cache.join] or
 // [Cache.joinUnstored]. leader: the visitor's request started it.
 func (h *handler) joinFor(r *http.Request, k store.Key, join func(*search) (*flight, bool)) (f *flight, leader bool) {
 	s := h.search(r, k)
-	if f, leader = join(s); f != nil && !leader && len(s.clients) > 0 {
-		f.search.join(s.clients[0])
+	if f, leader = join(s); f != nil && !leader {
+		f.search.join(s.client())
 	}
 	return f, leader
 }

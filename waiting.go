@@ -98,6 +98,10 @@ func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, er
 	defer timer.Stop()
 	select {
 	case <-turn.Ready():
+		if err := turn.Displaced(); err != nil {
+			s.endQueue(queueOutcome(err))
+			return false, err
+		}
 	case <-timer.C:
 		s.queuePolls++
 		s.waited = true // if there is a page now, another process has rendered it meanwhile
@@ -137,15 +141,17 @@ func (s *search) currentTurn() *budget.Turn {
 	return s.turn
 }
 
-// join charges the turn to a client that waits for the search, if that client has less
-// of the budget than those who wait already.
+// join is called for a visitor who joins the search. If the visitor waits for it, its turn is
+// that of a regeneration no longer. The turn is charged to the visitor's client, which may be
+// invalid, if that client has less of the budget than those who wait already.
 func (s *search) join(client netip.Prefix) {
-	if !client.IsValid() {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.turn != nil && !s.background() {
+		s.turn.Await()
+	}
 	switch {
+	case !client.IsValid():
 	case s.turn != nil:
 		s.turn.Charge(client)
 	case len(s.clients) > 0 && len(s.clients) < maxPayers && !slices.Contains(s.clients, client):

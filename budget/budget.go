@@ -4,8 +4,9 @@
 //
 //	Enter ──► a turn is free: Begin ──► render ──► Leave
 //	  │                         └──► the breaker is open: an *Error
-//	  ├─────► a place in the queue, until Ready is closed
-//	  └─────► the queue, or the client's share of it, is full: an *Error
+//	  ├─────► a place in the queue, until Ready is closed: the turn has come, or
+//	  │       the place went to a lighter client: Displaced
+//	  └─────► the queue is full, and no client has more in it: an *Error
 package budget
 
 import (
@@ -28,14 +29,17 @@ type Config struct {
 	// Renders is how many pages are rendered at once. Zero means DefaultRenders, a
 	// negative number no limit.
 	Renders int
-	// Queue is how many further pages wait for their turn. Pages of which a stale copy
-	// is served meanwhile take at most half of it, so that a mass expiry leaves room
-	// for missing pages; pages that have never rendered take at most three quarters.
-	// Zero means DefaultQueue, a negative number no queue.
+	// Queue is how many further pages wait for their turn. Regenerations of pages of which
+	// a stale copy is served take at most half of it, and leave it first; pages that have
+	// never rendered take at most three quarters. Zero means DefaultQueue, a negative
+	// number no queue.
 	//
-	// Turns alternate between pages that have rendered before and others. If clients
-	// are distinguished, a turn goes to the client with the fewest renders in progress,
-	// and one client has at most half of Renders and a quarter of Queue.
+	// If clients are distinguished, a turn goes to the client with the fewest renders in
+	// progress. A client may use all that no other client wants, except a reserve of
+	// turns: it gets no further turn if that leaves free less than a third of what it then
+	// has, so that one client gets 12 of 16 turns, and the next one 3. A client whose
+	// renders are quick gets the reserve, too. In a full queue a page of the client that
+	// has most in it makes room for another client's page.
 	Queue int
 	// Failures is how many renders must fail in a row for the circuit breaker to open.
 	// Connection errors and timeouts count, and error responses of pages that have
@@ -80,16 +84,20 @@ type Budget struct {
 	// The breaker calls changed under its own lock, which locks mu: never call the
 	// breaker while holding mu.
 	mu         sync.Mutex
-	rendering  int                           // guarded by mu: turns in use
-	queue      list.List                     // guarded by mu: of *Turn, those that wait, in order of arrival
-	unknown    int                           // guarded by mu: pages in the queue that have never rendered
-	lastKnown  bool                          // guarded by mu: the last turn from the queue was a known page's
-	clients    map[netip.Prefix]*clientShare // guarded by mu: clients that have turns or places
-	blamed     map[netip.Prefix]time.Time    // guarded by mu: when a failure of a client counted last, since the last success
-	complained time.Time                     // guarded by mu: when a client with a full share was logged last
-	prober     netip.Prefix                  // guarded by mu: the client whose probe was inconclusive last
-	yieldsTill time.Time                     // guarded by mu: until when that client may not probe again
-	reopens    time.Time                     // guarded by mu: when an open breaker lets a render through
+	rendering  int                        // guarded by mu: turns in use
+	waiting    [classes]int               // guarded by mu: places in the queue
+	rankings   [rankings]ranking          // guarded by mu: of clients
+	lastKnown  bool                       // guarded by mu: the last turn of a visitor from the queue was a known page's
+	clock      uint64                     // guarded by mu: counts the moments at which clients come or get turns
+	clients    map[netip.Prefix]*client   // guarded by mu: clients that have turns or places
+	young      list.List                  // guarded by mu: of *Turn, renders that are not slow, in the order in which they began
+	stale      usage                      // guarded by mu: turns of regenerations
+	defaulted  map[netip.Prefix]time.Time // guarded by mu: until when a client that held the reserve for long borrows nothing
+	blamed     map[netip.Prefix]time.Time // guarded by mu: when a failure of a client counted last, since the last success
+	complained time.Time                  // guarded by mu: when a client with a full share was logged last
+	prober     netip.Prefix               // guarded by mu: the client whose probe was inconclusive last
+	yieldsTill time.Time                  // guarded by mu: until when that client may not probe again
+	reopens    time.Time                  // guarded by mu: when an open breaker lets a render through
 }
 
 // New returns a budget, to be shared by the routes of one origin.
@@ -99,8 +107,11 @@ func New(cfg Config) *Budget {
 		room:    limitOf(cfg.Queue, DefaultQueue, 0),
 		limit:   limitOf(cfg.Failures, DefaultFailures, math.MaxInt),
 		pause:   cfg.Pause,
-		clients: make(map[netip.Prefix]*clientShare),
+		clients: make(map[netip.Prefix]*client),
 		blamed:  make(map[netip.Prefix]time.Time),
+
+		defaulted: make(map[netip.Prefix]time.Time),
+		rankings:  newRankings(),
 	}
 	if b.pause <= 0 {
 		b.pause = DefaultPause
@@ -154,8 +165,8 @@ func (b *Budget) changed(from, to gobreaker.State, log *slog.Logger) {
 
 // An Error says that a page was not rendered, to protect the origin.
 type Error struct {
-	// Open: the circuit breaker is open. Otherwise too many pages wait, or this one
-	// waited for too long.
+	// Open: the circuit breaker is open. Otherwise too many pages wait, this one waited
+	// for too long, or its place went to a lighter client.
 	Open bool
 	// RetryAfter is how long to wait before trying again.
 	RetryAfter time.Duration
@@ -176,23 +187,29 @@ var ErrNoVerdict = errors.New("the origin was not called, or the render was canc
 const BusyRetry = time.Second
 
 // A Turn is the right to render one page, or a place in the queue for it. Its methods,
-// except Charge, are not safe for concurrent use.
+// except Charge and Await, are not safe for concurrent use.
 type Turn struct {
 	b     *Budget
 	ready chan struct{}
-	place *list.Element // guarded by b.mu: the place in the queue, nil once the turn has come
 	page  Page
-	payer netip.Prefix // guarded by b.mu: the client that the turn is charged to; zero: none
+	class class         // guarded by b.mu until ready is closed
+	place *list.Element // guarded by b.mu: the place in the queue; nil once ready is closed
+	payer netip.Prefix  // guarded by b.mu: the client that the turn is charged to; zero: none
+
+	displaced bool          // the place is lost; set before ready is closed
+	began     time.Time     // guarded by b.mu: when the turn came
+	youth     *list.Element // guarded by b.mu: in b.young; nil once the render is slow
+	borrowed  bool          // guarded by b.mu: the turn is of the reserve
 
 	verdict func(error) // reports to the breaker, after Begin has succeeded; only the first call counts
 	probe   bool        // the one render that probes the origin
-	limit   *time.Timer // ends the probe of an unknown page; nil without
+	limit   *time.Timer // ends the probe of an unknown page; nil if there is none
 }
 
 // A Page describes a page for which a turn is taken.
 type Page struct {
 	Known    bool // it has rendered before
-	Yielding bool // a stale copy is served meanwhile, so that missing pages come first
+	Yielding bool // it is a regeneration: visitors get a stale copy, and no visitor waits
 }
 
 // Enter takes a turn, or a place in the queue. It is charged to the client, of those
@@ -203,30 +220,45 @@ func (b *Budget) Enter(p Page, clients ...netip.Prefix) (*Turn, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := &Turn{b: b, ready: make(chan struct{}), page: p}
+	t := &Turn{b: b, ready: make(chan struct{}), page: p, class: classOf(p)}
 	for i, client := range clients {
-		if i == 0 || b.shareLocked(client).load() < b.shareLocked(t.payer).load() {
+		if i == 0 || b.loadLocked(client) < b.loadLocked(t.payer) {
 			t.payer = client
 		}
 	}
-	switch {
-	case b.rendering < b.renders && b.mayRenderLocked(t.payer):
-		b.startLocked(t)
-	case b.mayWaitLocked(p, t.payer):
-		b.enqueueLocked(t)
-	default:
-		b.complainLocked(t.payer)
-		return nil, &Error{RetryAfter: BusyRetry}
+	b.enqueueLocked(t)
+	b.advanceLocked()
+	if loser := b.loserLocked(t); loser != nil {
+		b.complainLocked(loser)
+		b.displaceLocked(loser)
+	}
+	if t.displaced {
+		return nil, errBusy()
 	}
 	return t, nil
 }
 
-// Ready is closed when the turn has come.
+func errBusy() *Error { return &Error{RetryAfter: BusyRetry} }
+
+// Ready is closed when the turn has come, or the place is lost (see Displaced).
 func (t *Turn) Ready() <-chan struct{} { return t.ready }
 
-// Begin is called once the turn has come, before the render. The breaker may have opened
-// while the page waited: then the error is an [*Error].
+// Displaced is called after Ready is closed. The error is an [*Error] if the place in the
+// queue went to a page of a client that has less of the budget, or to one that a visitor
+// waits for, and nil if the turn has come.
+func (t *Turn) Displaced() error {
+	if t.displaced {
+		return errBusy()
+	}
+	return nil
+}
+
+// Begin is called once Ready is closed, before the render. The place may be lost, or the
+// breaker may have opened while the page waited: then the error is an [*Error].
 func (t *Turn) Begin() error {
+	if err := t.Displaced(); err != nil {
+		return err
+	}
 	b := t.b
 	if b.breaker.State() == gobreaker.StateHalfOpen && b.probedInVain(t) {
 		return &Error{Open: true, RetryAfter: BusyRetry}
@@ -263,15 +295,13 @@ func (t *Turn) Leave(verdict error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t.place != nil {
-		b.dequeueLocked(t)
-		b.tidyLocked(t.payer)
+	switch {
+	case t.displaced:
 		return
-	}
-	b.rendering--
-	if c := b.clients[t.payer]; c != nil {
-		c.rendering--
-		b.tidyLocked(t.payer)
+	case t.place != nil:
+		b.dequeueLocked(t)
+	default:
+		b.endLocked(t)
 	}
 	b.advanceLocked()
 }

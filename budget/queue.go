@@ -1,8 +1,7 @@
 package budget
 
 import (
-	"errors"
-	"net"
+	"container/list"
 	"net/netip"
 	"time"
 )
@@ -10,130 +9,220 @@ import (
 // The queue is fair. Without that, the client with the most requests would get all turns,
 // and one that requests slow or unknown pages would block all others:
 //
-//	a turn is free -> known and unknown pages alternate
+//	a turn is free -> pages that visitors wait for, before regenerations
+//	               -> among the pages of visitors, known and unknown pages alternate
 //	               -> among these, the page of the client with the fewest renders
-//	               -> among these, the page that has waited longest
+//	               -> among these clients, the one that was served or came longest ago
+//	               -> among its pages, the one that has waited longest
+//
+// A client with few turns gets each turn that is free, and one with many leaves a reserve
+// for clients who arrive (see reserve.go). What a client borrows of the reserve comes
+// after all that others wait for, also after their regenerations.
 //
 // A known page has rendered before: there are as many as the site has. The number of
 // unknown ones is unlimited. A page without a client has no share to exceed.
+//
+// Each operation takes time in proportion to the logarithm of the number of clients that
+// have turns or places, which is at most Renders and Queue together.
 
-// A clientShare is what one client has of a budget.
-type clientShare struct{ rendering, waiting int }
+// A class is a kind of page in the queue.
+type class int
 
-func (c clientShare) load() int { return c.rendering + c.waiting }
+const (
+	known        class = iota // it has rendered before, and a visitor waits for it
+	unknown                   // it has never rendered, and a visitor waits for it
+	regeneration              // no visitor waits for it
+	classes
+)
 
-// shareLocked returns what a client has: nothing, if the client is not known.
-func (b *Budget) shareLocked(client netip.Prefix) clientShare {
-	if c := b.clients[client]; c != nil {
-		return *c
-	}
-	return clientShare{}
-}
-
-// mayRenderLocked reports whether a client may have one more render.
-func (b *Budget) mayRenderLocked(client netip.Prefix) bool {
-	return b.shareLocked(client).rendering < max(b.renders/2, 1)
-}
-
-// mayWaitLocked reports whether a page gets a place in the queue.
-func (b *Budget) mayWaitLocked(p Page, client netip.Prefix) bool {
+func classOf(p Page) class {
 	switch {
-	case p.Yielding && b.queue.Len() >= b.room/2, b.queue.Len() >= b.room:
-		return false
-	case !p.Known && b.unknown >= (3*b.room+3)/4:
-		return false
+	case p.Yielding:
+		return regeneration
+	case p.Known:
+		return known
 	}
-	return b.shareLocked(client).waiting < b.placesPerClient()
+	return unknown
 }
 
-func (b *Budget) placesPerClient() int { return (b.room + 3) / 4 }
-
-// complainLocked logs, at most once a minute, a client that has all the places it may
-// have: it may be an undeclared load balancer, which stands for all visitors.
-func (b *Budget) complainLocked(client netip.Prefix) {
-	c, now := b.shareLocked(client), time.Now()
-	if c.load() == 0 || c.waiting < b.placesPerClient() || now.Sub(b.complained) < time.Minute {
-		return
-	}
-	b.complained = now
-	b.log.Warn("one client has used its share of the renders, and further ones are refused; "+
-		"if it is a load balancer, its forwarding fields must be trusted", "client", client, "renders", c.rendering, "waiting", c.waiting)
+// A client has turns, or places in the queue.
+type client struct {
+	prefix netip.Prefix // zero: pages without a client
+	usage
+	lines [classes]list.List // of *Turn: places, in order of arrival
+	since uint64             // when it came, or got a turn last, by the clock of the budget
+	at    [rankings]int      // the client's index in each ranking, from 1; 0 if it is not in it
 }
 
-// updateLocked returns the share of a client, to be changed. That of no client is
-// discarded.
-func (b *Budget) updateLocked(client netip.Prefix) *clientShare {
-	if !client.IsValid() {
-		return new(clientShare)
+// visitors is how many places the client has for pages that visitors wait for.
+func (c *client) visitors() int { return c.lines[known].Len() + c.lines[unknown].Len() }
+
+// loadLocked is what a client uses of the budget. Its regenerations in the queue are no
+// load: they are the first to leave it.
+func (b *Budget) loadLocked(prefix netip.Prefix) int {
+	if c := b.clients[prefix]; c != nil {
+		return c.rendering + c.visitors()
 	}
-	c := b.clients[client]
+	return 0
+}
+
+// clientLocked returns a client, to be changed.
+func (b *Budget) clientLocked(prefix netip.Prefix) *client {
+	c := b.clients[prefix]
 	if c == nil {
-		c = new(clientShare)
-		b.clients[client] = c
+		b.clock++
+		c = &client{prefix: prefix, since: b.clock}
+		b.clients[prefix] = c
 	}
 	return c
 }
 
-// tidyLocked removes a client that has nothing.
-func (b *Budget) tidyLocked(client netip.Prefix) {
-	if c := b.clients[client]; c != nil && *c == (clientShare{}) {
-		delete(b.clients, client)
+// changedLocked restores the order of clients after one has changed. A client that has
+// nothing is removed.
+func (b *Budget) changedLocked(c *client) {
+	for i := range b.rankings {
+		b.rankings[i].update(c)
 	}
-}
-
-func (b *Budget) startLocked(t *Turn) {
-	b.rendering++
-	b.updateLocked(t.payer).rendering++
-	close(t.ready)
+	if c.rendering == 0 && c.visitors() == 0 && c.lines[regeneration].Len() == 0 {
+		delete(b.clients, c.prefix)
+	}
 }
 
 func (b *Budget) enqueueLocked(t *Turn) {
-	t.place = b.queue.PushBack(t)
-	b.updateLocked(t.payer).waiting++
-	if !t.page.Known {
-		b.unknown++
-	}
+	c := b.clientLocked(t.payer)
+	t.place = c.lines[t.class].PushBack(t)
+	b.waiting[t.class]++
+	b.changedLocked(c)
 }
 
 func (b *Budget) dequeueLocked(t *Turn) {
-	b.queue.Remove(t.place)
+	c := b.clients[t.payer]
+	c.lines[t.class].Remove(t.place)
 	t.place = nil
-	b.updateLocked(t.payer).waiting--
-	if !t.page.Known {
-		b.unknown--
+	b.waiting[t.class]--
+	b.changedLocked(c)
+}
+
+// displaceLocked takes the place of a turn.
+func (b *Budget) displaceLocked(t *Turn) {
+	b.dequeueLocked(t)
+	t.displaced = true
+	close(t.ready)
+}
+
+// startLocked gives a turn to a page in the queue.
+func (b *Budget) startLocked(t *Turn) {
+	c := b.clients[t.payer]
+	b.clock++
+	c.since = b.clock // behind other clients
+	t.began = time.Now()
+	t.youth = b.young.PushBack(t)
+	for _, u := range b.usagesLocked(t) {
+		u.start(t.began)
 	}
+	b.rendering++
+	b.dequeueLocked(t)
+	close(t.ready)
+}
+
+// endLocked takes a turn back.
+func (b *Budget) endLocked(t *Turn) {
+	now := time.Now()
+	b.noteSlowLocked(now)
+	for _, u := range b.usagesLocked(t) {
+		u.end(now, t.youth == nil)
+	}
+	if t.youth != nil {
+		b.young.Remove(t.youth)
+	} else {
+		b.defaultLocked(t, now)
+	}
+	b.rendering--
+	b.changedLocked(b.clients[t.payer])
 }
 
 // advanceLocked gives the free turns to pages in the queue.
 func (b *Budget) advanceLocked() {
 	for b.rendering < b.renders {
-		next := b.nextLocked()
-		if next == nil {
+		t := b.nextLocked()
+		if t == nil {
 			return
 		}
-		b.lastKnown = next.page.Known
-		b.dequeueLocked(next)
-		b.startLocked(next)
+		if t.class != regeneration {
+			b.lastKnown = t.class == known
+		}
+		b.startLocked(t)
 	}
 }
 
 // nextLocked returns the turn that is next; nil if none may render.
 func (b *Budget) nextLocked() *Turn {
-	var known, unknown *Turn
-	for e := b.queue.Front(); e != nil; e = e.Next() {
-		t := e.Value.(*Turn)
-		first := &unknown
-		if t.page.Known {
-			first = &known
+	b.noteSlowLocked(time.Now())
+	for _, may := range []func(*client, class) bool{b.leavesReserveLocked, b.mayBorrowLocked} {
+		first, second := known, unknown
+		if b.lastKnown {
+			first, second = unknown, known
 		}
-		if b.mayRenderLocked(t.payer) && (*first == nil || b.shareLocked(t.payer).rendering < b.shareLocked((*first).payer).rendering) {
-			*first = t
+		for _, k := range []class{first, second, regeneration} {
+			if c := b.rankings[k].first(); c != nil && may(c, k) {
+				t := c.lines[k].Front().Value.(*Turn)
+				t.borrowed = !b.leavesReserveLocked(c, k)
+				return t
+			}
 		}
 	}
-	if known == nil || unknown != nil && b.lastKnown {
-		return unknown
+	return nil
+}
+
+// loserLocked returns the turn that leaves the queue because t came, which may be t
+// itself; nil if there is room for all.
+func (b *Budget) loserLocked(t *Turn) *Turn {
+	full := b.waiting[known]+b.waiting[unknown]+b.waiting[regeneration] > b.room
+	switch {
+	case t.place == nil: // it renders
+		return nil
+	case t.class == regeneration && (full || b.waiting[regeneration] > b.room/2):
+		return b.heaviestLocked(mostRegenerations, t)
+	case t.class == unknown && b.waiting[unknown] > (3*b.room+3)/4:
+		return b.heaviestLocked(mostUnknown, t)
+	case !full:
+		return nil
+	case b.waiting[regeneration] > 0:
+		return b.rankings[mostRegenerations].first().newest(regeneration)
 	}
-	return known
+	return b.heaviestLocked(mostVisitors, t)
+}
+
+// heaviestLocked returns the newest turn of the client that has most places in a ranking;
+// t if its client has as many.
+func (b *Budget) heaviestLocked(most int, t *Turn) *Turn {
+	r := &b.rankings[most]
+	heaviest := r.first()
+	if r.places(heaviest) <= r.places(b.clients[t.payer]) {
+		return t
+	}
+	if most == mostRegenerations {
+		return heaviest.newest(regeneration)
+	}
+	if heaviest.lines[unknown].Len() > 0 {
+		return heaviest.newest(unknown)
+	}
+	return heaviest.newest(known)
+}
+
+func (c *client) newest(k class) *Turn { return c.lines[k].Back().Value.(*Turn) }
+
+// complainLocked logs, at most once a minute, that a visitor of a client with a quarter of
+// the queue is refused: the client may be an undeclared load balancer, which stands for all
+// visitors.
+func (b *Budget) complainLocked(loser *Turn) {
+	c, now := b.clients[loser.payer], time.Now()
+	if loser.class == regeneration || !loser.payer.IsValid() || 4*c.visitors() < b.room || now.Sub(b.complained) < time.Minute {
+		return
+	}
+	b.complained = now
+	b.log.Warn("one client has most of the queue for renders, and further ones are refused; "+
+		"if it is a load balancer, its forwarding fields must be trusted", "client", c.prefix, "renders", c.rendering, "waiting", c.visitors())
 }
 
 // Charge moves the place in the queue to another client that waits for the same page, if
@@ -142,66 +231,27 @@ func (t *Turn) Charge(client netip.Prefix) {
 	b := t.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	payer := t.payer
-	if t.place == nil || !payer.IsValid() || b.shareLocked(client).load() >= b.shareLocked(payer).load()-1 {
+	if t.place == nil || !t.payer.IsValid() || b.loadLocked(client) >= b.loadLocked(t.payer)-1 {
 		return
 	}
-	b.clients[payer].waiting--
-	b.tidyLocked(payer)
-	t.payer = client
-	b.updateLocked(client).waiting++
-	b.advanceLocked()
+	b.moveLocked(t, client, t.class)
 }
 
-const (
-	// blamePause is the least time between failures of one client's unknown pages that
-	// count against the origin.
-	blamePause = time.Second
-	// maxBlamed bounds how many such clients are remembered.
-	maxBlamed = 1024
-)
-
-// weigh decides whether a verdict counts. A client can request any number of pages that
-// hang: those that fail together count once. A failure to connect always counts, since
-// no client can cause it.
-func (b *Budget) weigh(t *Turn, verdict error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	client, now := t.payer, time.Now()
-	switch {
-	case verdict == nil:
-		clear(b.blamed)
-		return nil
-	case errors.Is(verdict, ErrNoVerdict), t.page.Known, !client.IsValid(), isDialError(verdict):
-		return verdict
-	case now.Sub(b.blamed[client]) < blamePause:
-		return ErrNoVerdict
-	case len(b.blamed) >= maxBlamed:
-		clear(b.blamed)
-	}
-	b.blamed[client] = now
-	return verdict
-}
-
-func isDialError(err error) bool {
-	var failed *net.OpError
-	return errors.As(err, &failed) && failed.Op == "dial"
-}
-
-// giveWay ends an inconclusive probe: a page that has never rendered, and fails or hangs.
-// The next probe is another client's, if there is one, so that a client that requests
-// only such pages cannot keep the breaker open.
-func (t *Turn) giveWay() {
+// Await says that a visitor waits for the page now: its turn is that of a regeneration no
+// longer. It is safe for concurrent use.
+func (t *Turn) Await() {
 	b := t.b
 	b.mu.Lock()
-	b.prober, b.yieldsTill = t.payer, time.Now().Add(BusyRetry)
-	b.mu.Unlock()
-	t.verdict(ErrNoVerdict)
+	defer b.mu.Unlock()
+	if t.place != nil && t.class == regeneration {
+		b.moveLocked(t, t.payer, classOf(Page{Known: t.page.Known}))
+	}
 }
 
-// probedInVain reports whether the last inconclusive probe was this client's.
-func (b *Budget) probedInVain(t *Turn) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return t.payer.IsValid() && t.payer == b.prober && time.Now().Before(b.yieldsTill)
+// moveLocked moves a place in the queue to a client and a class.
+func (b *Budget) moveLocked(t *Turn, payer netip.Prefix, k class) {
+	b.dequeueLocked(t)
+	t.payer, t.class = payer, k
+	b.enqueueLocked(t)
+	b.advanceLocked()
 }

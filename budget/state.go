@@ -14,6 +14,6 @@ func (b *Budget) State() State {
 	s := State{Open: b.breaker.State() != gobreaker.StateClosed} // before the lock, see mu
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.Rendering, s.Waiting = b.rendering, b.queue.Len()
+	s.Rendering, s.Waiting = b.rendering, b.waiting[known]+b.waiting[unknown]+b.waiting[regeneration]
 	return s
 }
