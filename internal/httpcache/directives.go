@@ -14,8 +14,8 @@ import (
 // arguments.
 type Directives map[string]string
 
-// malformed is the key that marks a field with an unclosed quoted string, which may hide
-// directives. It is not a valid name of a directive.
+// malformed is the key that marks a field with quotes that its grammar does not allow: they may
+// hide directives. It is not a valid name of a directive.
 const malformed = `"`
 
 // ParseDirectives parses Cache-Control (RFC 9111, section 5.2). The first of repeated
@@ -23,7 +23,7 @@ const malformed = `"`
 func ParseDirectives(lines []string) Directives {
 	d := make(Directives)
 	for _, line := range lines {
-		if !balanced(line) {
+		if !wellQuoted(line) {
 			d[malformed] = ""
 		}
 		for part := range Members(line) {
@@ -59,6 +59,30 @@ func Members(line string) func(yield func(string) bool) {
 	}
 }
 
+// wellQuoted reports whether each quoted string of a field line is the whole argument of a
+// directive (RFC 9111, section 5.2), and closed. A quote elsewhere, as in a=b"c, no-store, d"e, is
+// part of no quoted string: what follows it may be a directive for one reader and not for another.
+func wellQuoted(line string) bool {
+	const outside, quoted, closed = 0, 1, 2
+	state := outside
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case state == quoted && c == '\\':
+			i++
+		case state == quoted && c == '"':
+			state = closed
+		case state == quoted, c == ' ', c == '\t':
+		case c == ',':
+			state = outside
+		case c == '"' && state == outside && strings.HasSuffix(strings.TrimRight(line[:i], " \t"), "="):
+			state = quoted
+		case c == '"', state == closed:
+			return false
+		}
+	}
+	return state != quoted
+}
+
 // balanced reports whether every quoted string of a field line is closed.
 func balanced(line string) bool {
 	quoted := false
@@ -73,7 +97,7 @@ func balanced(line string) bool {
 	return !quoted
 }
 
-// Malformed reports whether a quoted string of the field is not closed.
+// Malformed reports whether the field has quotes where its grammar does not allow them.
 func (d Directives) Malformed() bool { return d.Has(malformed) }
 
 // Has reports whether the field has a directive. The name is in lower case.
