@@ -80,6 +80,7 @@ type Cache struct {
 
 	tableBreaker, bodiesBreaker *breaker.Breaker
 	complaints, refusals        *complaints // of stores, and of responses
+	renderLog                   *renderLog
 	held                        heldLeases
 	rendering, queued           atomic.Int64                  // renders in progress, and pages that wait for a turn at their origin
 	uses                        *frequency.Counter[store.Key] // nil: every page is stored
@@ -133,6 +134,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		bodiesBreaker: breaker.New("bodies", cfg.Logger),
 		complaints:    &complaints{logger: cfg.Logger, level: slog.LevelError},
 		refusals:      &complaints{logger: cfg.Logger, level: slog.LevelWarn},
+		renderLog:     &renderLog{logger: cfg.Logger},
 		routes:        make(map[string]*boundRoute),
 	}
 	c.flights, c.unstored = newFlights(c.activity), newFlights(c.activity)
@@ -371,6 +373,7 @@ func (c *Cache) joinUnstored(s *search) (f *flight, leader bool) {
 // longer read.
 func (c *Cache) Close(ctx context.Context) error {
 	defer c.background.Wait()
+	defer c.renderLog.write()
 	c.coder.shut()
 	err := c.closeFlights(ctx)
 	if err == nil {

@@ -134,7 +134,8 @@ type Config struct {
 	Freezes bool
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time
-	// Logger receives regenerations and all errors. Nil means slog.Default().
+	// Logger receives all errors, at level debug each page that is stored, and at level info
+	// a line a minute that sums up these pages. Nil means slog.Default().
 	Logger *slog.Logger
 	// Observer is told of renders, waits, store calls and events, for metrics and traces.
 	// What it does delays the work that it is told of. Nil means none.

@@ -454,12 +454,12 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 		s.release(ctx, lease)
 		return s.notPublished(fmt.Errorf("publishing %s: %w", s.key, err))
 	}
-	did, forwardStatus := "rendered", m.entry.Status
+	forwardStatus := m.entry.Status
 	if m.renews {
-		did, forwardStatus = "validated", http.StatusNotModified
+		forwardStatus = http.StatusNotModified
 	}
 	s.rendering.published(m.renews)
-	s.c.log.Info(did, "key", s.key.String(), "status", m.entry.Status, "bytes", m.entry.Length, "took", m.at.took.Round(time.Millisecond), "fresh", m.entry.Revalidate)
+	s.c.renderLog.stored(s.key, &m.entry, m.renews, m.at.took)
 	// The marks in read.Purges may cover only the entry that was replaced.
 	p := newPage(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.route.present)
 	p.stored = true
