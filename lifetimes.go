@@ -139,7 +139,17 @@ func (p *page) lifetimes(as *presentation, now time.Time, state store.State, pin
 	case controlled:
 		return &lifetimes{browsers: as.browsers.at(left), cdn: as.cdn.at(left), surrogate: as.surrogate.at(left), ageless: true}
 	}
-	return nil
+	return p.brief
+}
+
+// briefly returns what replaces the fields of an error response whose lifetime is meant for a file
+// (see [httpcache.BriefError]); nil if nothing does.
+func briefly(status int, h http.Header) *lifetimes {
+	control := httpcache.BriefError(status, h)
+	if control == nil {
+		return nil
+	}
+	return &lifetimes{browsers: control, cdn: h["Cdn-Cache-Control"], surrogate: h["Surrogate-Control"]}
 }
 
 // controls reports whether the route states the lifetimes of its pages.

@@ -42,6 +42,7 @@ type page struct {
 	lastMod  time.Time     // Last-Modified, zero without
 	modified time.Time     // lastMod, or else when the page was generated, in whole seconds
 	plain    representation
+	brief    *lifetimes              // replaces the lifetime of an error response that is meant for a file; nil: nothing does
 	codable  bool                    // the body may have codings
 	digests  bool                    // fields has digests of the plain body
 	coded    atomic.Pointer[codings] // nil: nothing is known of them; written under coder.mu
@@ -125,6 +126,7 @@ func (p *page) prepare(h http.Header, body []byte, length int64, as *presentatio
 		}
 	}
 	p.modified = cmp.Or(p.lastMod, p.entry.GeneratedAt.Truncate(time.Second))
+	p.brief = briefly(p.status(), h)
 	p.upstream = h.Get("Cache-Status")
 	delete(h, "Cache-Status")
 	if len(h["Date"]) == 0 { // RFC 9110, section 6.6.1

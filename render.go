@@ -455,6 +455,9 @@ func (w *passWriter) begin(status int) {
 	if w.observe != nil {
 		w.observe(status, h)
 	}
+	if instead := briefly(status, h); instead != nil {
+		instead.set(h)
+	}
 	w.as.fields(h)
 }
 

@@ -208,6 +208,9 @@ func (r Rules) varyDeclared(lines []string) bool {
 func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) (window time.Duration, inherited bool) {
 	own, set := r.Negative[status]
 	if window, stated := r.statedLifetime(h, d, targeted, r.Revalidate > 0 || set); stated {
+		if !targeted && !d.Has("s-maxage") && outlives(status, h) {
+			window = min(window, MaxNegative)
+		}
 		return window - InitialAge(h, r.Requested), false
 	}
 	if r.Revalidate == 0 && !set {
