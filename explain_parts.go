@@ -118,8 +118,8 @@ func (p *projector) queryParts(query string) (parts []Part) {
 			part.Use, part.Value, part.Why = PartInKey, shown(strings.Join(values[name], ", ")), "query of the route names it"
 		case canonical.Dropped:
 			part.Use, part.Why = PartIgnored, "ignore_query of the route names it"
-			if wellknown.IsTracking(name) {
-				part.Why = "a tracking parameter, which pages do not depend on"
+			if why := wellknown.Parameter(name); why != "" {
+				part.Why = why
 			}
 		default:
 			part.Use, part.Why = PartBypass, "neither query nor ignore_query of the route names it, so that the page may depend on it"
@@ -217,10 +217,12 @@ func (p *projector) cookieParts(lines []string) (parts []Part) {
 			seen[name] = true
 			part := Part{Kind: "cookie", Name: shown(name), Use: PartBypass, Why: "neither cookies nor ignore_cookies of the route names it, so that the page may depend on it"}
 			switch {
-			case matchesAny(p.IgnoreCookies, name):
-				part.Use, part.Why = PartIgnored, "ignore_cookies of the route names it"
+			case matchesAny(p.counted, name):
+				part.Why = "ignore_cookies of the route names it after '!', so that the page may depend on it"
 			case matchesAny(p.cookies, name):
-				part.Use, part.Why = PartIgnored, "a cookie of well-known analytics, which pages do not depend on"
+				part.Use, part.Why = PartIgnored, "ignore_cookies of the route names it"
+			case p.ignoresCookie(name):
+				part.Use, part.Why = PartIgnored, wellknown.Cookie(name)
 			}
 			if parts = append(parts, part); len(parts) == maxParts {
 				return parts

@@ -40,7 +40,8 @@ type projector struct {
 	vary    []string   // canonical header names, sorted, without Accept-Encoding and Host
 	classes []keyClass // sorted by the names that they have in keys
 	forward []string   // canonical header names
-	cookies []string   // patterns of cookies that are ignored
+	cookies []string   // patterns of cookies that are ignored, beside those of package wellknown
+	counted []string   // patterns of cookies that are not ignored, whatever else says so
 	rules   httpcache.Rules
 	jitter  float64
 	present *presentation
@@ -50,12 +51,18 @@ func newProjector(rt Route) *projector {
 	p := &projector{
 		Route:   rt,
 		query:   make(map[string]bool, len(rt.Query)),
-		cookies: append(slices.Clone(wellknown.AnalyticsCookies()), rt.IgnoreCookies...),
 		jitter:  max(rt.Jitter, 0),
 		classes: newKeyClasses(rt.KeyClasses),
 		present: newPresentation(rt),
 	}
 	p.present.selects = p.selects
+	for _, name := range rt.IgnoreCookies {
+		if counted, ok := strings.CutPrefix(name, "!"); ok {
+			p.counted = append(p.counted, counted)
+		} else {
+			p.cookies = append(p.cookies, name)
+		}
+	}
 	for _, name := range rt.Forward {
 		p.forward = append(p.forward, textproto.CanonicalMIMEHeaderKey(name))
 	}
@@ -381,7 +388,7 @@ func (p *projector) ignoresCookies(lines []string) bool {
 	for _, line := range lines {
 		for pair := range strings.SplitSeq(line, ";") {
 			name, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
-			if name != "" && !matchesAny(p.cookies, name) && !p.isCookieClass(name) {
+			if name != "" && !p.ignoresCookie(name) && !p.isCookieClass(name) {
 				return false
 			}
 		}
@@ -389,11 +396,16 @@ func (p *projector) ignoresCookies(lines []string) bool {
 	return true
 }
 
+// ignoresCookie reports whether pages do not depend on a cookie.
+func (p *projector) ignoresCookie(name string) bool {
+	return (wellknown.Cookie(name) != "" || matchesAny(p.cookies, name)) && !matchesAny(p.counted, name)
+}
+
 func (p *projector) use(parameter string) canonical.ParameterUse {
 	switch {
 	case p.query[parameter]:
 		return canonical.InKey
-	case wellknown.IsTracking(parameter), matchesAny(p.IgnoreQuery, parameter):
+	case wellknown.Parameter(parameter) != "", matchesAny(p.IgnoreQuery, parameter):
 		return canonical.Dropped
 	}
 	return canonical.Unknown

@@ -221,6 +221,53 @@ func (c *Cache) mayBePinned(ctx context.Context, targets []store.PurgeTarget) (p
 	return pages, nil
 }
 
+// NotStored returns the pages among the targets of a purge that have no stored generation and no
+// variant with one, and are not being rendered. A purge of such a page is valid, but who asked for
+// it may have meant another one. It reads each page, and the list of its variants if routes of the
+// cache may have any. Errors are those of the store.
+func (c *Cache) NotStored(ctx context.Context, targets []store.PurgeTarget) ([]store.Key, error) {
+	var pages []store.Key
+	for _, t := range targets {
+		if t.Kind == store.PurgeKey {
+			pages = append(pages, store.Key{Tenant: t.Tenant, Text: t.Value})
+		}
+	}
+	stored := make([]bool, len(pages))
+	err := c.readEach(ctx, pages, func(n int, rec store.Record) (err error) {
+		if stored[n] = c.isStored(rec); !stored[n] {
+			stored[n], err = c.hasStoredVariant(ctx, pages[n])
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("finding out which pages are stored: %w", err)
+	}
+	var missing []store.Key
+	for n, k := range pages {
+		if !stored[n] {
+			missing = append(missing, k)
+		}
+	}
+	return missing, nil
+}
+
+// hasStoredVariant reports whether one of the first variants of a page is stored, or whether there
+// are more than that.
+func (c *Cache) hasStoredVariant(ctx context.Context, page store.Key) (bool, error) {
+	const most = 32
+	variants, more, err := c.listedVariants(ctx, page, most)
+	if err != nil || more {
+		return more, err
+	}
+	records, err := c.readAll(ctx, variants)
+	return slices.ContainsFunc(records, c.isStored), err
+}
+
+// isStored reports whether a page has a generation that visitors may get, or is being rendered.
+func (c *Cache) isStored(rec store.Record) bool {
+	return rec.Entry != nil && !rec.Entry.Withdrawn || beingRendered(rec, c.now())
+}
+
 // isPinned reports whether a page is pinned and no purge has ended that: an operator has
 // decided what visitors get.
 func (c *Cache) isPinned(rec store.Record) bool {

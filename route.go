@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/textproto"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/facetheory/isr/budget"
@@ -158,7 +159,7 @@ type Route struct {
 	EarlyHints bool
 
 	// Query names the query parameters that are part of the key. A request with any
-	// other one bypasses the cache; only well-known tracking parameters (utm_source,
+	// other one bypasses the cache; only campaign parameters of spec/requests.json (utm_source,
 	// gclid, …) are dropped.
 	Query []string
 
@@ -233,8 +234,10 @@ type Route struct {
 	Downstream DownstreamControl
 
 	// IgnoreCookies names cookies that pages do not depend on, in addition to those of
-	// well-known analytics: they neither make a request bypass the cache nor reach the
-	// renderer of a cacheable page. A name may end in '*'; "*" is every cookie.
+	// spec/requests.json (load balancers, bot management, analytics, advertising, consent, chat):
+	// they neither make a request bypass the cache nor reach the renderer of a cacheable page.
+	// A name may end in '*'; "*" is every cookie. A name after '!' is that of a cookie with
+	// which requests bypass the cache, whatever else ignores it.
 	IgnoreCookies []string
 
 	// Tags returns the purge tags of a page, in addition to those that its response names
@@ -303,7 +306,7 @@ func (rt Route) Validate() error {
 	}
 	errs = append(errs, rt.validateWindows(), rt.validateQuery(), rt.validateVary(), rt.validateKeyClasses(), rt.validateForward(), rt.validateResponse(), rt.validateReject(), rt.validateCodings())
 	for _, name := range rt.IgnoreCookies {
-		if name == "" {
+		if strings.TrimPrefix(name, "!") == "" {
 			errs = append(errs, configErrorf("IgnoreCookies", "must not contain an empty name"))
 		}
 	}

@@ -71,6 +71,12 @@ func ParseKey(tenant, s string) (Key, error) {
 	return k, nil
 }
 
+// ParseAddress returns the key of a URL or of a key's text as people and services write it:
+// what a browser would request for it. It accepts letters beyond ASCII in hosts and paths, encoded
+// or not, and other characters that [ParseKey] refuses because no key has them. With a scheme the
+// segments "." and ".." are resolved, and a fragment is ignored. Errors wrap [ErrInvalidKey].
+func ParseAddress(tenant, s string) (Key, error) { return ParseKey(tenant, canonical.Address(s)) }
+
 // ValidKey returns an error wrapping [ErrInvalidKey] unless the text of k is UTF-8 of 1 to
 // 4,096 bytes and its tenant is empty or valid (see [ValidTenant]). It does not check that
 // the text is canonical: a key that no request has is harmless. Keys of [ParseKey] and of

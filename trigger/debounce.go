@@ -44,7 +44,7 @@ const (
 // Limits of a batch that is being committed.
 const (
 	purgeTime   = 10 * time.Second // for the purge
-	recordTime  = 2 * time.Second  // for all records of the batch
+	recordTime  = 2 * time.Second  // for all records of the batch, and then to find out what was stored
 	concurrency = 8                // store calls of one batch
 	maxBytes    = 16 << 20         // of all waiting messages
 )
@@ -242,6 +242,7 @@ func (d *Debouncer) commit(b *batch) {
 		}
 	}
 	d.record(b)
+	d.findNotStored(b)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range b.members {
@@ -273,6 +274,18 @@ func (d *Debouncer) record(b *batch) {
 		d.cfg.Logger.Warn("failed to record purged messages; they will be purged again if they are delivered again",
 			"messages", len(failures), "error", failures[0])
 	}
+}
+
+// findNotStored finds out of which pages of the executed messages none is stored. Failures are
+// ignored: senders are told what is known.
+func (d *Debouncer) findNotStored(b *batch) {
+	ctx, cancel := context.WithTimeout(context.Background(), recordTime)
+	defer cancel()
+	d.each(b, func(w *member) {
+		if w.err == nil {
+			w.outcome.NotStored, _ = d.purger.NotStored(ctx, w.message.Targets)
+		}
+	})
 }
 
 // each calls f for all members of a batch, some of them concurrently.

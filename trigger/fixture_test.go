@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,6 +61,16 @@ func (p *purger) Purge(_ context.Context, purge isr.Purge) (store.Receipt, error
 	defer p.mu.Unlock()
 	p.purges = append(p.purges, purge)
 	return store.Receipt{Seq: int64(len(p.purges))}, nil
+}
+
+// NotStored says that the pages whose keys end in "missing" are.
+func (p *purger) NotStored(_ context.Context, targets []store.PurgeTarget) (missing []store.Key, err error) {
+	for _, t := range targets {
+		if t.Kind == store.PurgeKey && strings.HasSuffix(t.Value, "missing") {
+			missing = append(missing, store.Key{Tenant: t.Tenant, Text: t.Value})
+		}
+	}
+	return missing, nil
 }
 
 func (p *purger) made() []isr.Purge {

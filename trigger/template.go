@@ -3,11 +3,11 @@ package trigger
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/purgetarget"
 	"github.com/facetheory/isr/store"
 )
@@ -28,8 +28,9 @@ const maxTemplate = 4096
 // The kinds are tag, url, prefix, host, tenant and all. A placeholder is "payload" and the
 // names of members or the indexes of elements, separated by dots, or a JSON pointer (RFC
 // 6901) into the payload, such as {/fields/sku/en-US}. The value must be a string, a number or
-// a boolean. In a URL or prefix it is percent-encoded except for slashes, unless the
-// placeholder is at the very beginning. A Template is immutable.
+// a boolean. In a URL or prefix it is percent-encoded where a browser encodes it, and '?' and '#'
+// are too, unless the placeholder is at the very beginning; what is encoded already stays as it
+// is. A Template is immutable.
 type Template struct {
 	text   string
 	kind   string
@@ -202,13 +203,9 @@ func inURL(before, value string) string {
 	case before == "":
 		return value
 	case strings.Contains(before, "?"):
-		return url.QueryEscape(value)
+		return canonical.EncodeQuery(value)
 	}
-	segments := strings.Split(value, "/")
-	for i, s := range segments {
-		segments[i] = url.PathEscape(s)
-	}
-	return strings.Join(segments, "/")
+	return canonical.EncodePath(value)
 }
 
 // lookUp returns the text of the value that a placeholder names.

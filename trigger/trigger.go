@@ -36,6 +36,8 @@ type Purger interface {
 	// Purge purges all targets in one atomic step. Once it has returned nil, the purge is
 	// durable.
 	Purge(ctx context.Context, p isr.Purge) (store.Receipt, error)
+	// NotStored returns the pages among the targets of a purge of which none is stored.
+	NotStored(ctx context.Context, targets []store.PurgeTarget) ([]store.Key, error)
 }
 
 var _ Purger = (*isr.Cache)(nil)
@@ -86,6 +88,10 @@ type Outcome struct {
 	Receipt store.Receipt
 	// Duplicate: another delivery of the message was executed.
 	Duplicate bool
+	// NotStored are the pages among the message's targets of which none was stored: their URLs
+	// may be wrong. It is nil if the message was executed by an earlier delivery, and if the
+	// store did not answer.
+	NotStored []store.Key
 }
 
 // valid returns an error wrapping store.ErrInvalidInput or store.ErrInvalidKey unless the

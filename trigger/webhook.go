@@ -66,7 +66,7 @@ func (h Hook) validate() error {
 const (
 	maxBody    = 1 << 20
 	bodyTime   = 10 * time.Second                        // to read a request
-	submitTime = DefaultMaxWait + purgeTime + recordTime // to wait for the purge
+	submitTime = DefaultMaxWait + purgeTime + 2*recordTime // to wait for the purge
 	writeTime  = 10 * time.Second                        // to write a response
 	maxReading = 64                                      // requests whose bodies are read at the same time
 	perClient  = 16                                      // of them, of one client
@@ -130,6 +130,7 @@ func isHook(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, HookPat
 type hookReply struct {
 	Receipt   int64    `json:"receipt,omitempty"`
 	Targets   []string `json:"targets,omitempty"`
+	NotStored []string `json:"not_stored,omitempty"`
 	Duplicate bool     `json:"duplicate,omitempty"`
 	Message   string   `json:"message,omitempty"`
 }
@@ -205,7 +206,10 @@ func (h *Hooks) serve(r *http.Request) (hookReply, error) {
 	for _, t := range targets {
 		reply.Targets = append(reply.Targets, t.String())
 	}
-	h.log.Info("purged by webhook", "hook", hook.Name, "id", id, "receipt", outcome.Receipt.Seq, "duplicate", outcome.Duplicate, "targets", reply.Targets)
+	for _, k := range outcome.NotStored {
+		reply.NotStored = append(reply.NotStored, k.String())
+	}
+	h.log.Info("purged by webhook", "hook", hook.Name, "id", id, "receipt", outcome.Receipt.Seq, "duplicate", outcome.Duplicate, "targets", reply.Targets, "not_stored", reply.NotStored)
 	return reply, nil
 }
 

@@ -19,7 +19,7 @@ type pageFlags struct {
 }
 
 func (f pageFlags) key() (store.Key, error) {
-	k, err := store.ParseKey(f.Tenant, f.Page)
+	k, err := store.ParseAddress(f.Tenant, f.Page)
 	if err != nil {
 		return store.Key{}, usagef("%v", err)
 	}

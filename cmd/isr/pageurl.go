@@ -1,10 +1,15 @@
 package main
 
-import "net/url"
+import (
+	"net/url"
 
-// parsePageURL parses the URL of a page: http or https, with a host and without credentials.
+	"github.com/facetheory/isr/internal/canonical"
+)
+
+// parsePageURL parses the URL of a page as browsers read it: http or https, with a host and without
+// credentials.
 func parsePageURL(text string) (*url.URL, bool) {
-	u, err := url.Parse(text)
+	u, err := url.Parse(canonical.Address(text))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
 		return nil, false
 	}

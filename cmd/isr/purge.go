@@ -94,6 +94,7 @@ func (c *purgeCommand) purge(ctx context.Context, s *streams, client *admin.Clie
 		if err == nil {
 			done.add(out)
 			writeWarnings(s, out.Warnings)
+			writeNotStored(s, out.NotStored)
 			if c.JSON {
 				err = json.NewEncoder(s.out).Encode(out)
 			}

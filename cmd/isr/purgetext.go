@@ -25,6 +25,13 @@ func writeWarnings(s *streams, warnings []string) {
 	}
 }
 
+// writeNotStored writes a line for each URL of which no page was stored.
+func writeNotStored(s *streams, pages []string) {
+	for _, page := range pages {
+		fmt.Fprintf(s.err, "no stored page: %s\n", page)
+	}
+}
+
 // purgeDone sums the results of the calls of a command.
 type purgeDone struct {
 	calls, targets int

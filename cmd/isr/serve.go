@@ -40,7 +40,7 @@ type serveCommand struct {
 	Stale        *span    `placeholder:"TIME" help:"Stale window: how long after that a page may be served while it is regenerated, at most, and for responses without stale-while-revalidate; 0 for never (stale-while-revalidate of the response, unless it has s-maxage; 1d with --demo and --preset)."`
 	Vary         []string `sep:"," placeholder:"NAME" help:"Request header that is part of the cache key; repeatable."`
 	Query        []string `sep:"," placeholder:"NAME" help:"Query parameter that is part of the cache key; repeatable."`
-	IgnoreCookie []string `sep:"," placeholder:"NAME" help:"Cookie that does not affect pages; NAME may end in *, and * means all; repeatable."`
+	IgnoreCookie []string `sep:"," placeholder:"NAME" help:"Cookie that does not affect pages; NAME may end in *, and * means all; with a ! before NAME the cookie counts although it is well-known; repeatable."`
 	Preset       string   `enum:",next" default:"" placeholder:"NAME" help:"Framework whose pages declare what they vary on: next."`
 	TenantHeader string   `placeholder:"NAME" help:"Request header that names the tenant; requests without it are refused."`
 

@@ -244,7 +244,7 @@ func (w *warming) keys(ctx context.Context, client *admin.Client) iter.Seq2[stor
 				yield(store.Key{}, err)
 				return
 			}
-			k, err := store.ParseKey(w.c.Tenant, text)
+			k, err := store.ParseAddress(w.c.Tenant, text)
 			if err != nil {
 				w.count(func(s *warmSum) { s.Skipped++ })
 				fmt.Fprintf(w.s.err, "skipped: %v\n", err)

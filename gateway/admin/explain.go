@@ -30,7 +30,7 @@ const (
 
 // Request returns the request as a listener receives it. Errors are for people.
 func (in Explain) Request() (*http.Request, error) {
-	u, err := url.Parse(in.URL)
+	u, err := url.Parse(canonical.Address(in.URL))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || len(in.URL) > maxExplainURL {
 		return nil, invalid("%.200q is not the URL of a page; expected one like https://example.com/blog/hello", in.URL)
 	}

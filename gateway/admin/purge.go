@@ -139,6 +139,7 @@ type Purged struct {
 	WithinMS   *int64      `json:"within_ms,omitempty" doc:"How often the servers read the log, in milliseconds: after that, and the duration of one read, the purge holds everywhere. 0: it holds now, because only this server uses the store. Missing for a dry run, and if no server runs here."`
 	Waited     *Waited     `json:"waited,omitempty" doc:"With wait: which servers have applied the purge."`
 	Warnings   []string    `json:"warnings,omitempty" doc:"Targets that no page can have, up to ten of them, and what to give instead. They were purged with the others."`
+	NotStored  []string    `json:"not_stored,omitempty" doc:"Targets that are URLs of which no page was stored, up to ten of them: the purge has an effect only on renders that began before it."`
 	DryRun     *WouldPurge `json:"dry_run,omitempty" doc:"For a dry run: the pages that would be purged."`
 }
 
@@ -213,6 +214,7 @@ func (a *API) purge(ctx context.Context, in Purge) (Purged, error) {
 		return Purged{}, purgeError(err)
 	}
 	out.Seq, out.WriteUnits = receipt.Seq, receipt.WriteUnits
+	out.NotStored = a.notStored(commit, targets)
 	if a.cfg.Cache != nil {
 		within := a.cache.PollInterval().Milliseconds()
 		out.WithinMS = &within
@@ -221,6 +223,22 @@ func (a *API) purge(ctx context.Context, in Purge) (Purged, error) {
 		out.Waited = a.awaitPurge(ctx, receipt, began)
 	}
 	return out, nil
+}
+
+// notStored names targets that are URLs of which no page is stored. The purge is committed: that
+// it cannot be found out is no failure.
+func (a *API) notStored(ctx context.Context, targets []store.PurgeTarget) (names []string) {
+	missing, err := a.cache.NotStored(ctx, targets)
+	if err != nil {
+		a.log.Warn("a purge was made without finding out which pages were stored", "error", err)
+	}
+	for i, k := range missing {
+		if i == maxExamples {
+			return append(names, fmt.Sprintf("and %d more", len(missing)-i))
+		}
+		names = append(names, k.String())
+	}
+	return names
 }
 
 // wouldPurge counts the stored pages that targets cover.

@@ -18,7 +18,10 @@ func (t Target) key() (store.Key, error) {
 	if (t.URL == "") == (t.Key == "") {
 		return store.Key{}, invalid("give either url or key")
 	}
-	return store.ParseKey(t.Tenant, t.URL+t.Key)
+	if t.URL != "" {
+		return store.ParseAddress(t.Tenant, t.URL)
+	}
+	return store.ParseKey(t.Tenant, t.Key)
 }
 
 // target returns the key for the audit log; an invalid one is returned as received.

@@ -91,13 +91,14 @@ func pageText(url string) (string, error) {
 	if strings.HasSuffix(url, "*") {
 		return "", fmt.Errorf("%w: %q ends in *; to purge all pages below it give the prefix: isr purge --prefix %s", store.ErrInvalidInput, canonical.Shown(url), strings.TrimRight(canonical.Shown(url), "*"))
 	}
-	k, err := store.ParseKey("", url)
+	k, err := store.ParseAddress("", url)
 	return k.Text, err
 }
 
 // prefixText returns the prefix of cache keys that a prefix of URLs stands for. Its host and
 // path are normalized as those of keys are.
 func prefixText(prefix string) (string, error) {
+	prefix = canonical.AddressPrefix(prefix)
 	switch {
 	case strings.HasSuffix(prefix, "*"):
 		return "", fmt.Errorf("%w: the prefix %q ends in *, which would be taken literally; give %q", store.ErrInvalidInput, canonical.Shown(prefix), strings.TrimRight(canonical.Shown(prefix), "*"))
@@ -117,7 +118,7 @@ func prefixText(prefix string) (string, error) {
 
 // hostText returns the prefix of the cache keys of a host.
 func hostText(host string) (string, error) {
-	k, err := store.ParseKey("", host)
+	k, err := store.ParseAddress("", host)
 	if err != nil {
 		return "", err
 	}

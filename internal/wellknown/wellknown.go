@@ -1,37 +1,12 @@
 // Package wellknown has the names of query parameters, cookies and request headers to which
-// common software gives a meaning that matters to a cache.
+// common software gives a meaning that matters to a cache. The lists of cookies and parameters
+// are generated from spec/requests.json, which the clients in TypeScript and Python share.
 package wellknown
 
 import (
 	"slices"
 	"strings"
 )
-
-// AnalyticsCookies are the names of cookies, or patterns that end in '*', which are set and read by scripts in the browser, not by renderers.
-func AnalyticsCookies() []string {
-	return []string{
-		"_ga", "_ga_*", "_gid", "_gat", "_gat_*", "_gcl_*", "_gac_*", "__utm*", "_dc_gtm_*", "FPID", "FPLC",
-		"_fbp", "_fbc", "_pk_*", "_hj*", "_clck", "_clsk", "_uetsid", "_uetvid", "_scid", "_scid_r", "_ttp", "_tt_*",
-		"_pin_unauth", "_rdt_uuid", "_li_ss", "_mkto_trk", "__hstc", "__hssc", "__hssrc", "hubspotutk", "ajs_*",
-		"amplitude_*", "amp_*", "mp_*", "optimizely*", "_vwo_*", "__gads", "__gpi", "_cb", "_chartbeat2", "_parsely_*",
-		"__qca", "_sp_id.*", "_sp_ses.*", "plausible_ignore", "_matomo_*",
-	}
-}
-
-// IsTracking reports whether a query parameter only records where a visitor came from. It
-// is dropped from the key and from the renderer's request.
-func IsTracking(name string) bool {
-	if strings.HasPrefix(name, "utm_") || strings.HasPrefix(name, "mtm_") || strings.HasPrefix(name, "pk_") {
-		return true
-	}
-	switch name {
-	case "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "_gl", "_ga", "fbclid", "msclkid", "twclid", "ttclid",
-		"li_fat_id", "igshid", "igsh", "yclid", "mc_cid", "mc_eid", "_hsenc", "_hsmi", "mkt_tok", "epik", "ScCid", "rdt_cid",
-		"srsltid", "_openstat", "vero_id", "wickedid", "oly_anon_id", "oly_enc_id":
-		return true
-	}
-	return false
-}
 
 // TenantHeaders are the canonical names of headers from which sites commonly read a tenant. If the route has no
 // TenantHeader, a request with one of them bypasses the cache: a page of one tenant might

@@ -88,11 +88,14 @@ class PageCache:
         the application must refuse unknown hosts, or visitors can fill the bucket with
         pages of invented ones. Requests
         with other parameters bypass the cache (known tracking parameters are dropped),
-        and so do those with a cookie that ``ignore_cookies`` does not name; a name may
-        end in ``*``. ``stale_seconds`` is how long after its freshness window a page may
-        be served while it is rendered again, or cannot be; it bounds
-        ``stale-while-revalidate`` and ``stale-if-error``, and is required for pages with
-        ``s-maxage``, which otherwise forbids that (RFC 9111, section 5.2.2.10).
+        and so do those with a cookie that neither spec/requests.json nor ``ignore_cookies``
+        names; a name may end in ``*``, and after ``!`` it is that of a cookie with which
+        requests bypass the cache, whatever else ignores it.
+
+        ``stale_seconds`` is how long after its freshness window a page may be served while
+        it is rendered again, or cannot be; it bounds ``stale-while-revalidate`` and
+        ``stale-if-error``, and is required for pages with ``s-maxage``, which otherwise
+        forbids that (RFC 9111, section 5.2.2.10).
         ``scheme`` is that of the site's public URLs: renders get it, whatever the
         visitor's.
 

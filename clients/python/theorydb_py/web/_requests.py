@@ -9,97 +9,11 @@ from urllib.parse import quote, unquote_plus
 from theorydb_py import InvalidInputError, InvalidKeyError
 from theorydb_py.isr import canonical_key
 
+from ._wellknown import COOKIE_PREFIXES, COOKIES, PARAMETER_PREFIXES, PARAMETERS
+
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPORT", "SEARCH"})
 _TENANT_HEADERS = ("x-tenant", "x-tenant-id", "tenant-id", "x-org-id", "x-organization-id", "x-account-id")
 _PATH_SAFE = "/!$&'()*+,;=:@[]-._~"
-
-# Cookies that scripts of browsers set and read, as in the Go package internal/wellknown.
-_ANALYTICS = [
-    "_ga",
-    "_ga_*",
-    "_gid",
-    "_gat",
-    "_gat_*",
-    "_gcl_*",
-    "_gac_*",
-    "__utm*",
-    "_dc_gtm_*",
-    "FPID",
-    "FPLC",
-    "_fbp",
-    "_fbc",
-    "_pk_*",
-    "_hj*",
-    "_clck",
-    "_clsk",
-    "_uetsid",
-    "_uetvid",
-    "_scid",
-    "_scid_r",
-    "_ttp",
-    "_tt_*",
-    "_pin_unauth",
-    "_rdt_uuid",
-    "_li_ss",
-    "_mkto_trk",
-    "__hstc",
-    "__hssc",
-    "__hssrc",
-    "hubspotutk",
-    "ajs_*",
-    "amplitude_*",
-    "amp_*",
-    "mp_*",
-    "optimizely*",
-    "_vwo_*",
-    "__gads",
-    "__gpi",
-    "_cb",
-    "_chartbeat2",
-    "_parsely_*",
-    "__qca",
-    "_sp_id.*",
-    "_sp_ses.*",
-    "plausible_ignore",
-    "_matomo_*",
-]
-# Query parameters that only record where a visitor came from, likewise.
-_TRACKING_PREFIXES = ("utm_", "mtm_", "pk_")
-_TRACKING = frozenset(
-    [
-        "gclid",
-        "gclsrc",
-        "dclid",
-        "gbraid",
-        "wbraid",
-        "gad_source",
-        "gad_campaignid",
-        "_gl",
-        "_ga",
-        "fbclid",
-        "msclkid",
-        "twclid",
-        "ttclid",
-        "li_fat_id",
-        "igshid",
-        "igsh",
-        "yclid",
-        "mc_cid",
-        "mc_eid",
-        "_hsenc",
-        "_hsmi",
-        "mkt_tok",
-        "epik",
-        "ScCid",
-        "rdt_cid",
-        "srsltid",
-        "_openstat",
-        "vero_id",
-        "wickedid",
-        "oly_anon_id",
-        "oly_enc_id",
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -165,7 +79,8 @@ class Projection:
         """
         self._hosts = frozenset(canonical_key(host + "/").partition("/")[0] for host in hosts)
         self._query = frozenset(query)
-        self._cookies = tuple(_ANALYTICS) + ignore_cookies
+        self._cookies = tuple(name for name in ignore_cookies if not name.startswith("!"))
+        self._counted = tuple(name[1:] for name in ignore_cookies if name.startswith("!"))
 
     def bypass(self, request: Request) -> str:
         """Return why a request must not be answered from the cache; empty if it may be."""
@@ -212,13 +127,21 @@ class Projection:
                 return None
             if name in self._query and ";" not in part and "#" not in part:
                 kept.append(part.replace("?", "%3F"))
-            elif name not in _TRACKING and not name.startswith(_TRACKING_PREFIXES):
+            elif name not in PARAMETERS and not name.startswith(PARAMETER_PREFIXES):
                 return None
         return "&".join(kept)
 
     def _ignores_cookies(self, header: str) -> bool:
         names = (pair.partition("=")[0].strip() for pair in header.replace(",", ";").split(";"))
-        return all(any(_matches(pattern, name) for pattern in self._cookies) for name in names if name)
+        return all(self._ignores_cookie(name) for name in names if name)
+
+    def _ignores_cookie(self, name: str) -> bool:
+        """Return whether pages do not depend on a cookie."""
+        if any(_matches(pattern, name) for pattern in self._counted):
+            return False
+        if name in COOKIES or name.startswith(COOKIE_PREFIXES):
+            return True
+        return any(_matches(pattern, name) for pattern in self._cookies)
 
 
 def _matches(pattern: str, name: str) -> bool:

@@ -11,12 +11,15 @@ export interface PageCacheOptions extends StoreOptions {
   hosts: readonly string[];
   /**
    * The query parameters that pages depend on, which are part of the key. A request with another one
-   * passes through, except for those that only record where a visitor came from (`utm_source`, `gclid`, …). Default: none.
+   * passes through, except for those that only record where a visitor came from (`utm_source`, `gclid`, …), which
+   * spec/requests.json lists. Default: none.
    */
   query?: readonly string[];
   /**
-   * The cookies that pages do not depend on; a name may end in `*`, and `*` means all. A request with another cookie
-   * passes through. Default: those of common analytics.
+   * The cookies that pages do not depend on, beside those of load balancers, bot management, analytics, advertising,
+   * consent banners and chats that spec/requests.json lists; a name may end in `*`, and `*` means all. A name after `!`
+   * is that of a cookie on which they do depend, whatever else ignores it. A request with another cookie passes through.
+   * Default: none.
    */
   ignoreCookies?: readonly string[];
 

@@ -1,6 +1,7 @@
 import { InvalidKeyError } from '../errors.js';
 import { canonicalKey } from '../isr/canonicalkey.js';
 import type { Settings } from './options.js';
+import { exactCookies, exactParameters, prefixedCookies, prefixedParameters } from './wellknown.js';
 
 /**
  * What a request is to the cache: a key, with the request that renders its page, or a reason to
@@ -8,16 +9,6 @@ import type { Settings } from './options.js';
  * visitor's request can get into a page that others are served.
  */
 export type Projection = { cacheKey: string; rendered: Request } | { bypass: string };
-
-/** Cookies that scripts in the browser set and read, not renderers. */
-const analyticsCookies: readonly string[] = ['_ga', '_ga_*', '_gid', '_gat', '_gat_*', '_gcl_*', '_gac_*'].concat(
-  ['__utm*', '_fbp', '_fbc', '_pk_*', '_hj*', '_clck', '_clsk', '_uetsid', '_uetvid', '_ttp', '_tt_*'],
-  ['__hstc', '__hssc', '__hssrc', 'hubspotutk', 'ajs_*', 'amplitude_*', 'amp_*', 'mp_*', '_matomo_*'],
-);
-
-/** Query parameters that only record where a visitor came from; they are dropped. */
-const tracking =
-  /^(?:(?:utm|mtm|pk)_.*|gclid|gclsrc|dclid|gbraid|wbraid|_gl|_ga|fbclid|msclkid|twclid|ttclid|li_fat_id|igshid|yclid|mc_cid|mc_eid|_hsenc|_hsmi|mkt_tok)$/;
 
 /** Headers by which sites commonly tell tenants apart. */
 const tenantHeaders = ['x-tenant', 'x-tenant-id', 'tenant-id', 'x-org-id', 'x-organization-id', 'x-account-id'];
@@ -32,7 +23,7 @@ export function project(request: Request, settings: Settings): Projection {
   if (!ignoresAll(headers.get('cookie'), settings.ignoreCookies)) return { bypass: 'cookie' };
   const url = new URL(request.url);
   if (!settings.hosts.has(url.host)) return { bypass: 'host' };
-  const kept = [...url.searchParams].filter(([name]) => !tracking.test(name) || settings.query.has(name));
+  const kept = [...url.searchParams].filter(([name]) => settings.query.has(name) || !onlyTracks(name));
   if (kept.some(([name]) => !settings.query.has(name))) return { bypass: 'query' };
   return keyed(url, kept);
 }
@@ -52,12 +43,27 @@ function keyed(url: URL, query: [string, string][]): Projection {
   }
 }
 
+/** Returns whether a query parameter only records where a visitor came from; it is dropped. */
+function onlyTracks(name: string): boolean {
+  return exactParameters.has(name) || prefixedParameters.some((prefix) => name.startsWith(prefix));
+}
+
 function ignoresAll(cookies: string | null, patterns: readonly string[]): boolean {
   if (cookies === null) return true;
   return cookies.split(';').every((pair) => {
     const name = pair.split('=', 1)[0]?.trim() ?? '';
-    return name === '' || [...analyticsCookies, ...patterns].some((pattern) => matches(name, pattern));
+    return name === '' || ignores(name, patterns);
   });
+}
+
+/** Returns whether pages do not depend on a cookie. A pattern after `!` names one on which they do. */
+function ignores(name: string, patterns: readonly string[]): boolean {
+  if (patterns.some((pattern) => pattern.startsWith('!') && matches(name, pattern.slice(1)))) return false;
+  return (
+    exactCookies.has(name) ||
+    prefixedCookies.some((prefix) => name.startsWith(prefix)) ||
+    patterns.some((pattern) => matches(name, pattern))
+  );
 }
 
 function matches(name: string, pattern: string): boolean {

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { type PageCacheOptions, settingsOf } from '../../src/web/options.js';
 import { project } from '../../src/web/projection.js';
+import { specFile } from '../spec.js';
 
 const base = { hosts: ['example.com'], tableName: 't', bucket: 'b', query: ['page'], ignoreCookies: ['theme*'] };
 const environment = { AWS_REGION: 'us-east-1' };
@@ -40,6 +42,46 @@ test('what passes through', () => {
   ] as const) {
     assert.deepEqual(projected(url, init), { bypass: reason }, url.slice(0, 80));
   }
+});
+
+/** spec/requests.json: what pages of all languages do not depend on, and what looks similar. */
+const lists = JSON.parse(readFileSync(specFile('requests.json'), 'utf8')) as Record<
+  'cookies' | 'parameters' | 'left_out',
+  { name: string; kind?: string; where?: string }[]
+>;
+
+function bypassOf(url: string, cookie?: string, ignoreCookies: string[] = []) {
+  const request = new Request(url, { headers: cookie === undefined ? {} : { cookie } });
+  const p = project(request, settingsOf({ ...base, ignoreCookies }, environment));
+  return 'bypass' in p ? p.bypass : p.cacheKey;
+}
+
+test('well-known cookies and parameters share the page', () => {
+  for (const { name, kind } of lists.cookies) {
+    const cookie = `${name}${kind === 'prefix' ? 'x1' : ''}=1`;
+    assert.equal(bypassOf('http://example.com/a', cookie), 'example.com/a', cookie);
+    assert.equal(bypassOf('http://example.com/a', `${cookie}; session=1`), 'cookie', cookie);
+  }
+  for (const { name, kind } of lists.parameters) {
+    const url = `http://example.com/a?page=2&${name}${kind === 'prefix' ? 'x1' : ''}=1`;
+    assert.equal(bypassOf(url), 'example.com/a?page=2', url);
+  }
+  for (const { name, where } of lists.left_out) {
+    const got =
+      where === 'cookie' ? bypassOf('http://example.com/a', `${name}=1`) : bypassOf(`http://example.com/a?${name}=1`);
+    assert.equal(got, where === 'cookie' ? 'cookie' : 'query', name);
+  }
+});
+
+test('a site takes a cookie or a parameter back', () => {
+  const url = 'http://example.com/a';
+  assert.equal(bypassOf(url, 'OptanonConsent=1', ['!OptanonConsent']), 'cookie');
+  assert.equal(bypassOf(url, 'OptanonAlertBoxClosed=1', ['!OptanonConsent']), 'example.com/a');
+  assert.equal(bypassOf(url, 'OptanonAlertBoxClosed=1', ['!Optanon*']), 'cookie');
+  assert.equal(bypassOf(url, 'a=1; session=1', ['!session', '*']), 'cookie');
+  assert.equal(bypassOf(url, 'a=1', ['*', '!session']), 'example.com/a');
+  const p = project(new Request(`${url}?gclid=1`), settingsOf({ ...base, query: ['gclid'] }, environment));
+  assert.deepEqual('cacheKey' in p && p.cacheKey, 'example.com/a?gclid=1');
 });
 
 test('invalid options name what is wrong', () => {
