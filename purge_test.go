@@ -247,6 +247,43 @@ func TestPurgeOfVariants(t *testing.T) {
 	})
 }
 
+// NotStored names the pages of a purge that nobody can have got.
+func TestNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		p := tb.peer("a", isr.Route{Name: "site", Vary: []string{"Accept-Language"}}, site, nil)
+		get(p, "/plain")
+		get(p, "/variant", "Accept-Language: de")
+		get(p, "/gone")
+		site.answers(answerOf(http.StatusForbidden, ""))
+		if _, err := p.Regenerate(t.Context(), store.Key{Text: "example.com/gone"}); err == nil {
+			t.Error("a refusal was stored")
+		}
+		began, release := make(chan struct{}), make(chan struct{})
+		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+			close(began)
+			<-release
+			cacheable(w, r, n)
+		})
+		rendered := make(chan struct{})
+		go func() {
+			get(p, "/rendering")
+			close(rendered)
+		}()
+		<-began
+		var targets []store.PurgeTarget
+		for _, path := range []string{"/plain", "/variant", "/gone", "/rendering", "/never", "/plain/"} {
+			targets = append(targets, isr.PurgeKey(store.Key{Text: "example.com" + path}))
+		}
+		missing, err := p.NotStored(t.Context(), append(targets, isr.PurgeTag("", "none"), isr.PurgeSite()))
+		if got := fmt.Sprint(missing); err != nil || got != "[example.com/gone example.com/never example.com/plain/]" {
+			t.Errorf("%s, %v", got, err)
+		}
+		close(release)
+		<-rendered
+	})
+}
+
 // A node that starts after a purge knows its mark, and so does one that does not follow the
 // log.
 func TestPurgeBeforeTheStart(t *testing.T) {

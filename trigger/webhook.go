@@ -65,11 +65,11 @@ func (h Hook) validate() error {
 // Bounds of webhooks. Bodies are bounded by their number: at most 64 are in memory.
 const (
 	maxBody    = 1 << 20
-	bodyTime   = 10 * time.Second                        // to read a request
+	bodyTime   = 10 * time.Second                          // to read a request
 	submitTime = DefaultMaxWait + purgeTime + 2*recordTime // to wait for the purge
-	writeTime  = 10 * time.Second                        // to write a response
-	maxReading = 64                                      // requests whose bodies are read at the same time
-	perClient  = 16                                      // of them, of one client
+	writeTime  = 10 * time.Second                          // to write a response
+	maxReading = 64                                        // requests whose bodies are read at the same time
+	perClient  = 16                                        // of them, of one client
 )
 
 // Hooks serves webhooks. It is safe for concurrent use.

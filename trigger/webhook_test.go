@@ -122,7 +122,8 @@ func (s *site) targets() (all []string) {
 
 const payload = `{
 	"id": 9007199254740993, "slug": {"current": "red shoes/50%?"}, "path": "/news/ä b", "draft": false, "none": null, "empty": "",
-	"url": "https://Example.com:443/a?b=1", "site": "acme", "fields": {"a.b": {"en/US": "x~y"}}, "items": [{"sku": "S1"}, {"sku": "S2"}], "host": "Example.COM"
+	"url": "https://Example.com:443/a?b=1", "site": "acme", "fields": {"a.b": {"en/US": "x~y"}}, "items": [{"sku": "S1"}, {"sku": "S2"}], "host": "Example.COM",
+	"encoded": "/Pr%C3%A9s/é", "marks": "a(1),b;c", "typed": " https://münchen.example/Prés x#top"
 }`
 
 func TestTemplatesSelectTargets(t *testing.T) {
@@ -135,6 +136,11 @@ func TestTemplatesSelectTargets(t *testing.T) {
 		"url:https://example.com/p/{payload.slug.current}":   "key example.com/p/red%20shoes/50%25%3F",
 		"url:https://example.com/p?s={payload.slug.current}": "key example.com/p?s=red%20shoes%2F50%25%3F",
 		"url:https://example.com{payload.path}":              "key example.com/news/%C3%A4%20b",
+		"url:https://example.com{payload.encoded}":           "key example.com/Pr%C3%A9s/%C3%A9",
+		"url:https://example.com/p?s={payload.encoded}":      "key example.com/p?s=%2FPr%C3%A9s%2F%C3%A9",
+		"url:https://example.com/{payload.marks}":            "key example.com/a(1),b;c",
+		"url:{payload.typed}":                                "key xn--mnchen-3ya.example/Pr%C3%A9s%20x",
+		"prefix:https://example.com{payload.encoded}":        "prefix example.com/Pr%C3%A9s/%C3%A9",
 		"url:{payload.url}":                                  "key example.com/a?b=1",
 		"url@acme:example.com/":                              "key example.com/ of tenant acme",
 		"prefix:example.com/blog/":                           "prefix example.com/blog/",
@@ -148,6 +154,19 @@ func TestTemplatesSelectTargets(t *testing.T) {
 		if got := strings.Join(s.targets(), ", "); status != 200 || got != want {
 			t.Errorf("%s: got %d %q, purged %q, want %q", template, status, reply, got, want)
 		}
+	}
+}
+
+// The sender is told, and so is the log, if no page was stored of a URL.
+func TestWebhooksForPagesThatAreNotStored(t *testing.T) {
+	s := newSite(t, trigger.GitHub, secret, "url:example.com/missing", "url:example.com/a")
+	status, reply := s.post(t, gitHub(secret, "1", payload), payload)
+	if status != 200 || !strings.Contains(reply, `"not_stored":["example.com/missing"]`) || !strings.Contains(s.log.String(), "not_stored=[example.com/missing]") {
+		t.Errorf("%d %s\n%s", status, reply, s.log)
+	}
+	s = newSite(t, trigger.GitHub, secret, "url:example.com/a", "tag:missing")
+	if status, reply := s.post(t, gitHub(secret, "1", payload), payload); status != 200 || strings.Contains(reply, "not_stored") {
+		t.Errorf("%d %s", status, reply)
 	}
 }
 

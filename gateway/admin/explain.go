@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/store"
 )
 

@@ -289,6 +289,27 @@ func TestPurgedPagesThatAreNotStoredAreNotListed(t *testing.T) {
 	}
 }
 
+// A purge of a URL in letters beyond ASCII covers the page that a browser gets there. One of
+// which no page is stored is named.
+func TestPurgeOfURLsAsPeopleWriteThem(t *testing.T) {
+	f := newFixture(t)
+	for _, url := range []string{"http://example.com/Prés", "example.com/Prés", "http://example.com/Pr%C3%A9s", "http://example.com/a/../Pr%c3%a9s#top", "ｅxample.com/Prés"} {
+		f.tagged("/Pr%C3%A9s")
+		got, err := f.client().Purge(t.Context(), admin.Purge{Targets: []admin.PurgeTarget{{URL: url}, {Tag: "x"}}})
+		if state := f.state("example.com/Pr%C3%A9s"); err != nil || state != "stale" || got.NotStored != nil {
+			t.Errorf("%s: %+v, %v; the page is %s", url, got, err, state)
+		}
+	}
+	var targets []admin.PurgeTarget
+	for i := range 12 {
+		targets = append(targets, admin.PurgeTarget{URL: fmt.Sprintf("example.com/Prés/%d", i)})
+	}
+	got, err := f.client().Purge(t.Context(), admin.Purge{Targets: targets})
+	if err != nil || len(got.NotStored) != 11 || got.NotStored[0] != "example.com/Pr%C3%A9s/0" || got.NotStored[10] != "and 2 more" {
+		t.Errorf("%q, %v", got.NotStored, err)
+	}
+}
+
 // A purge of a URL that no page can have says so, and what to give instead.
 func TestPurgeOfUnreachableURLs(t *testing.T) {
 	f := newFixture(t)
@@ -362,6 +383,7 @@ func TestPurgeMethod(t *testing.T) {
 		{nil, "/a", "purged"},
 		{[]string{"Fastly-Soft-Purge", "1"}, "/a", "stale"},
 		{nil, "/b", "fresh"},
+		{nil, "/%61", "purged"},
 		{[]string{"Surrogate-Key", "page-a x"}, "/b", "purged"},
 		{[]string{"Surrogate-Key", "page-a", "Fastly-Soft-Purge", "1"}, "/", "stale"},
 		{[]string{"xkey-purge", "page-a"}, "/", "purged"},

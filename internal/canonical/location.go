@@ -3,8 +3,6 @@ package canonical
 import (
 	"net/url"
 	"strings"
-
-	"golang.org/x/net/idna"
 )
 
 // Location returns the URL that a browser requests after a redirect: the value of a field
@@ -52,19 +50,6 @@ func asReference(text string) string {
 		reference += "?" + query
 	}
 	return escapeInvalid(reference)
-}
-
-// asciiHost returns a host with the ASCII form of a name in Unicode (RFC 5891, section 4.4).
-func asciiHost(host string) string {
-	name, port, hasPort := strings.Cut(host, ":")
-	ascii, err := idna.Lookup.ToASCII(name)
-	if strings.HasPrefix(host, "[") || err != nil {
-		return host // an address, or no name
-	}
-	if hasPort {
-		ascii += ":" + port
-	}
-	return ascii
 }
 
 // slashes has what browsers read in the part of a reference before its query: a backslash is a

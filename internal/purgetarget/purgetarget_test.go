@@ -14,6 +14,13 @@ func TestParse(t *testing.T) {
 	}{
 		{"url", "", "https://Example.com:443/a?b=1", store.PurgeTarget{Kind: store.PurgeKey, Value: "example.com/a?b=1"}},
 		{"url", "acme", "example.com/a#x=1", store.PurgeTarget{Kind: store.PurgeKey, Tenant: "acme", Value: "example.com/a#x=1"}},
+		{"url", "", "http://h/Prés", store.PurgeTarget{Kind: store.PurgeKey, Value: "h/Pr%C3%A9s"}},
+		{"url", "", "http://h/Pr%c3%a9s?q=é", store.PurgeTarget{Kind: store.PurgeKey, Value: "h/Pr%C3%A9s?q=%C3%A9"}},
+		{"url", "", "https://münchen.example/a/../b#top", store.PurgeTarget{Kind: store.PurgeKey, Value: "xn--mnchen-3ya.example/b"}},
+		{"url", "", "h/a/../b", store.PurgeTarget{Kind: store.PurgeKey, Value: "h/a/../b"}},
+		{"prefix", "", "münchen.example/Pré", store.PurgeTarget{Kind: store.PurgePrefix, Value: "xn--mnchen-3ya.example/Pr%C3%A9"}},
+		{"prefix", "", "http://h/blog/..", store.PurgeTarget{Kind: store.PurgePrefix, Value: "h/blog/.."}},
+		{"host", "", "münchen.example:8080", store.PurgeTarget{Kind: store.PurgePrefix, Value: "xn--mnchen-3ya.example:8080/"}},
 		{"tag", "acme", "Product 7", store.PurgeTarget{Kind: store.PurgeTag, Tenant: "acme", Value: "Product 7"}},
 		{"prefix", "", "http://Example.com/b%6Cog", store.PurgeTarget{Kind: store.PurgePrefix, Value: "example.com/blog"}},
 		{"prefix", "", "example.com/search?q=a", store.PurgeTarget{Kind: store.PurgePrefix, Value: "example.com/search?q=a"}},
@@ -32,6 +39,9 @@ func TestInvalidTargets(t *testing.T) {
 	for _, c := range [][3]string{
 		{"moon", "", "x"},
 		{"url", "", ""},
+		{"url", "", "http://é@h/"},
+		{"url", "", "http://h/é?a=%zz"},
+		{"url", "", "http://a\ufffd/"},
 		{"url", "", "example.com/*"},
 		{"tag", "", ""},
 		{"tag", "a#b", "x"},

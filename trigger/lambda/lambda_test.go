@@ -69,6 +69,11 @@ func (f *fixture) Purge(ctx context.Context, p isr.Purge) (store.Receipt, error)
 	return f.cache.Purge(ctx, p)
 }
 
+// NotStored asks the cache.
+func (f *fixture) NotStored(ctx context.Context, targets []store.PurgeTarget) ([]store.Key, error) {
+	return f.cache.NotStored(ctx, targets)
+}
+
 // targets returns what was purged, in order.
 func (f *fixture) targets() (all []string) {
 	f.mu.Lock()

@@ -42,7 +42,7 @@ func (p *Purges) Execute(ctx context.Context, received Message) error {
 	outcome, err := p.Debouncer.Submit(ctx, m)
 	switch {
 	case err == nil:
-		p.Logger.Info("purged by message", "id", received.ID, "receipt", outcome.Receipt.Seq, "duplicate", outcome.Duplicate, "targets", len(m.Targets))
+		p.Logger.Info("purged by message", "id", received.ID, "receipt", outcome.Receipt.Seq, "duplicate", outcome.Duplicate, "targets", len(m.Targets), "not_stored", outcome.NotStored)
 		return nil
 	case trigger.Permanent(err):
 		return &Refused{err}

@@ -61,6 +61,9 @@ func (f *fixture) Purge(ctx context.Context, p isr.Purge) (store.Receipt, error)
 	return receipt, err
 }
 
+// NotStored knows of no page: the fixture has no cache.
+func (*fixture) NotStored(context.Context, []store.PurgeTarget) ([]store.Key, error) { return nil, nil }
+
 func (f *fixture) targets() (n, purges int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
