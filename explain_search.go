@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -75,7 +76,7 @@ func (x *explainer) join(f *flight, fwd string) {
 
 // search returns a search that is not run.
 func (x *explainer) search(k store.Key) *search {
-	s := x.h.search(x.r, k)
+	s := x.h.waiting(x.r, k, nil)
 	s.c, s.pk = x.h.c, x.h.c.cfg.Partition(k)
 	s.f = &flight{search: s, streaming: make(chan struct{})}
 	s.since = time.Now()
@@ -187,7 +188,12 @@ func (x *explainer) reply(d *decision, p *page) {
 // be served in place of a failure, nil without.
 func (x *explainer) proceed(s *search, rec store.Record, old *page, fwd string) {
 	status := httpcache.Status{Forward: fwd}
-	switch next := s.next(rec, s.c.now()); {
+	next := s.next(rec, s.c.now())
+	if o, refused := next.end.(refusal); refused {
+		x.passUnrendered(o.reason, status)
+		return
+	}
+	switch {
 	case next.end != nil:
 		x.fail(s, next.end.(failure), old, status)
 	case next.unstored != "":
@@ -215,6 +221,15 @@ func (x *explainer) proceed(s *search, rec store.Record, old *page, fwd string) 
 		x.out.Open = true
 		x.settle(VerdictMiss, 0, httpcache.Status{Forward: fwd, Stored: true, Collapsed: true}.String())
 	}
+}
+
+// passUnrendered describes a request that passes through because no page is rendered for it.
+func (x *explainer) passUnrendered(reason string, status httpcache.Status) {
+	if d, ok := details.Of(reason); ok {
+		x.because(d.Meaning, d.RFC)
+	}
+	status.Detail = reason
+	x.pass(status)
 }
 
 // unavailable is [search.unavailable] without the effects of a load.
@@ -297,6 +312,10 @@ func (x *explainer) answerUnstored(k store.Key, old *page, status httpcache.Stat
 	s := x.search(k)
 	if p := x.h.c.unpublished.get(k); p != nil {
 		x.rendered(p, status, detailStoreError)
+		return
+	}
+	if s.head {
+		x.passUnrendered(detailHead, status)
 		return
 	}
 	if s.route.budget.IsOpen() {

@@ -144,10 +144,18 @@ func (s *search) client() netip.Prefix {
 	return s.clients[0]
 }
 
+// waiting returns a search for a visitor who waits for it, with their claim to its response;
+// nil without one.
+func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *search {
+	s := h.search(r, k)
+	s.own, s.head = own, r.Method == http.MethodHead
+	return s
+}
+
 // joinFor joins a flight for a visitor, by join, which is [Cache.join] or
 // [Cache.joinUnstored]. leader: the visitor's request started it.
-func (h *handler) joinFor(r *http.Request, k store.Key, join func(*search) (*flight, bool)) (f *flight, leader bool) {
-	s := h.search(r, k)
+func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*search) (*flight, bool)) (f *flight, leader bool) {
+	s := h.waiting(r, k, own)
 	if f, leader = join(s); f != nil && !leader {
 		f.search.join(s.client())
 	}
@@ -169,9 +177,11 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 		h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
 		return
 	}
+	own := h.handOver(r)
+	defer own.close()
 	came, known := time.Now(), h.c.follower.committed.Load()
 	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, h.c.join)
+		f, leader := h.joinFor(r, k, own, h.c.join)
 		if f == nil {
 			got := h.orStale(nil, failure{cause: ErrClosed, detail: detailClosing}, old)
 			h.answer(w, r, k, got, httpcache.Status{Forward: fwd})
@@ -180,13 +190,13 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 		if attempt == 0 && (leader || h.route.Policy != Fail) {
 			r = h.hintOld(w, r, old)
 		}
-		got, ok := h.await(r, f, leader, known, old)
+		got, ok := h.await(r, f, own, leader, known, old)
 		if !ok {
 			ReportOf(w).answer(httpcache.Status{Forward: fwd, Collapsed: !leader, Detail: detailCanceled})
 			return // the visitor went away; the flight goes on
 		}
 		f.report(w, came, got)
-		if !leader && h.worthRetrying(f, got, attempt, came) {
+		if !leader && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
 		if !h.takes(got, leader, known) {
@@ -244,18 +254,24 @@ func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k store.K
 	h.answerUnstored(w, r, k, old, status)
 }
 
-// awaitEnd waits for the end of the flight, or for its stream. old is the page that the caller
-// serves if the render fails; it may be nil. ok is false if the visitor went away.
-func (h *handler) awaitEnd(r *http.Request, f *flight, leader bool, known int64, old *page) (got reply, ok bool) {
+// awaitEnd waits for the end of the flight, for its stream, or for the response of own. old is the
+// page that the caller serves if the render fails; it may be nil. ok is false if the visitor went
+// away.
+func (h *handler) awaitEnd(r *http.Request, f *flight, own *handover, leader bool, known int64, old *page) (got reply, ok bool) {
 	streaming := f.streaming
 	for {
 		select {
+		case <-own.waits():
+			return own.reply()
 		case <-streaming:
 			streaming = nil
 			if got, ok := h.attach(r, f, leader, known, old); ok {
 				return got, true
 			}
 		case <-f.done:
+			if got, ok := own.reply(); ok {
+				return got, true
+			}
 			return h.reply(f, leader, nil), true
 		case <-r.Context().Done():
 			return reply{}, false
@@ -264,9 +280,9 @@ func (h *handler) awaitEnd(r *http.Request, f *flight, leader bool, known int64,
 }
 
 // await waits for what the route's policy lets a visitor wait for: the end of the
-// flight, a page that can be served before that, the page that is being rendered, or, under
-// [Fail], the news that a render has begun. ok is false if the visitor went away.
-func (h *handler) await(r *http.Request, f *flight, leader bool, known int64, old *page) (got reply, ok bool) {
+// flight, a page that can be served before that, the page that is being rendered, the response of
+// own, or, under [Fail], the news that a render has begun. ok is false if the visitor went away.
+func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, known int64, old *page) (got reply, ok bool) {
 	usable, rendering, streaming := f.usable, f.rendering, f.streaming
 	if leader || h.route.Policy != Fail {
 		rendering = nil
@@ -286,6 +302,8 @@ func (h *handler) await(r *http.Request, f *flight, leader bool, known int64, ol
 			}
 		}
 		select {
+		case <-own.waits():
+			return own.reply()
 		case <-usable:
 			// The flight may have offered the page long before this visitor joined.
 			usable = nil
@@ -310,6 +328,9 @@ func (h *handler) await(r *http.Request, f *flight, leader bool, known int64, ol
 				return got, true
 			}
 		case <-f.overdue:
+			if got, ok := own.reply(); ok {
+				return got, true
+			}
 			if rendered := f.rendered.Load(); rendered != nil {
 				p := (*rendered)()
 				state, _ := h.judge(f, p, h.c.now())
@@ -319,6 +340,9 @@ func (h *handler) await(r *http.Request, f *flight, leader bool, known int64, ol
 		case <-late:
 			waited = true // if the store is slow, the page is read later
 		case <-f.done:
+			if got, ok := own.reply(); ok {
+				return got, true
+			}
 			return h.reply(f, leader, old), true
 		case <-r.Context().Done():
 			return reply{}, false
@@ -329,8 +353,12 @@ func (h *handler) await(r *http.Request, f *flight, leader bool, known int64, ol
 // answer serves a reply: a page as a hit or as a new page, a refusal by passing the request
 // to the renderer, a failure by its fallback or an error response.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, got reply, status httpcache.Status) {
-	if got.stream != nil {
+	switch {
+	case got.stream != nil:
 		h.serveStream(w, r, got, status)
+		return
+	case got.own != nil:
+		h.serveOwn(w, r, got, status)
 		return
 	}
 	now := h.c.now()
@@ -354,7 +382,8 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, go
 		status.Detail = cmp.Or(status.Detail, o.detail)
 		o.page.serveNew(w, r, h.route.present, now, got.state, status)
 	case refusal:
-		// The response must not be shared: each visitor's own request is passed on.
+		// The response must not be shared, and is not for this visitor: their own request is
+		// passed on.
 		status.Detail = o.reason
 		h.pass(w, r, status)
 	case failure:

@@ -84,26 +84,35 @@ func (h *handler) findSince(w http.ResponseWriter, r *http.Request, k store.Key,
 	if h.answerFromMemory(w, r, k, nil, fwd) {
 		return
 	}
+	own := h.handOver(r)
+	defer own.close()
 	came := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), h.route.wait)
 	defer cancel()
 	// This process may know of later purges than that of the receipt.
 	known := h.c.follower.committed.Load()
 	for attempt := 0; h.c.storeDown() == nil; attempt++ {
-		s := h.search(r, k)
+		s := h.waiting(r, k, own)
 		s.minSeq = seq
 		f, leader := h.c.join(s)
 		if f == nil {
 			break // closing
 		}
 		select {
+		case <-own.waits():
 		case <-f.done:
 		case <-ctx.Done():
 			h.refuseReceipt(w, r, fwd)
 			return
 		}
-		got := h.reply(f, leader, nil)
+		got, handed := own.reply()
+		if !handed {
+			got = h.reply(f, leader, nil)
+		}
 		f.report(w, came, got)
+		if !leader && f.search.head && h.worthRetrying(r, f, got, attempt, came) {
+			continue
+		}
 		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(got, leader, known)) {
 			h.answer(w, r, k, got, httpcache.Status{Forward: fwd, Collapsed: !leader})
 			return

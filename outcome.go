@@ -16,7 +16,8 @@ import (
 //	storedPage       the store, or the negative cache, has a page that need not be rendered
 //	renderedPage     the flight rendered a page, or had it validated, and published it
 //	unpublishedPage  the flight rendered a page that is not in the store
-//	refusal          the response must not be stored: every request passes through
+//	refusal          the response must not be stored: every request passes through, but for
+//	                 that of the visitor whom the response is for (see handover)
 //	failure          there is no new page; an older one may be served instead
 //
 // A step of a search that returns nil has not ended it: another process was faster, and
@@ -223,6 +224,7 @@ func (p Policy) valid() bool { return p >= ServeStale && p <= Fail }
 type reply struct {
 	outcome outcome
 	stream  *reader     // the page while it is rendered, instead of an outcome
+	own     *handover   // the response for this visitor alone, instead of an outcome
 	state   store.State // of the page, or of the fallback of a failure
 }
 
@@ -258,7 +260,7 @@ func (h *handler) takesPage(p *page, state store.State, leader bool, known int64
 
 // worthRetrying reports whether a request that joined a flight, and did not start it,
 // joins the next one instead of taking the reply.
-func (h *handler) worthRetrying(f *flight, got reply, attempt int, came time.Time) bool {
+func (h *handler) worthRetrying(r *http.Request, f *flight, got reply, attempt int, came time.Time) bool {
 	if f.search.onlyStored && got.state != store.Fresh {
 		return true // its request would not have waited for a new page
 	}
@@ -266,7 +268,7 @@ func (h *handler) worthRetrying(f *flight, got reply, attempt int, came time.Tim
 	case storedPage: // found for the leader, when it could still be served
 		return !o.waited && got.state < store.Stale
 	case refusal:
-		return f.forced
+		return f.forced || o.reason == detailHead && r.Method != http.MethodHead
 	case failure:
 		switch {
 		case o.fallback != nil, o.detail == detailHeld, o.detail == detailStoreError:
@@ -454,6 +456,7 @@ const (
 	detailUnpublished   = "unpublished"
 	detailMinSeq        = "min-seq"
 	detailVariants      = "variants"
+	detailHead          = "head"
 	detailDraft         = "draft"
 	detailBadRequest    = "bad-request"
 	detailCanceled      = "canceled" // the visitor went away: in reports alone

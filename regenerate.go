@@ -52,6 +52,11 @@ type search struct {
 	forwarded http.Header
 	// accept are the codings that the visitor who started the search accepts.
 	accept httpcache.Accept
+	// own is the claim of the visitor who started the search to a response that must not be
+	// shared; nil if there is none.
+	own *handover
+	// head: the search is for a HEAD request, for which no page is rendered that is not stored.
+	head bool
 	// onlyStored: nothing is rendered, for a request with only-if-cached.
 	onlyStored bool
 	// minSeq is the receipt that the page is rendered for, 0 without: a stale page is of no
@@ -270,7 +275,7 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 	}
 	held = s.beginRender(held, s.trigger(rec))
 	got, at := s.produce(held, rec, seq)
-	defer s.f.settleStream()
+	defer s.settleStreams()
 	s.leave(s.verdict(held, lease.Failures(), got))
 	s.storeWait.start()
 	switch took := at.took; {
@@ -380,11 +385,14 @@ func (s *search) render(ctx context.Context, rec store.Record, seq int64, unstor
 		maps.Copy(fields, s.forwarded)
 	}
 	s.c.rendering.Add(1)
-	got := s.c.render(ctx, s.route, s.key, fields, s.renderTime(), func(r *recorder) {
-		if s.streamable(rec, r.status, r.sent) {
-			e := s.draft(r.status, r.sent, r.verdict, at, seq)
-			s.offerStream(r.stream, e, at, unstored, httpcache.DeclaredLength(r.sent))
-		}
+	got := s.c.render(ctx, s.route, s.key, fields, s.renderTime(), audience{
+		begun: func(r *recorder) {
+			if s.streamable(rec, r.status, r.sent) {
+				e := s.draft(r.status, r.sent, r.verdict, at, seq)
+				s.offerStream(r.stream, e, at, unstored, httpcache.DeclaredLength(r.sent))
+			}
+		},
+		refused: func(r *recorder) bool { return s.own.offer(r, s.f) },
 	})
 	at.took = time.Since(at.began)
 	s.noteRender(got, at.took)

@@ -8,8 +8,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/textproto"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,10 +71,9 @@ var (
 // render calls the renderer of a route with the request built from a key and forwarded
 // headers, and reads the whole response. It returns when ctx ends, or as soon as the response
 // is known not to be stored, even if the renderer does not return; that goes on only if
-// visitors read the response (see stream). limit is how long the renderer may take. begun, which
-// may be nil, is called when the first bytes of the body of a storable response have arrived. The
-// renderer gets the values of ctx.
-func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header, limit time.Duration, begun func(*recorder)) rendering {
+// visitors read the response (see stream). limit is how long the renderer may take. The renderer
+// gets the values of ctx.
+func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header, limit time.Duration, to audience) rendering {
 	// It does not end with ctx, but with the cache.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
@@ -90,9 +91,10 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 		header:    make(http.Header),
 		key:       k,
 		limit:     b.maxBody,
+		asked:     req.Header.Clone(),
 		route:     b.projector,
 		ended:     make(chan struct{}),
-		begun:     begun,
+		to:        to,
 		stream:    &stream{cancel: cancel},
 		requested: c.now(),
 	}
@@ -116,12 +118,23 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 	return rec.result()
 }
 
+// An audience is who may get a response while it is rendered. Its functions are called with the
+// mutex of the recorder held, and at most once each.
+type audience struct {
+	// begun is called when the first bytes of the body of a storable response have arrived.
+	begun func(*recorder)
+	// refused is called with a response whose header forbids to store it, and reports whether a
+	// visitor reads it.
+	refused func(*recorder) bool
+}
+
 // A recorder is the ResponseWriter of a render. The cache abandons it if the renderer
 // does not return in time.
 type recorder struct {
 	header http.Header // the renderer's own, until the header is written
 	key    store.Key
 	limit  int64
+	asked  http.Header // the header of the request
 	route  *projector
 	tags   []string      // of the route; set before the renderer is called
 	ended  chan struct{} // closed once the result is settled
@@ -131,17 +144,19 @@ type recorder struct {
 	timeout   *time.Timer
 	requested time.Time // by the wall clock
 
-	mu       sync.Mutex
-	settled  bool
-	err      error // why the response is unusable; nil if it is complete
-	sent     http.Header
-	status   int
-	verdict  httpcache.Verdict
-	begun    func(*recorder) // called with mu held; nil once it was
-	written  int64
-	overflow bool  // an error response exceeds maxFailedBody
-	outage   error // the origin was not reached, for this reason
-	plain    bool  // the response is of WriteErrorPage
+	mu      sync.Mutex
+	settled bool
+	err     error // why the response is unusable; nil if it is complete
+	sent    http.Header
+	status  int
+	verdict httpcache.Verdict
+	to      audience // without begun once it was called
+	// handedOver: a visitor reads the response, which must not be shared (see handover).
+	handedOver bool
+	written    int64
+	overflow   bool  // an error response exceeds maxFailedBody
+	outage     error // the origin was not reached, for this reason
+	plain      bool  // the response is of WriteErrorPage
 }
 
 // OriginUnreachable is for renderers that call an origin over the network: it reports
@@ -240,6 +255,10 @@ func (r *recorder) WriteHeader(status int) {
 	case status == http.StatusNotModified:
 		r.endLocked(errNotModified)
 	case r.verdict.Refused != "":
+		if r.to.refused(r) {
+			r.handedOver = true
+			r.timeout.Stop()
+		}
 		r.endLocked(ErrUncacheable)
 	}
 }
@@ -274,26 +293,52 @@ func (r *recorder) store(b []byte) error {
 		}
 	}
 	if r.written == 0 {
-		r.stream.grow(min(max(httpcache.DeclaredLength(r.sent), 0), r.limit))
+		r.stream.grow(min(max(httpcache.DeclaredLength(r.sent), 0), r.keepsLocked()))
 	}
 	r.written = size
 	if r.settled {
 		// Readers may be slow: end must not wait for them.
+		keeps := r.keepsLocked()
 		r.mu.Unlock()
 		defer r.mu.Lock()
-		return r.stream.write(b, r.limit)
+		return r.stream.write(b, keeps)
 	}
 	err := r.stream.write(b, r.limit)
-	if r.begun != nil && !r.verdict.Failed && size > 0 {
-		r.begun(r)
-		r.begun = nil
+	if r.to.begun != nil && !r.verdict.Failed && size > 0 {
+		r.to.begun(r)
+		r.to.begun = nil
 	}
 	return err
+}
+
+// keepsLocked returns how much of the body is kept. Callers must hold mu.
+func (r *recorder) keepsLocked() int64 {
+	if r.handedOver {
+		return handoverWindow
+	}
+	return r.limit
 }
 
 // Flush implements [http.Flusher] for renderers that require it. A page is stored as a
 // whole.
 func (r *recorder) Flush() { r.WriteHeader(http.StatusOK) }
+
+// trailers copies the trailers of a response that has ended.
+func (r *recorder) trailers(to http.Header) {
+	for name, values := range r.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			to[name] = values
+		}
+	}
+	for _, line := range r.sent["Trailer"] {
+		for name := range httpcache.Members(line) {
+			name = textproto.CanonicalMIMEHeaderKey(name)
+			if values := r.header[name]; len(values) > 0 {
+				to[name] = values
+			}
+		}
+	}
+}
 
 func (r *recorder) writeErrorLocked() error {
 	if r.err != nil {

@@ -216,6 +216,12 @@ type Route struct {
 	// forwarded. Renders that no visitor has started carry none.
 	Forward []string
 
+	// OwnRequest sends each visitor's own request for a response that must not be shared, also
+	// that of the visitor who caused its render and would get it otherwise, so that the origin sees
+	// two requests. It is for sites that answer by the address of the visitor, or by a
+	// header such as User-Agent, without naming it in Vary.
+	OwnRequest bool
+
 	// SetHeader are header fields of all responses to visitors: of pages, of error
 	// responses, and of responses that pass through. They replace the renderer's fields.
 	// RemoveHeader names fields that visitors do not get. Both apply when a response is

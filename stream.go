@@ -246,6 +246,14 @@ func (rd *reader) copy(ctx context.Context, w http.ResponseWriter) {
 	}
 }
 
+// settleStreams tells the visitors of a render that its page is stored, or will not be.
+func (s *search) settleStreams() {
+	s.f.settleStream()
+	if s.own != nil {
+		s.own.settle()
+	}
+}
+
 // awaitStored waits until the page is published, or will not be, or the store has taken too
 // long.
 func (rd *reader) awaitStored(ctx context.Context) {

@@ -114,9 +114,11 @@ func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *
 // place of a failure.
 func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
 	var got reply
+	own := h.handOver(r)
+	defer own.close()
 	came, known := time.Now(), h.c.follower.committed.Load()
 	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, h.c.joinUnstored)
+		f, leader := h.joinFor(r, k, own, h.c.joinUnstored)
 		status.Collapsed = f != nil && !leader
 		switch {
 		case f == nil:
@@ -125,12 +127,15 @@ func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store
 			got = reply{outcome: failure{cause: errRendering, detail: detailHeld}}
 		default:
 			var here bool
-			if got, here = h.awaitEnd(r, f, leader, known, old); !here {
+			if got, here = h.awaitEnd(r, f, own, leader, known, old); !here {
 				status.Detail = detailCanceled
 				ReportOf(w).answer(status)
 				return
 			}
 			f.report(w, came, got)
+			if !leader && f.search.head && h.worthRetrying(r, f, got, attempt, came) {
+				continue
+			}
 			if !h.takes(got, leader, known) && attempt < maxRejoins {
 				if h.c.storeDown() == nil && !h.c.follower.blind(h.c.now()) {
 					// The render may have taken long: the store is asked again.
@@ -158,6 +163,9 @@ func (s *search) runUnstored(ctx context.Context, detail string) (o outcome) {
 	if p := s.c.unpublished.get(s.key); p != nil {
 		return unpublishedPage{page: p, detail: detail} // of the previous flight
 	}
+	if s.head {
+		return refusal{detailHead}
+	}
 	for come := false; !come; {
 		var err error
 		if come, err = s.awaitTurn(ctx, store.Record{}); err != nil {
@@ -170,7 +178,7 @@ func (s *search) runUnstored(ctx context.Context, detail string) (o outcome) {
 	ctx = s.beginRender(ctx, triggerUnstored)
 	defer func() { s.endRender(o) }()
 	got, at := s.render(ctx, store.Record{}, s.asOf, detail, nil)
-	defer s.f.settleStream()
+	defer s.settleStreams()
 	s.leave(s.verdict(ctx, 0, got))
 	if got.response != nil {
 		if why := s.route.rejects(got.response, nil); why != "" {

@@ -56,6 +56,9 @@ func (s *search) next(rec store.Record, now time.Time) step {
 	case s.refusedByPin(rec):
 		return step{end: failure{cause: pinnedUntil(rec.Entry)}}
 	}
+	if s.head && rec.Malformed == nil && (rec.Entry == nil || rec.Entry.Withdrawn) {
+		return step{end: refusal{detailHead}}
+	}
 	if why := s.notWorthStoring(rec); why != "" {
 		return step{unstored: why}
 	}

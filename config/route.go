@@ -28,6 +28,8 @@ type Settings struct {
 	Statuses      []string `yaml:"statuses" max:"32" format:"status" help:"Statuses that are stored if the response states how long it is fresh, in addition to 200, 203, 204, 300, 301, 302, 303, 307, 308, 404 and 410." example:"[405, 501]"`
 	StoreNegative bool     `yaml:"store_negative" help:"Store 404 and 410 responses of pages that are not stored yet, for all servers, instead of keeping them in the negative cache."`
 
+	OwnRequest bool `yaml:"own_request" help:"Send each visitor's own request for a response that must not be shared, also that of the visitor who caused its render: the origin then sees two requests. For sites that answer by a visitor's address or headers and do not name them in Vary."`
+
 	RequestDirectives string `yaml:"request_directives" default:"ignore" enum:"ignore,obey" help:"Directives of Cache-Control in requests: obey them, so that visitors can make the origin work, or ignore them. only-if-cached is always obeyed."`
 
 	RenderTimeout *time.Duration `yaml:"render_timeout" other:"timeout" min:"1ms" max:"24h" help:"Time limit for the origin to render a page." unset:"30s" example:"10s"`

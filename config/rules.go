@@ -23,6 +23,7 @@ func (r Route) Rules() (isr.Route, error) {
 		Jitter:        noneIfZero(r.Jitter),
 		History:       r.History,
 		StoreNegative: r.StoreNegative,
+		OwnRequest:    r.OwnRequest,
 		EarlyHints:    r.EarlyHints,
 		Negative:      r.Negative.windows(),
 		Query:         r.Query,

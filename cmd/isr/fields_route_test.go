@@ -184,6 +184,12 @@ func routeFields() []fieldTest {
 			s.expect("/a", 404, "isr; fwd=miss; fwd-status=404; stored")
 			s.contains(s.isr("ls"), "/a")
 		}},
+		{fields: "defaults.own_request", settings: "own_request: true", origin: answer(200, "mine", "Cache-Control", "private"), show: func(s *fieldServer) {
+			s.expect("/", 200, "isr; fwd=miss; fwd-status=200; detail=private")
+			if n := s.site.count(); n != 2 {
+				s.Errorf("the origin saw %d requests, not that of the render and that of the visitor", n)
+			}
+		}},
 		{fields: "defaults.render_timeout", settings: "revalidate: 1h, render_timeout: 50ms", origin: held, show: func(s *fieldServer) {
 			s.expect("/", 504, "isr; fwd=miss")
 		}},

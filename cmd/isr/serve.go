@@ -48,6 +48,8 @@ type serveCommand struct {
 
 	StoreNegative bool `help:"Store 404 and 410 responses of pages that are not stored yet, for all servers, instead of keeping them in the negative cache."`
 
+	OwnRequest bool `help:"Send each visitor's own request for a response that must not be shared, also that of the visitor who caused its render: the origin then sees two requests. For sites that answer by a visitor's address or headers and do not name them in Vary."`
+
 	edgeFlags    `embed:""`
 	renderFlags  `embed:""`
 	historyFlags `embed:""`

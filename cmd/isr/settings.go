@@ -93,6 +93,7 @@ func siteFlags() []siteFlag {
 		{"ignore-cookie", routes, "ignore_cookies", func(c *serveCommand, t target) { t.route.IgnoreCookies = c.IgnoreCookie }},
 		{"tenant-header", routes, "tenant_header", func(c *serveCommand, t target) { t.route.TenantHeader = c.TenantHeader }},
 		{"store-negative", routes, "store_negative", func(c *serveCommand, t target) { t.route.StoreNegative = c.StoreNegative }},
+		{"own-request", routes, "own_request", func(c *serveCommand, t target) { t.route.OwnRequest = c.OwnRequest }},
 		{"policy", routes, "policy", func(c *serveCommand, t target) { t.route.Policy = policyName(c.Policy) }},
 		{"early-refresh", routes, "early_refresh", func(c *serveCommand, t target) { t.route.EarlyRefresh = c.EarlyRefresh }},
 		{"jitter", routes, "jitter", func(c *serveCommand, t target) { t.route.Jitter = c.Jitter }},

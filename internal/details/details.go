@@ -129,6 +129,8 @@ func ofPage(word string) (d Detail, ok bool) {
 		d = Detail{"the page is pinned: it does not age, and is not regenerated", "", ""}
 	case "purged":
 		d = Detail{"the page was purged hard while it was rendered", "", ""}
+	case "head":
+		d = Detail{"the page is not stored, and a HEAD request renders none: it is sent to the origin as it is", "", "RFC 9110, section 9.3.2"}
 	case "variants":
 		d = Detail{"the page has too many variants (max_variants)", "reduce the header to classes (headers: {NAME: [a, b]}), or raise max_variants", "RFC 9111, section 4.1"}
 	default:

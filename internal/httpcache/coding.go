@@ -51,6 +51,13 @@ func (a Accept) Prefer(among [Identity]bool) Coding {
 // before it that have it, too.
 func (a Accept) Fully(c Coding) bool { return a[c] == fullWeight }
 
+// Accepts reports whether a coding, as Content-Encoding names it, is acceptable. One that cannot
+// be decoded here never is.
+func (a Accept) Accepts(token string) bool {
+	c, ok := codingNamed(token)
+	return ok && a[c] > 0
+}
+
 // fullWeight is the weight of a coding without one.
 const fullWeight = 1000
 

@@ -52,6 +52,17 @@ func NotModified(h http.Header, etag string, modified time.Time) bool {
 	return false
 }
 
+// Revalidates reports whether the conditions of a GET or HEAD request are met by a response with
+// status 200 and a header: the visitor has that response already. One without Last-Modified
+// does not answer If-Modified-Since.
+func Revalidates(request, sent http.Header) bool {
+	modified, ok := ParseDate(sent.Get("Last-Modified"))
+	if !ok && len(request["If-None-Match"]) == 0 {
+		return false
+	}
+	return NotModified(request, sent.Get("Etag"), modified)
+}
+
 // matchesWeakly compares weakly (RFC 9110, section 8.8.3.2).
 func matchesWeakly(tag, etag string) bool {
 	return etag != "" && strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/")

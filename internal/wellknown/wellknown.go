@@ -37,6 +37,34 @@ func Forwardable(header string) bool {
 	return true
 }
 
+// Ordinary reports whether a request header, given in canonical form, is one that clients and
+// the proxies in front send of their own accord, and by which an origin selects content only if
+// its Vary names it. No others are: an origin may read a credential, or a command of a script,
+// from a header that is not known here.
+func Ordinary(header string) bool {
+	switch header {
+	case "Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "User-Agent", "Referer", "From", "Dnt", "Priority", "Purpose", "Save-Data",
+		"Upgrade-Insecure-Requests", "Device-Memory", "Dpr", "Width", "Viewport-Width", "Downlink", "Ect", "Rtt",
+		"Cache-Control", "Pragma", "If-None-Match", "If-Modified-Since", "Range", "If-Range", "Connection", "Keep-Alive", "Te", "Max-Forwards",
+		"X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "Client-Ip", "True-Client-Ip", "Cdn-Loop", "X-Amz-Cf-Id", "X-Amzn-Trace-Id", "Via", "Forwarded",
+		"Traceparent", "Tracestate", "X-Request-Id", "X-Correlation-Id", "X-Cloud-Trace-Context", "B3",
+		"Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Cf-Ray", "Cf-Visitor", "Cf-Ipcountry", "Cf-Ew-Via", "Cf-Worker":
+		return true
+	}
+	for _, prefix := range []string{"X-Forwarded-", "Sec-Ch-", "Sec-Fetch-", "Sec-Gpc", "Sec-Purpose", "Cloudfront-", "X-B3-"} {
+		if strings.HasPrefix(header, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// SetByProxies reports whether a request header, given in canonical form, may be set or changed
+// on the way to the origin, so that its value in a request does not tell what the origin gets.
+func SetByProxies(header string) bool {
+	return strings.HasPrefix(header, "X-Forwarded-") || header == "Forwarded" || header == "Via" || header == "X-Real-Ip"
+}
+
 // Learnable reports whether a header, given in canonical form, that the Vary of a response names
 // may become part of cache keys without being declared. Those that identify a visitor or a
 // request, have a value of their own for nearly every visitor, or are set by proxies never may.

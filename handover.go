@@ -1,0 +1,258 @@
+package isr
+
+import (
+	"maps"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/wellknown"
+)
+
+// A response that must not be shared is for one visitor: the one whose request has started the
+// render. So the origin sees one request, and a one-time link is not used up by isr:
+//
+//	renderer ──► recorder ──► refused by its header ──► handover ──► that visitor, as it comes
+//	                                   └──► the flight ends, and gives up its lease;
+//	                                        each visitor who has waited sends their own request
+//
+// That visitor gets it only if the origin would most likely have answered their own request in
+// the same way, because the render lacked nothing that an origin decides by: see
+// [projector.mayHandOver] for the parts of the request, and handover.fits for those that the
+// response tells of. In all other cases their own request is sent as well.
+//
+// From then on the render is theirs: it ends when they leave, has no time limit, and its
+// renderer waits for them once they are handoverWindow behind.
+
+// handoverWindow is how much of a response is kept that its visitor has not read yet, in bytes,
+// in addition to the last piece that the renderer has written.
+const handoverWindow = 64 << 10
+
+// A handover is a visitor's claim to the response of the render that they cause. A nil handover
+// claims nothing. Its methods are safe for concurrent use.
+type handover struct {
+	route *projector
+	head  bool        // the method of the request is HEAD
+	asked http.Header // a copy of the request's
+	ready chan struct{}
+	// settled is closed once the flight has remembered that the response must not be shared.
+	settled chan struct{}
+	settle  func() // closes settled
+
+	mu     sync.Mutex
+	closed bool // guarded by mu: the visitor is answered, or has left
+
+	// Set before ready is closed, and not changed then.
+	reader *reader
+	from   *recorder
+	reason string // why the response must not be shared
+}
+
+// handOver returns the claim of a visitor; nil if their own request must be sent in any case. The
+// caller must close it.
+func (h *handler) handOver(r *http.Request) *handover {
+	if !h.route.mayHandOver(r) {
+		return nil
+	}
+	settled := make(chan struct{})
+	return &handover{
+		route: h.route.projector, head: r.Method == http.MethodHead, asked: r.Header.Clone(), ready: make(chan struct{}),
+		settled: settled, settle: sync.OnceFunc(func() { close(settled) }),
+	}
+}
+
+// mayHandOver reports whether a request has no part that its render lacks and by which an origin
+// may decide without saying so. These are: a cookie, except those that only scripts read, and
+// those in the key; a query parameter that the route ignores, except those that only record
+// where a visitor came from; a header that is not known to be harmless (see
+// [wellknown.Ordinary]), such as a key of an API; and a preference for another type than that of
+// a page.
+func (p *projector) mayHandOver(r *http.Request) bool {
+	if p.OwnRequest || !acceptsPages(r.Header["Accept"]) && !p.inKey("Accept") {
+		return false
+	}
+	for name, values := range r.Header {
+		switch {
+		case name == "Cookie":
+			if !p.onlyScriptsRead(values) {
+				return false
+			}
+		case p.inKey(name), wellknown.Ordinary(name), name == minSeqHeader:
+		case !slices.Contains(p.forward, name) || p.forwarded(r)[name] == nil:
+			return false
+		}
+	}
+	ignored := false
+	_, parsed := canonical.Query(r.URL.RawQuery, func(parameter string) canonical.ParameterUse {
+		use := p.use(parameter)
+		ignored = ignored || use == canonical.Dropped && !wellknown.IsTracking(parameter)
+		return use
+	})
+	return parsed && !ignored
+}
+
+// onlyScriptsRead reports whether no cookie of a request can matter to the origin, other than
+// those in the key. The route's own IgnoreCookies say what a page does not depend on, and the
+// response has turned out to be no page.
+func (p *projector) onlyScriptsRead(lines []string) bool {
+	known := wellknown.AnalyticsCookies()
+	for _, line := range lines {
+		for pair := range strings.SplitSeq(line, ";") {
+			name, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
+			if name != "" && !matchesAny(known, name) && !p.isCookieClass(name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// acceptsPages reports whether a request is content with what a render gets, which accepts any
+// type: it prefers none that only programs ask for, such as JSON.
+func acceptsPages(lines []string) bool {
+	any := len(lines) == 0
+	for _, line := range lines {
+		for member := range httpcache.Members(line) {
+			media, _, _ := strings.Cut(member, ";")
+			media = strings.ToLower(strings.TrimSpace(media))
+			kind, _, _ := strings.Cut(media, "/")
+			switch media {
+			case "*/*", "text/html":
+				any = true
+			case "text/plain", "text/css", "text/*", "application/xhtml+xml", "application/xml", "application/signed-exchange":
+			default:
+				if kind != "image" && kind != "video" && kind != "audio" && kind != "font" {
+					return false
+				}
+			}
+		}
+	}
+	return any
+}
+
+// waits returns a channel that is closed once the response is here; nil without a claim.
+func (o *handover) waits() <-chan struct{} {
+	if o == nil {
+		return nil
+	}
+	return o.ready
+}
+
+// reply returns the reply with the response; ok is false if there is none.
+func (o *handover) reply() (got reply, ok bool) {
+	if o == nil {
+		return reply{}, false
+	}
+	select {
+	case <-o.ready:
+		return reply{own: o}, true
+	default:
+		return reply{}, false
+	}
+}
+
+// offer gives the response that r records to the visitor, if it is for them, and reports whether
+// it is. The response must not be shared, and its flight is f. Callers must hold r.mu.
+func (o *handover) offer(r *recorder, f *flight) bool {
+	if o == nil || !o.fits(r) {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || o.reader != nil {
+		return false
+	}
+	if o.reader = r.stream.attach(f); o.reader == nil {
+		return false
+	}
+	r.stream.stored = o.settled
+	o.from, o.reason = r, r.verdict.Refused
+	close(o.ready)
+	return true
+}
+
+// fits reports whether the visitor's own request would most likely be answered in the same way:
+// each header that Vary names has the value that the render had, and the response does not say
+// that the request lacks something. Callers must hold r.mu.
+func (o *handover) fits(r *recorder) bool {
+	if !handsOver(r.verdict.Refused) {
+		return false
+	}
+	accepted := httpcache.AcceptEncoding(o.asked["Accept-Encoding"])
+	for _, line := range r.sent["Content-Encoding"] {
+		for coding := range httpcache.Members(line) {
+			if !accepted.Accepts(coding) {
+				return false
+			}
+		}
+	}
+	if r.verdict.Refused == httpcache.RefusedTooLarge && len(o.asked["Range"]) > 0 {
+		return false // the origin may send the range alone
+	}
+	for _, line := range r.sent["Vary"] {
+		for name := range httpcache.Members(line) {
+			name = textproto.CanonicalMIMEHeaderKey(name)
+			switch {
+			case name == "Accept-Encoding", name == "Host", o.route.inKey(name):
+			case name == "*", wellknown.SetByProxies(name),
+				httpcache.Normalize(name, o.asked[name]) != httpcache.Normalize(name, r.asked[name]):
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// handsOver reports whether a response that is refused for a reason may be the answer to the
+// visitor's own request.
+func handsOver(reason string) bool {
+	switch reason {
+	case httpcache.RefusedStatus: // 401 or 403, for example: the render lacks what the visitor may have
+		return false
+	}
+	return true
+}
+
+// close ends the claim. A render whose response nobody claims any more ends.
+func (o *handover) close() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	if o.reader != nil {
+		o.reader.leave()
+	}
+}
+
+// serveOwn answers with the response of the render that the request has caused, as if it had
+// passed through.
+func (h *handler) serveOwn(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) {
+	o, ctx, began := got.own, r.Context(), time.Now()
+	sent := o.from.sent
+	defer o.reader.flight.report(w, began, got) // once the render has ended
+	ending := &endWriter{ResponseWriter: w, await: func() { o.reader.awaitStored(ctx) }}
+	status.Detail = o.reason
+	pw := &passWriter{ResponseWriter: ending, request: r, as: h.route.present, status: status, report: ReportOf(w)}
+	maps.Copy(pw.Header(), sent)
+	switch code := o.from.status; {
+	case code == http.StatusOK && httpcache.Revalidates(r.Header, sent):
+		delete(pw.Header(), "Content-Length")
+		pw.WriteHeader(http.StatusNotModified)
+	default:
+		pw.WriteHeader(code)
+		if !o.head {
+			o.reader.copy(ctx, pw)
+			o.from.trailers(pw.Header())
+			return
+		}
+	}
+	o.close() // the body is not needed
+	o.reader.awaitStored(ctx)
+}

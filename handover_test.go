@@ -1,0 +1,492 @@
+package isr_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
+)
+
+// A oneTime site has links that work once: the first GET of a path gets the answer, and all
+// others 410. It counts its requests.
+type oneTime struct {
+	header []string // of the answer
+	code   int      // of the answer; 0: 200
+
+	mu       sync.Mutex
+	requests []string        // guarded by mu: methods and targets
+	spent    map[string]bool // guarded by mu
+}
+
+func (o *oneTime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.requests = append(o.requests, r.Method+" "+r.URL.RequestURI())
+	for _, line := range o.header {
+		name, value, _ := strings.Cut(line, ": ")
+		w.Header().Add(name, value)
+	}
+	if r.Method == http.MethodPost {
+		return
+	}
+	if o.spent[r.URL.Path] {
+		w.WriteHeader(http.StatusGone)
+		return
+	}
+	if r.Method == http.MethodGet {
+		if o.spent == nil {
+			o.spent = make(map[string]bool)
+		}
+		o.spent[r.URL.Path] = true
+	}
+	if o.code != 0 {
+		w.WriteHeader(o.code)
+	}
+	fmt.Fprint(w, "the secret")
+}
+
+func (o *oneTime) seen() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.requests)
+}
+
+// TestOneTimeLinks: each way to open a one-time link, whose response must not be shared, uses
+// it up for the visitor who opens it, by one request to the origin.
+func TestOneTimeLinks(t *testing.T) {
+	browser := []string{"User-Agent: Mozilla/5.0", "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "Accept-Language: de", "Accept-Encoding: gzip, br", "Sec-Fetch-Mode: navigate", "Upgrade-Insecure-Requests: 1", "X-Forwarded-For: 192.0.2.1"}
+	for name, c := range map[string]struct {
+		origin *oneTime
+		path   string
+		header []string
+		before func(h http.Handler) // what comes first
+		seen   []string             // by the origin; nil: GET /link
+		code   int                  // what the visitor gets; 0: 200
+		detail string
+	}{
+		"Set-Cookie":           {origin: &oneTime{header: []string{"Set-Cookie: session=1"}, code: http.StatusFound}, code: http.StatusFound, detail: "set-cookie"},
+		"private":              {origin: &oneTime{header: []string{"Cache-Control: private"}}, detail: "private"},
+		"no-store":             {origin: &oneTime{header: []string{"Cache-Control: no-store"}}, detail: "no-store"},
+		"no freshness":         {origin: &oneTime{}, detail: "no-freshness"},
+		"HEAD before GET":      {origin: &oneTime{}, before: func(h http.Handler) { h.ServeHTTP(httptest.NewRecorder(), headOf("/link")) }, seen: []string{"HEAD /link", "GET /link"}, detail: "no-freshness"},
+		"tracking parameter":   {origin: &oneTime{}, path: "/link?utm_source=mail&fbclid=1", detail: "no-freshness"},
+		"range":                {origin: &oneTime{}, header: []string{"Range: bytes=0-"}, detail: "no-freshness"},
+		"condition":            {origin: &oneTime{header: []string{`Etag: "b"`}}, header: []string{`If-None-Match: "a"`}, detail: "no-freshness"},
+		"a browser":            {origin: &oneTime{}, header: browser, detail: "no-freshness"},
+		"Vary that agrees":     {origin: &oneTime{header: []string{"Vary: Cookie, Accept-Encoding, Origin", "Set-Cookie: a=b"}}, header: browser, detail: "set-cookie"},
+		"cookies of analytics": {origin: &oneTime{}, header: []string{"Cookie: _ga=1; _gid=2"}, detail: "no-freshness"},
+		"POST elsewhere": {origin: &oneTime{}, before: func(h http.Handler) {
+			r := newRequest("/form")
+			r.Method = http.MethodPost
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}, seen: []string{"POST /form", "GET /link"}, detail: "no-freshness"},
+		"a receipt": {origin: &oneTime{}, header: []string{"ISR-Min-Seq: 1"}, detail: "no-freshness"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable(t)
+				node := tb.node(tb.store("a"), nil)
+				if _, err := node.Purge(t.Context(), isr.Purge{Targets: []store.PurgeTarget{isr.PurgeKey(page)}}); err != nil { // for the receipt
+					t.Fatal(err)
+				}
+				h := node.Handler(isr.Route{}, c.origin)
+				if c.before != nil {
+					c.before(h)
+				}
+				if c.path == "" {
+					c.path = "/link"
+				}
+				if c.seen == nil {
+					c.seen = []string{"GET /link"}
+				}
+				if c.code == 0 {
+					c.code = http.StatusOK
+				}
+				a := get(h, c.path, c.header...)
+				if a.Code != c.code || a.Body.String() != "the secret" {
+					t.Errorf("got %d %q", a.Code, a.Body)
+				}
+				if want := fmt.Sprintf("isr; fwd=miss; fwd-status=%d; detail=%s", c.code, c.detail); a.status() != want {
+					t.Errorf("got %s, want %s", a.status(), want)
+				}
+				for _, line := range c.origin.header {
+					name, value, _ := strings.Cut(line, ": ")
+					if !slices.Contains(a.Header().Values(name), value) {
+						t.Errorf("the response lacks %s: %v", line, a.Header())
+					}
+				}
+				if _, aged := a.Header()["Age"]; aged {
+					t.Errorf("it has an Age: %v", a.Header())
+				}
+				if seen := c.origin.seen(); !slices.Equal(seen, c.seen) {
+					t.Errorf("the origin saw %q, want %q", seen, c.seen)
+				}
+			})
+		})
+	}
+}
+
+func headOf(path string) *http.Request {
+	r := newRequest(path)
+	r.Method = http.MethodHead
+	return r
+}
+
+// TestTwoTabs: of two tabs that open a one-time link at once, one gets it.
+func TestTwoTabs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, origin := newTable(t), &oneTime{header: []string{"Cache-Control: private"}}
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Second)
+			origin.ServeHTTP(w, r)
+		}))
+		codes := make(map[int]int)
+		for _, a := range crowd(2, []http.Handler{h}, "/link") {
+			codes[a.Code]++
+		}
+		if codes[http.StatusOK] != 1 || codes[http.StatusGone] != 1 || len(origin.seen()) != 2 {
+			t.Errorf("got %v, and the origin saw %q", codes, origin.seen())
+		}
+	})
+}
+
+// TestOwnRequestIsSent: a visitor whose request has a part that the render lacked gets the answer
+// to it, and not that of the render.
+func TestOwnRequestIsSent(t *testing.T) {
+	type site = []string
+	for name, c := range map[string]struct {
+		route  isr.Route
+		origin site // header of the response
+		code   int  // 0: 200
+		path   string
+		header []string
+	}{
+		"the field":                 {route: isr.Route{OwnRequest: true}},
+		"Vary names a header":       {origin: site{"Vary: User-Agent"}, header: []string{"User-Agent: Mozilla/5.0"}},
+		"Vary: *":                   {origin: site{"Vary: *"}},
+		"Vary names a proxy's":      {origin: site{"Vary: X-Forwarded-For"}},
+		"Vary: Cookie":              {origin: site{"Vary: Cookie"}, header: []string{"Cookie: _ga=1"}},
+		"a cookie":                  {route: isr.Route{IgnoreCookies: []string{"*"}}, header: []string{"Cookie: session=1"}},
+		"a key":                     {header: []string{"X-Api-Key: secret"}},
+		"an unknown header":         {header: []string{"X-Segment: b"}},
+		"a header that is repeated": {route: isr.Route{Forward: []string{"X-Trace"}}, header: []string{"X-Trace: 1", "X-Trace: 2"}},
+		"Origin":                    {header: []string{"Origin: https://other.example"}},
+		"a script":                  {header: []string{"X-Requested-With: XMLHttpRequest"}},
+		"Last-Event-Id":             {origin: site{"Content-Type: text/event-stream"}, header: []string{"Last-Event-Id: 7"}},
+		"another type":              {header: []string{"Accept: application/json, */*"}},
+		"a parameter":               {route: isr.Route{IgnoreQuery: []string{"*"}}, path: "/?token=1"},
+		"a status for one visitor":  {code: http.StatusForbidden},
+		"a coding":                  {origin: site{"Content-Encoding: gzip"}},
+		"a range of a large body":   {route: isr.Route{MaxBody: 2}, origin: site{"Cache-Control: max-age=60", "Content-Length: 3"}, header: []string{"Range: bytes=0-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.answers(func(w http.ResponseWriter, r *http.Request, _ int64) {
+					w.Header().Set("Cache-Control", "private")
+					for _, line := range c.origin {
+						name, value, _ := strings.Cut(line, ": ")
+						w.Header().Set(name, value)
+					}
+					if c.code != 0 {
+						w.WriteHeader(c.code)
+					}
+					if r.UserAgent() == "isr" {
+						fmt.Fprint(w, "ren")
+					} else {
+						fmt.Fprint(w, "own")
+					}
+				})
+				if c.path == "" {
+					c.path = "/"
+				}
+				a := get(tb.node(tb.store("a"), nil).Handler(c.route, site), c.path, c.header...)
+				if a.Body.String() != "own" || site.renders.Load() != 2 || strings.Contains(a.status(), "stored") {
+					t.Errorf("got %q, %s, by %d requests", a.Body, a.status(), site.renders.Load())
+				}
+			})
+		})
+	}
+}
+
+// Headers in the key, and those that renders carry, are no parts that the render lacked.
+func TestHandoverWithPartsOfTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(func(w http.ResponseWriter, r *http.Request, _ int64) {
+			w.Header().Set("Cache-Control", "private")
+			w.Header().Set("Vary", "X-Kind, Accept-Language")
+			fmt.Fprint(w, r.Header.Get("X-Kind"), r.Header.Get("X-Trace"), r.Header.Get("Accept-Language"), r.Header.Get("Cookie"))
+		})
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{
+			Vary: []string{"X-Kind"}, Forward: []string{"X-Trace"},
+			KeyClasses: []isr.KeyClass{{Header: "Accept-Language", Values: []string{"en", "de"}}, {Cookie: "ab", Values: []string{"a", "b"}}},
+		}, site)
+		a := get(h, "/", "X-Kind: k", "X-Trace: t", "Accept-Language: de-AT", "Cookie: ab=b")
+		expect(t, a, "ktdeab=b", "isr; fwd=miss; fwd-status=200; detail=private")
+		if n := site.renders.Load(); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// TestHandoverIsForOneVisitor: however many visitors ask at once, no two of them get the same
+// response, and each is served, with a cookie of their own.
+func TestHandoverIsForOneVisitor(t *testing.T) {
+	for _, revalidate := range []time.Duration{0, time.Second} {
+		tb := newTable(t)
+		var mu sync.Mutex
+		n := 0
+		site := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			n++
+			id := n
+			mu.Unlock()
+			w.Header().Set("Set-Cookie", fmt.Sprint("session=", id))
+			w.Header().Set("X-Session", fmt.Sprint(id))
+			fmt.Fprint(w, strings.Repeat(fmt.Sprint(id, " "), 40_000/len(fmt.Sprint(id, " "))))
+			_ = http.NewResponseController(w).Flush()
+			fmt.Fprint(w, " end of ", id)
+		})
+		server := httptest.NewServer(tb.node(tb.store("a"), nil).Handler(isr.Route{Revalidate: revalidate}, site))
+		t.Cleanup(server.Close)
+		sessions := make(map[string]string)
+		var visitors sync.WaitGroup
+		for i := range 16 {
+			visitors.Go(func() {
+				for round := range 8 {
+					who := fmt.Sprintf("visitor %d.%d", i, round)
+					r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprint(server.URL, "/", round), http.NoBody)
+					r.Header.Set("User-Agent", who)
+					res, err := http.DefaultClient.Do(r)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					body, err := io.ReadAll(res.Body)
+					_ = res.Body.Close()
+					session := res.Header.Get("X-Session")
+					mu.Lock()
+					other := sessions[session]
+					sessions[session] = who
+					mu.Unlock()
+					if err != nil || other != "" || res.Header.Get("Set-Cookie") != "session="+session || !strings.HasSuffix(string(body), " end of "+session) || !strings.HasPrefix(string(body), session+" ") {
+						t.Errorf("%s got the session %q of %q, %v, and a body of %d bytes: %v", who, session, other, res.Header, len(body), err)
+					}
+				}
+			})
+		}
+		visitors.Wait()
+		if len(sessions) != 16*8 {
+			t.Errorf("%d sessions", len(sessions))
+		}
+	}
+}
+
+// TestHandoverIsStreamed: a response without an end reaches its visitor as it comes, neither
+// holds the lease nor is kept, and ends when the visitor leaves.
+func TestHandoverIsStreamed(t *testing.T) {
+	tb := newTable(t)
+	lines, ended := make(chan string), make(chan error, 1)
+	written := make(chan int, 1)
+	site := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		for line := range lines {
+			fmt.Fprintln(w, line)
+			_ = http.NewResponseController(w).Flush()
+		}
+		total := 0
+		for {
+			n, err := w.Write(make([]byte, 32<<10))
+			if total += n; err != nil {
+				written <- total
+				ended <- context.Cause(r.Context())
+				return
+			}
+		}
+	})
+	stores := tb.store("a")
+	server := httptest.NewServer(tb.node(stores, nil).Handler(isr.Route{}, site))
+	t.Cleanup(server.Close)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body := bufio.NewReader(res.Body)
+	for _, line := range []string{"one", "two"} {
+		lines <- line
+		if got, err := body.ReadString('\n'); got != line+"\n" {
+			t.Fatalf("got %q, %v", got, err)
+		}
+	}
+	key := store.Key{Text: strings.TrimPrefix(server.URL, "http://") + "/"}
+	for held := true; held; { // until the flight has given it up
+		rec, err := stores.Read(t.Context(), store.HashedPartition(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = rec.Lock != nil
+	}
+	close(lines)
+	leave()
+	if err := <-ended; err == nil {
+		t.Error("the render goes on without its visitor")
+	}
+	<-written
+}
+
+// A visitor who does not read makes the renderer wait, whatever the length of the response.
+func TestHandoverKeepsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		const piece = 32 << 10
+		total, ended := 0, make(chan struct{})
+		site := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			defer close(ended)
+			w.Header().Set("Cache-Control", "private")
+			for range 1000 {
+				if _, err := w.Write(make([]byte, piece)); err != nil {
+					return
+				}
+				total += piece
+			}
+		})
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		stopped := make(chan struct{})
+		v, end := view(h, request(), stopped)
+		time.Sleep(time.Hour) // it has no time limit
+		if total > 4*piece {
+			t.Errorf("%d bytes are kept for a visitor who reads none", total)
+		}
+		close(stopped)
+		<-end
+		<-ended
+		if len(v.seen()) != 1000*piece || v.broken {
+			t.Errorf("%d bytes, broken: %t", len(v.seen()), v.broken)
+		}
+	})
+}
+
+// A response that breaks breaks the visitor's connection.
+func TestHandoverBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Cache-Control", "private")
+			fmt.Fprint(w, "half")
+			time.Sleep(time.Second)
+			panic(http.ErrAbortHandler)
+		}))
+		v, end := view(h, request(), nil)
+		<-end
+		if v.seen() != "half" || !v.broken {
+			t.Errorf("got %q, broken: %t", v.seen(), v.broken)
+		}
+	})
+}
+
+// A visitor who has the response already gets 304, and one with HEAD no body; the render ends.
+func TestHandoverWithoutBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		node := tb.node(tb.store("a"), nil)
+		h := node.Handler(isr.Route{}, site)
+		get(h, "/") // so that HEAD renders it
+		if _, err := node.Purge(t.Context(), isr.Purge{Targets: []store.PurgeTarget{isr.PurgeKey(page)}, Hard: true}); err != nil {
+			t.Fatal(err)
+		}
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
+			w.Header().Set("Cache-Control", "private")
+			w.Header().Set("Etag", `"a"`)
+			w.Header().Set("Content-Length", "4")
+			fmt.Fprint(w, "mine")
+		})
+		head, _ := reported(h, headOf("/"))
+		if head.Code != http.StatusOK || head.Body.Len() != 0 || head.Header().Get("Content-Length") != "4" || !strings.HasSuffix(head.status(), "detail=private") {
+			t.Errorf("HEAD: %d %q %v", head.Code, head.Body, head.Header())
+		}
+		known := get(h, "/known", `If-None-Match: "a"`)
+		if known.Code != http.StatusNotModified || known.Body.Len() != 0 || known.Header().Get("Etag") != `"a"` {
+			t.Errorf("a known page: %d %q %v", known.Code, known.Body, known.Header())
+		}
+		if n := site.renders.Load(); n != 3 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// Trailers follow the body.
+func TestHandoverHasTrailers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Cache-Control", "private")
+			w.Header().Set("Trailer", "X-Sum")
+			fmt.Fprint(w, "body")
+			w.Header().Set("X-Sum", "7")
+			w.Header().Set(http.TrailerPrefix+"X-More", "8")
+		}))
+		a := get(h, "/")
+		if trailer := a.Result().Trailer; trailer.Get("X-Sum") != "7" || trailer.Get("X-More") != "8" {
+			t.Errorf("got %v", trailer)
+		}
+	})
+}
+
+// While the store does not answer, a one-time link works, too.
+func TestHandoverWithoutStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, origin := newTable(t), &oneTime{header: []string{"Cache-Control: private"}}
+		meta := &downStore{MetaStore: tb.store("a")}
+		h := tb.node(meta, nil).Handler(isr.Route{}, origin)
+		synctest.Wait()
+		meta.down.Store(true)
+		defer meta.down.Store(false)
+		head, _ := reported(h, headOf("/link"))
+		if !strings.HasSuffix(head.status(), "detail=head") {
+			t.Errorf("HEAD: %s", head.status())
+		}
+		if a := get(h, "/link"); a.Body.String() != "the secret" {
+			t.Errorf("got %d %q, %s; the origin saw %q", a.Code, a.Body, a.status(), origin.seen())
+		}
+		if seen := origin.seen(); !slices.Equal(seen, []string{"HEAD /link", "GET /link"}) {
+			t.Errorf("the origin saw %q", seen)
+		}
+	})
+}
+
+// A GET that joins the search of a HEAD request gets its page.
+func TestGetJoinsHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(&slowStore{tb.store("a")}, nil).Handler(isr.Route{}, site)
+		var visitors sync.WaitGroup
+		var head, page answer
+		visitors.Go(func() { head, _ = reported(h, headOf("/")) })
+		synctest.Wait()
+		visitors.Go(func() { page = get(h, "/") })
+		visitors.Wait()
+		if !strings.HasSuffix(head.status(), "detail=head") {
+			t.Errorf("HEAD: %s", head.status())
+		}
+		if !strings.Contains(page.status(), "stored") {
+			t.Errorf("GET: %d %s", page.Code, page.status())
+		}
+	})
+}
