@@ -214,6 +214,8 @@ func handsOver(reason string) bool {
 	switch reason {
 	case httpcache.RefusedStatus: // 401 or 403, for example: the render lacks what the visitor may have
 		return false
+	case httpcache.RefusedSelfRedirect: // the visitor's own spelling may be the one that is preferred
+		return false
 	}
 	return true
 }
@@ -240,6 +242,9 @@ func (h *handler) serveOwn(w http.ResponseWriter, r *http.Request, got reply, st
 	ending := &endWriter{ResponseWriter: w, await: func() { o.reader.awaitStored(ctx) }}
 	status.Detail = o.reason
 	pw := &passWriter{ResponseWriter: ending, request: r, as: h.route.present, status: status, report: ReportOf(w)}
+	if hints := o.from.hints; len(hints) > 0 && takesHints(r) {
+		sendHints(w, hints)
+	}
 	maps.Copy(pw.Header(), sent)
 	switch code := o.from.status; {
 	case code == http.StatusOK && httpcache.Revalidates(r.Header, sent):

@@ -187,6 +187,7 @@ func TestOwnRequestIsSent(t *testing.T) {
 		"another type":              {header: []string{"Accept: application/json, */*"}},
 		"a parameter":               {route: isr.Route{IgnoreQuery: []string{"*"}}, path: "/?token=1"},
 		"a status for one visitor":  {code: http.StatusForbidden},
+		"a redirect to itself":      {code: http.StatusMovedPermanently, origin: site{"Location: /"}},
 		"a coding":                  {origin: site{"Content-Encoding: gzip"}},
 		"a range of a large body":   {route: isr.Route{MaxBody: 2}, origin: site{"Cache-Control: max-age=60", "Content-Length: 3"}, header: []string{"Range: bytes=0-1"}},
 	} {

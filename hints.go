@@ -38,7 +38,12 @@ func (n *hinter) hint(w http.ResponseWriter, r *http.Request, p *page) bool {
 	if !n.takes(r, p) {
 		return false
 	}
-	links := n.of(p)
+	sendHints(w, n.of(p))
+	return true
+}
+
+// sendHints sends links in an interim response. The header of the response is not changed.
+func sendHints(w http.ResponseWriter, links []string) {
 	h := w.Header()
 	others := maps.Clone(h)
 	clear(h) // else net/http would send all of it
@@ -46,7 +51,6 @@ func (n *hinter) hint(w http.ResponseWriter, r *http.Request, p *page) bool {
 	w.WriteHeader(http.StatusEarlyHints)
 	delete(h, "Link")
 	maps.Copy(h, others)
-	return true
 }
 
 // takes reports whether a request takes the links of a page, and the page has any.

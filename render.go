@@ -151,6 +151,7 @@ type recorder struct {
 	status  int
 	verdict httpcache.Verdict
 	to      audience // without begun once it was called
+	hints    []string // the links of the last interim response
 	// handedOver: a visitor reads the response, which must not be shared (see handover).
 	handedOver bool
 	written    int64
@@ -240,11 +241,14 @@ func (r *recorder) endLocked(err error) {
 func (r *recorder) Header() http.Header { return r.header }
 
 func (r *recorder) WriteHeader(status int) {
-	if status < 200 { // informational responses are for visitors; a render has none
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if status < 200 { // informational responses are for visitors, whom a render may not have
+		if status == http.StatusEarlyHints && r.status == 0 {
+			r.hints = httpcache.EarlyHints(r.header["Link"])
+		}
+		return
+	}
 	if r.status != 0 || r.settled {
 		return
 	}
