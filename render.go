@@ -151,7 +151,7 @@ type recorder struct {
 	status  int
 	verdict httpcache.Verdict
 	to      audience // without begun once it was called
-	hints    []string // the links of the last interim response
+	hints   []string // the links of the last interim response
 	// handedOver: a visitor reads the response, which must not be shared (see handover).
 	handedOver bool
 	written    int64
