@@ -67,7 +67,7 @@ func (h *handler) handOver(r *http.Request) *handover {
 }
 
 // mayHandOver reports whether a request has no part that its render lacks and by which an origin
-// may decide without saying so. These are: a cookie, except those that only scripts read, and
+// may decide without saying so. These are: a cookie, except those that origins do not read, and
 // those in the key; a query parameter that the route ignores, except those that only record
 // where a visitor came from; a header that is not known to be harmless (see
 // [wellknown.Ordinary]), such as a key of an API; and a preference for another type than that of
@@ -79,7 +79,7 @@ func (p *projector) mayHandOver(r *http.Request) bool {
 	for name, values := range r.Header {
 		switch {
 		case name == "Cookie":
-			if !p.onlyScriptsRead(values) {
+			if !p.hasOnlyKnownCookies(values) {
 				return false
 			}
 		case p.inKey(name), wellknown.Ordinary(name), name == minSeqHeader:
@@ -90,21 +90,20 @@ func (p *projector) mayHandOver(r *http.Request) bool {
 	ignored := false
 	_, parsed := canonical.Query(r.URL.RawQuery, func(parameter string) canonical.ParameterUse {
 		use := p.use(parameter)
-		ignored = ignored || use == canonical.Dropped && !wellknown.IsTracking(parameter)
+		ignored = ignored || use == canonical.Dropped && wellknown.Parameter(parameter) == ""
 		return use
 	})
 	return parsed && !ignored
 }
 
-// onlyScriptsRead reports whether no cookie of a request can matter to the origin, other than
-// those in the key. The route's own IgnoreCookies say what a page does not depend on, and the
+// hasOnlyKnownCookies reports whether origins read no cookie of a request, other than those in the
+// key. The route's own IgnoreCookies say what a page does not depend on, and the
 // response has turned out to be no page.
-func (p *projector) onlyScriptsRead(lines []string) bool {
-	known := wellknown.AnalyticsCookies()
+func (p *projector) hasOnlyKnownCookies(lines []string) bool {
 	for _, line := range lines {
 		for pair := range strings.SplitSeq(line, ";") {
 			name, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
-			if name != "" && !matchesAny(known, name) && !p.isCookieClass(name) {
+			if name != "" && wellknown.Cookie(name) == "" && !p.isCookieClass(name) {
 				return false
 			}
 		}
