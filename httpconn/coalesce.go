@@ -41,21 +41,32 @@ func CoalesceWrites(s *http.Server, l net.Listener, stall time.Duration) net.Lis
 type coalescingListener struct {
 	net.Listener
 	stall   time.Duration
-	buffers *sync.Pool // of *bytes.Buffer
-	fast    *FastPath  // nil without
+	buffers *sync.Pool   // of *bytes.Buffer
+	fast    *FastPath    // nil without
+	limits  *Connections // nil without
+	peer    Peer         // nil without limits
 }
 
 func (l *coalescingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	tcp, ok := c.(*net.TCPConn)
-	if !ok {
-		return c, err
+	for {
+		c, err := l.Listener.Accept()
+		if l.limits != nil && isExhausted(err) {
+			l.limits.exhausted()
+		}
+		tcp, ok := c.(*net.TCPConn)
+		if !ok {
+			return c, err
+		}
+		socket, err := newSocket(tcp)
+		if err != nil {
+			return tcp, nil // which has failed
+		}
+		cc := &coalescingConn{TCPConn: tcp, socket: socket, accepted: time.Now(), stall: l.stall, buffers: l.buffers, fast: l.fast, limits: l.limits}
+		if l.limits == nil || l.limits.admit(cc, l.peer) {
+			return cc, nil
+		}
+		_ = tcp.Close()
 	}
-	socket, err := newSocket(tcp)
-	if err != nil {
-		return tcp, nil // which has failed
-	}
-	return &coalescingConn{TCPConn: tcp, socket: socket, accepted: time.Now(), stall: l.stall, buffers: l.buffers, fast: l.fast}, nil
 }
 
 type connKey struct{}
@@ -73,6 +84,10 @@ type coalescingConn struct {
 	promised int           // length of the announced body; 0: writes are not held back
 	missing  int           // bytes of the response that have not been written yet
 	held     *bytes.Buffer // the beginning of the response; nil if nothing is held
+
+	limits *Connections // nil without
+	waits  *waits       // nil without limits
+	http2  atomic.Bool  // it is one of HTTP/2
 
 	fast      *FastPath       // nil without
 	between   between         // of any goroutine

@@ -366,7 +366,7 @@ func (s *stretch) handle() {
 
 // end ends an answer.
 func (s *stretch) end() {
-	if !s.conn.answering.end() {
+	if !s.conn.answering.end(s.conn.sent) {
 		s.closing = true
 		s.fail(net.ErrClosed)
 	}
@@ -428,18 +428,25 @@ func (c *coalescingConn) sendWhole(header, body []byte) (n int64, err error) {
 
 // answering says whether a request is being answered on a connection, and whether the connection
 // was closed meanwhile.
-type answering struct{ state atomic.Int32 }
+type answering struct{ state atomic.Int64 }
 
+// The states. Others, from 0 on, mean that no request is being answered: when the last response was sent, in ns since
+// the connection was accepted, 0 if there was none.
 const (
-	notAnswering int32 = iota
-	isAnswering
-	isClosing // or closed
+	isAnswering int64 = -1
+	isClosing   int64 = -2 // or closed
 )
 
-func (a *answering) begin() bool { return a.state.CompareAndSwap(notAnswering, isAnswering) }
+func (a *answering) begin() bool {
+	last := a.state.Load()
+	return last >= 0 && a.state.CompareAndSwap(last, isAnswering)
+}
 
-// end returns false if the connection must be closed now.
-func (a *answering) end() bool { return a.state.CompareAndSwap(isAnswering, notAnswering) }
+// end returns false if the connection must be closed now. sent is when the response was sent, since the connection was
+// accepted.
+func (a *answering) end(sent time.Duration) bool {
+	return a.state.CompareAndSwap(isAnswering, max(int64(sent), 0))
+}
 
 // Close implements [net.Conn]. For net/http a connection is idle while requests are answered here:
 // http.Server.Shutdown closes it, and the response that is being written, if any, must be written
@@ -447,6 +454,13 @@ func (a *answering) end() bool { return a.state.CompareAndSwap(isAnswering, notA
 func (c *coalescingConn) Close() error {
 	if c.fast != nil && c.fast.closeLater(c) {
 		return nil
+	}
+	return c.closeNow()
+}
+
+func (c *coalescingConn) closeNow() error {
+	if c.waits != nil {
+		c.limits.forget(c)
 	}
 	return c.TCPConn.Close()
 }
@@ -457,11 +471,12 @@ func (f *FastPath) closeLater(c *coalescingConn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch c.answering.state.Swap(isClosing) {
-	case notAnswering:
-		return false
 	case isClosing:
 		_, writing := f.closing[c]
 		return writing
+	case isAnswering:
+	default:
+		return false
 	}
 	f.closing[c] = struct{}{}
 	if f.empty == nil {
@@ -474,7 +489,7 @@ func (f *FastPath) closeLater(c *coalescingConn) bool {
 func (f *FastPath) close(c *coalescingConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_ = c.TCPConn.Close()
+	_ = c.closeNow()
 	delete(f.closing, c)
 	if len(f.closing) == 0 && f.empty != nil {
 		close(f.empty)

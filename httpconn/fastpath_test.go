@@ -581,7 +581,7 @@ func TestNoRequestAfterClose(t *testing.T) {
 	if !c.answering.begin() || !f.closeLater(c) || !f.closeLater(c) {
 		t.Error("a connection is closed, though a response is being written")
 	}
-	if c.answering.end() || len(f.closing) != 1 {
+	if c.answering.end(0) || len(f.closing) != 1 {
 		t.Error("a connection is not closed after its response")
 	}
 }

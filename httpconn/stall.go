@@ -16,6 +16,9 @@ func LimitStreams(next http.Handler, stall time.Duration) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 {
+			if c, ok := r.Context().Value(connKey{}).(*coalescingConn); ok {
+				c.http2.Store(true)
+			}
 			w = &streamWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: stall}
 		}
 		next.ServeHTTP(w, r)
