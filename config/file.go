@@ -35,20 +35,21 @@ type File struct {
 
 	AccessLog AccessLog `yaml:"access_log" other:"accesslog,access_logs" help:"A line for each request (docs/logs.md)." restart:"yes"`
 
-	RequestID     string        `yaml:"request_id" default:"misses" enum:"always,misses,errors,off" help:"Responses that name their request in X-Request-Id: always, misses (all but hits), errors (from status 400 on), or off: requests have no ids. Ids come from trusted_proxies or are made, are sent to origins, and are in logs and traces (docs/logs.md)." restart:"yes"`
-	Memory        Size          `yaml:"memory" default:"256MiB" max:"1PiB" help:"Size of the page cache in memory; 0 disables it." restart:"yes"`
-	Buffers       *Size         `yaml:"buffers" min:"4MiB" max:"1PiB" help:"Bytes that are buffered for requests and responses, of all clients; one client may use a quarter." unset:"a quarter of memory, at least 32MiB" example:"128MiB" restart:"yes"`
-	ClientTimeout time.Duration `yaml:"client_timeout" default:"60s" min:"1s" max:"24h" help:"How long a client may neither read nor send a byte of a body before its connection is closed." restart:"yes"`
-	FastPath      bool          `yaml:"fast_path" default:"true" help:"Answer hits in memory, and serve other ordinary GET and HEAD requests, on listeners of plain HTTP/1.1 without net/http, Go's HTTP server, which is faster. Not with h2c or proxy_protocol, with traces, or with request_id: always." restart:"yes"`
-	MinUses       int           `yaml:"min_uses" default:"1" min:"1" max:"100" help:"Store a page only from this request on, counted within half an hour." restart:"yes"`
-	MaxBody       Size          `yaml:"max_body" default:"16MiB" min:"1B" max:"1GiB" help:"Largest page that is stored." restart:"yes"`
-	Lease         time.Duration `yaml:"lease" default:"30s" min:"1s" max:"24h" help:"Duration of a lease: how long a crashed server can delay the regeneration of a page." restart:"yes"`
-	Retention     time.Duration `yaml:"retention" default:"30d" min:"1s" max:"3650d" help:"How long a page without requests is kept." restart:"yes"`
-	RequestLife   time.Duration `yaml:"request_life" default:"24h" min:"1h" max:"3650d" help:"How long the record of a request with an idempotency key is kept." restart:"yes"`
-	Poll          time.Duration `yaml:"poll" default:"250ms" min:"10ms" max:"5m" help:"Interval at which the log is read for changes by other servers; each read costs one read unit." restart:"yes"`
-	MaxBlind      time.Duration `yaml:"max_blind" default:"10s" min:"1s" max:"24h" help:"How long a server that cannot read the log serves pages before blind applies." restart:"yes"`
-	Blind         string        `yaml:"blind" default:"serve" enum:"serve,revalidate,refuse" help:"Response of a server that could not read the log for max_blind: serve (what it has), revalidate (render, without storing), or refuse (503)." restart:"yes"`
-	Build         string        `yaml:"build" format:"build" help:"Id of the build of the site, such as a commit or a date: pages of older builds are stale, and regenerated at their next request." example:"${GIT_COMMIT}" restart:"yes"`
+	RequestID            string        `yaml:"request_id" default:"misses" enum:"always,misses,errors,off" help:"Responses that name their request in X-Request-Id: always, misses (all but hits), errors (from status 400 on), or off: requests have no ids. Ids come from trusted_proxies or are made, are sent to origins, and are in logs and traces (docs/logs.md)." restart:"yes"`
+	Memory               Size          `yaml:"memory" default:"256MiB" max:"1PiB" help:"Size of the page cache in memory; 0 disables it." restart:"yes"`
+	Buffers              *Size         `yaml:"buffers" min:"4MiB" max:"1PiB" help:"Bytes that are buffered for requests and responses, of all clients; one client may use a quarter." unset:"a quarter of memory, at least 32MiB" example:"128MiB" restart:"yes"`
+	MaxClientConnections int           `yaml:"max_client_connections" min:"1" max:"16777216" help:"Connections that one client, an IPv4 address or an IPv6 /64, may have. Those of trusted_proxies are not limited; with proxy_protocol, the clients that they name are." unset:"a quarter of what open files allow, at most 1024" example:"4096" restart:"yes"`
+	ClientTimeout        time.Duration `yaml:"client_timeout" default:"60s" min:"1s" max:"24h" help:"How long a client may neither read nor send a byte of a body before its connection is closed." restart:"yes"`
+	FastPath             bool          `yaml:"fast_path" default:"true" help:"Answer hits in memory, and serve other ordinary GET and HEAD requests, on listeners of plain HTTP/1.1 without net/http, Go's HTTP server, which is faster. Not with h2c or proxy_protocol, with traces, or with request_id: always." restart:"yes"`
+	MinUses              int           `yaml:"min_uses" default:"1" min:"1" max:"100" help:"Store a page only from this request on, counted within half an hour." restart:"yes"`
+	MaxBody              Size          `yaml:"max_body" default:"16MiB" min:"1B" max:"1GiB" help:"Largest page that is stored." restart:"yes"`
+	Lease                time.Duration `yaml:"lease" default:"30s" min:"1s" max:"24h" help:"Duration of a lease: how long a crashed server can delay the regeneration of a page." restart:"yes"`
+	Retention            time.Duration `yaml:"retention" default:"30d" min:"1s" max:"3650d" help:"How long a page without requests is kept." restart:"yes"`
+	RequestLife          time.Duration `yaml:"request_life" default:"24h" min:"1h" max:"3650d" help:"How long the record of a request with an idempotency key is kept." restart:"yes"`
+	Poll                 time.Duration `yaml:"poll" default:"250ms" min:"10ms" max:"5m" help:"Interval at which the log is read for changes by other servers; each read costs one read unit." restart:"yes"`
+	MaxBlind             time.Duration `yaml:"max_blind" default:"10s" min:"1s" max:"24h" help:"How long a server that cannot read the log serves pages before blind applies." restart:"yes"`
+	Blind                string        `yaml:"blind" default:"serve" enum:"serve,revalidate,refuse" help:"Response of a server that could not read the log for max_blind: serve (what it has), revalidate (render, without storing), or refuse (503)." restart:"yes"`
+	Build                string        `yaml:"build" format:"build" help:"Id of the build of the site, such as a commit or a date: pages of older builds are stale, and regenerated at their next request." example:"${GIT_COMMIT}" restart:"yes"`
 
 	name    string
 	sources map[string]Source

@@ -86,11 +86,11 @@ func pattern(n int) []byte {
 func TestResponseLength(t *testing.T) {
 	const header = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\nX: y\r\n\r\n"
 	for p, want := range map[string]int{
-		header:                            len(header) + 12,
-		header + "begin":                  len(header) + 12,
-		"HTTP/1.1 200 OK\r\nX: y\r\n\r\n": 0,
-		"HTTP/1.1 200 OK\r\nContent-Len":  0,
-		"Content-Length: 12\r\n\r\n":      0,
+		header:                                            len(header) + 12,
+		header + "begin":                                  len(header) + 12,
+		"HTTP/1.1 200 OK\r\nX: y\r\n\r\n":                 0,
+		"HTTP/1.1 200 OK\r\nContent-Len":                  0,
+		"Content-Length: 12\r\n\r\n":                      0,
 		"HTTP/1.1 200 OK\r\nX-Content-Length: 12\r\n\r\n": 0,
 		"HTTP/1.1 200 OK\r\nContent-Length: 123\r\n\r\n":  0,
 	} {

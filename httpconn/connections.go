@@ -103,11 +103,11 @@ func innermost(conn net.Conn) *coalescingConn {
 type waits struct {
 	state atomic.Int32
 	since atomic.Int64 // the last response of net/http, in ns since the connection was accepted; 0: none
+	begun bool         // it had a request; of the goroutine that serves the connection
 
 	// Guarded by Connections.mu.
 	client  netip.Prefix
 	limited bool
-	begun   bool     // it had a request
 	counted bool     // it is in Connections.clients
 	outer   net.Conn // the connection as the server has it; nil before StateNew
 }

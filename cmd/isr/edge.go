@@ -16,6 +16,7 @@ type edgeFlags struct {
 	PublicScheme         string   `enum:"http,https" default:"http" placeholder:"SCHEME" help:"Scheme of the public URL of the site, sent to the origin as X-Forwarded-Proto: http or https (${default})."`
 	ClientTimeout        span     `default:"60s" placeholder:"TIME" help:"How long a client may neither read nor send a byte of a body before its connection is closed, at least 1s (${default})."`
 	FastPath             bool     `default:"true" negatable:"" help:"Serve hits, and other ordinary requests, on plain HTTP/1.1 without net/http, Go's HTTP server, which is faster (yes)."`
+	MaxClientConnections int      `placeholder:"N" help:"Connections that one client may have, 1 to 16777216; those of trusted proxies are not limited (a quarter of what open files allow, at most 1024)."`
 	MaxOriginConnections int      `default:"256" placeholder:"N" help:"Concurrent pass-through requests at the origin, 4 to 1048576; a client may use a quarter of them (${default}). Renders are bounded by --max-renders."`
 }
 
@@ -39,6 +40,8 @@ func (f *edgeFlags) validate(listen string) error {
 		return usagef("--trust-forwarded-host needs --trusted-proxy CIDR: the field of other peers is never read")
 	case f.ClientTimeout < span(time.Second):
 		return usagef("--client-timeout must be at least 1s (got %s)", time.Duration(f.ClientTimeout))
+	case f.MaxClientConnections < 0 || f.MaxClientConnections > 1<<24:
+		return usagef("--max-client-connections must be between 1 and 16777216 (got %d)", f.MaxClientConnections)
 	case f.MaxOriginConnections < 4 || f.MaxOriginConnections > 1<<20:
 		return usagef("--max-origin-connections must be between 4 and 1048576 (got %d)", f.MaxOriginConnections)
 	}

@@ -79,6 +79,13 @@ func cacheFieldTests() []fieldTest {
 		{fields: "buffers", file: "buffers: 8MiB\nmetrics: {address: 127.0.0.1:0}", show: func(s *fieldServer) {
 			s.contains(s.get(s.logged(`metrics on (http://[^"\s]+)`)).body, "isr_buffer_limit_bytes 8.388608e+06")
 		}},
+		{fields: "max_client_connections", file: "max_client_connections: 1\nmetrics: {address: 127.0.0.1:0}", show: func(s *fieldServer) {
+			s.expect("/", 200, "isr; fwd=") // by a connection that stays open
+			s.client.Transport = new(http.Transport)
+			s.expect("/", 200, "isr; fwd=")
+			s.contains(s.get(s.logged(`metrics on (http://[^"\s]+)`)).body, `isr_connections_closed_total{cause="reclaimed"} `)
+			s.contains(s.get(s.logged(`metrics on (http://[^"\s]+)`)).body, "isr_connections 1\n")
+		}},
 		{fields: "min_uses", file: "min_uses: 2\ndefaults: {revalidate: 1h}", show: func(s *fieldServer) {
 			s.contains(s.expect("/", 200, missed).status, "detail=min-uses")
 			s.expect("/", 200, stored)

@@ -17,6 +17,7 @@ import (
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/metrics"
 )
@@ -84,7 +85,7 @@ func measure(ctx context.Context, log *slog.Logger) (m *metrics.Metrics, stop fu
 }
 
 // sources are the sources of the gauges.
-func sources(st *stores, cache *isr.Cache, site *gateway.Site, buffered *buffers.Budget, deliveries *downstream.Worker, h *health, i *instruments) metrics.Sources {
+func sources(st *stores, cache *isr.Cache, site *gateway.Site, buffered *buffers.Budget, conns *httpconn.Connections, deliveries *downstream.Worker, h *health, i *instruments) metrics.Sources {
 	s := metrics.Sources{
 		Cache: cache.Stats,
 		Origins: func() (all []metrics.Origin) {
@@ -113,6 +114,12 @@ func sources(st *stores, cache *isr.Cache, site *gateway.Site, buffered *buffers
 	}
 	if buffered != nil {
 		s.Buffers = buffered.Usage
+	}
+	if conns != nil {
+		s.Connections = func() (int, int64, int64) {
+			n := conns.Count()
+			return n.Open, n.Reclaimed, n.Refused
+		}
 	}
 	if st.disk != nil {
 		s.Disk = st.disk.Usage

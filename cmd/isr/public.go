@@ -30,6 +30,7 @@ type public struct {
 	failed    chan error                    // receives the error of a listener that fails
 	acme      *acme.Certificates            // nil unless a listener uses it
 	peers     gateway.Peers                 // of all listeners
+	limits    *httpconn.Connections         // of all listeners, once they serve
 	// observe is [gateway.EdgeConfig.Observe]; nil if requests are not observed.
 	observe func(http.ResponseWriter, *http.Request, http.Handler)
 	// fast are the instruments of hits that net/http does not answer; nil if it answers all.
@@ -188,6 +189,7 @@ func (l *publicListener) start(scheme string, clientTimeout time.Duration, p *pu
 	s.Protocols.SetHTTP2(l.tls != nil)
 	s.Protocols.SetUnencryptedHTTP2(l.cfg.H2C)
 	coalescing := httpconn.CoalesceWrites(s, l.inner, clientTimeout)
+	p.limits.Limit(s, coalescing, peerOf(l.cfg))
 	if p.fast != nil && l.tls == nil && !l.cfg.H2C && !l.cfg.ProxyProtocol {
 		l.fast = httpconn.NewFastPath(s, coalescing, fastpath.New(fastpath.Config{
 			Handler:  func() http.Handler { return *l.handler.Load() },

@@ -184,13 +184,14 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	reloader.edge(file, secrets)
 	defer keepMemory(ctx, int64(c.Memory), limits.Of().Memory)()
 	defer keepProcessors(ctx, st.engine)()
+	public.limits = connections(limits.Of().Files, c.MaxClientConnections, log)
 	public.start(file, time.Duration(c.ClientTimeout))
 	health.ready(problems)
 	log.Info("serving "+strings.Join(public.urls(), ", "), "origin", originText(file), "store", st.where)
 	for _, origin := range addresses(file) {
 		go warnOfOrigin(ctx, origin, log)
 	}
-	inst.metrics.Sample(sources(st, cache, reloader.site, c.buffered, deliveries, health, inst))
+	inst.metrics.Sample(sources(st, cache, reloader.site, c.buffered, public.limits, deliveries, health, inst))
 	triggers.start(ctx)
 	defer reloader.onSignal(ctx)()
 	supervisor{log}.ready()

@@ -278,6 +278,7 @@ func cacheFields() []serverField {
 	return []serverField{
 		{"memory", "memory", to(func(c *serveCommand, f *config.File) { c.Memory = size(f.Memory) })},
 		{"buffers", "buffers", to(func(c *serveCommand, f *config.File) { c.Buffers = (*size)(f.Buffers) })},
+		{"max-client-connections", "max_client_connections", to(func(c *serveCommand, f *config.File) { c.MaxClientConnections = f.MaxClientConnections })},
 		{"min-uses", "min_uses", to(func(c *serveCommand, f *config.File) { c.MinUses = f.MinUses })},
 		{"max-body", "max_body", to(func(c *serveCommand, f *config.File) { c.MaxBody = size(f.MaxBody) })},
 		{"client-timeout", "client_timeout", to(func(c *serveCommand, f *config.File) { c.ClientTimeout = span(f.ClientTimeout) })},

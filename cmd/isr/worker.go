@@ -126,7 +126,7 @@ func (c *workerCommand) Run(ctx context.Context, s *streams, k *kong.Context) er
 		return all
 	}
 	health.ready(problems)
-	inst.metrics.Sample(sources(back.st, back.cache, reloader.site, nil, back.deliveries, health, inst))
+	inst.metrics.Sample(sources(back.st, back.cache, reloader.site, nil, nil, back.deliveries, health, inst))
 	defer reloader.onSignal(ctx)()
 	supervisor{log}.ready()
 	log.Info("regenerating pages", "queue", c.Queue, "concurrency", c.Concurrency, "origin", originText(file), "store", back.st.where)

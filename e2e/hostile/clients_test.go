@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -225,6 +226,63 @@ func TestConnectionsWithoutRequest(t *testing.T) {
 		}
 	}
 	g.healthy()
+}
+
+// A client that keeps more connections open than the process may have descriptors shuts out no other: those that wait are
+// closed.
+func TestIdleConnections(t *testing.T) {
+	t.Parallel()
+	origin, _ := startOrigin(t, func(http.ResponseWriter, *http.Request) {})
+	g := startTargetBy(t, []string{"sh", "-c", `ulimit -n 200; exec "$0" "$@"`}, origin)
+	g.healthy()
+	for i := range 300 {
+		conn := g.dial()
+		fmt.Fprintf(conn, "GET /healthy/1 HTTP/1.1\r\nHost: %s\r\n\r\n", site)
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	g.healthy() // during the attack
+}
+
+// Stalled uploads have a bounded part of the buffers, and further ones are refused.
+func TestStalledUploads(t *testing.T) {
+	t.Parallel()
+	origin, _ := startOrigin(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	g := startTarget(t, origin, "--buffers", "4MiB", "--max-origin-connections", "16", "--metrics", "127.0.0.1:0")
+	metrics := regexp.MustCompile(`metrics on (http://[^"\s]+)`).FindStringSubmatch(g.process.Log())[1]
+	const uploads, part = 400, 1 << 20
+	refused := make(chan struct{}, uploads)
+	for range uploads {
+		conn := g.dial()
+		go func() {
+			fmt.Fprintf(conn, "POST /form HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000000\r\n\r\n%s", site, strings.Repeat("x", 65000))
+			if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && res.StatusCode == http.StatusServiceUnavailable {
+				refused <- struct{}{}
+			}
+		}()
+	}
+	for range uploads - part/(4<<10) - 4 - 16 { // at least 4 KiB each; at the origin; waiting
+		<-refused
+	}
+	res, err := http.Get(metrics) //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buffered float64
+	if _, err := fmt.Sscanf(regexp.MustCompile(`(?m)^isr_buffer_bytes .*`).FindString(string(text)), "isr_buffer_bytes %g", &buffered); err != nil || buffered > part {
+		t.Errorf("%v bytes are buffered, %v; expected at most %d", buffered, err, part)
+	}
+	g.healthy() // during the attack
 }
 
 // The admin token and other secrets of the data folder do not appear in the log.

@@ -23,6 +23,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,9 +63,16 @@ type target struct {
 // startTarget starts isr serve in front of an origin.
 func startTarget(t *testing.T, origin string, args ...string) *target {
 	t.Helper()
+	return startTargetBy(t, nil, origin, args...)
+}
+
+// startTargetBy starts isr serve by a command that gets its line as arguments.
+func startTargetBy(t *testing.T, by []string, origin string, args ...string) *target {
+	t.Helper()
 	dir := t.TempDir()
 	line := append([]string{"serve", "--data", "data", "--origin", origin, "--listen", "127.0.0.1:0", "--host", site, "--admin", "none"}, args...)
-	cmd := exec.CommandContext(context.Background(), process.Binary(t, "../.."), line...)
+	line = slices.Concat(by, []string{process.Binary(t, "../..")}, line)
+	cmd := exec.CommandContext(context.Background(), line[0], line[1:]...) //nolint:gosec // a test
 	cmd.Dir = dir
 	cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "ISR_STORE_TIMEOUT=10s"}
 	p, url := process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))

@@ -35,14 +35,15 @@ func used(t *testing.T) *metrics.Metrics {
 	m.Note(isr.Event{Kind: isr.EventPurge, Reason: "soft", Target: "tag"})
 	m.Origin("site", "GET", 0, errors.New("reset"), time.Second)
 	m.Sample(metrics.Sources{
-		Cache:      func() isr.Stats { return isr.Stats{} },
-		Origins:    func() []metrics.Origin { return []metrics.Origin{{Addresses: []metrics.Address{{}}}} },
-		Capacity:   func() (float64, float64) { return 0, 0 },
-		Disk:       func() (int64, int64) { return 0, 0 },
-		Buffers:    func() (int64, int64) { return 0, 0 },
-		Ready:      func() map[string]bool { return map[string]bool{"serving": true} },
-		Downstream: func() map[string]bool { return map[string]bool{"cdn": true} },
-		Dropped:    func() map[string]int64 { return map[string]int64{"access": 0} },
+		Cache:       func() isr.Stats { return isr.Stats{} },
+		Origins:     func() []metrics.Origin { return []metrics.Origin{{Addresses: []metrics.Address{{}}}} },
+		Capacity:    func() (float64, float64) { return 0, 0 },
+		Disk:        func() (int64, int64) { return 0, 0 },
+		Buffers:     func() (int64, int64) { return 0, 0 },
+		Connections: func() (int, int64, int64) { return 0, 0, 0 },
+		Ready:       func() map[string]bool { return map[string]bool{"serving": true} },
+		Downstream:  func() map[string]bool { return map[string]bool{"cdn": true} },
+		Dropped:     func() map[string]int64 { return map[string]int64{"access": 0} },
 	})
 	return m
 }

@@ -24,6 +24,9 @@ type Sources struct {
 	Ready func() map[string]bool
 	// Buffers is how many bytes are buffered for requests and responses, and how many may be.
 	Buffers func() (bytes, limit int64)
+	// Connections is how many connections visitors have, and how many were closed since the start: to make room for others, and
+	// at once.
+	Connections func() (open int, reclaimed, refused int64)
 	// Downstream is whether deliveries to each downstream cache fail, by its name.
 	Downstream func() map[string]bool
 	// Dropped is how many lines were dropped since the start, by log.
@@ -76,6 +79,7 @@ type sampled struct {
 	capacity                                described
 	diskBytes, diskLimit                    described
 	bufferBytes, bufferLimit                described
+	connections, connectionsClosed          described
 	ready, downstreamFailing, dropped       described
 }
 
@@ -98,6 +102,8 @@ func newSampled() sampled {
 		diskLimit:         describe(gauge, "isr_disk_limit_bytes", "Limit of isr_disk_bytes (--disk)."),
 		bufferBytes:       describe(gauge, "isr_buffer_bytes", "Bytes that are reserved for buffers of requests and responses."),
 		bufferLimit:       describe(gauge, "isr_buffer_limit_bytes", "Limit of isr_buffer_bytes (--buffers)."),
+		connections:       describe(gauge, "isr_connections", "Open connections of visitors."),
+		connectionsClosed: describe(counter, "isr_connections_closed_total", "Connections of visitors that were closed because there were too many, by cause: reclaimed (it waited for a request, and made room for another), or refused (a new one).", "cause"),
 		ready:             describe(gauge, "isr_ready", "Whether a check of the readiness passes; serving is 0 while the server starts and drains, others mean degraded.", "check"),
 		downstreamFailing: describe(gauge, "isr_downstream_failing", "Whether purges are not delivered to a downstream cache: 1 while they fail.", "destination"),
 		dropped:           describe(counter, "isr_log_dropped_total", "Lines that were dropped because a log could not be written fast enough.", "log"),
@@ -108,7 +114,7 @@ func newSampled() sampled {
 func (s sampled) all() []described {
 	return []described{
 		s.memoryBytes, s.memoryLimit, s.memoryEntries, s.flights, s.unpublished, s.leasesHeld, s.pollLag, s.storeUp,
-		s.breakerOpen, s.queueLength, s.addressUp, s.capacity, s.diskBytes, s.diskLimit, s.bufferBytes, s.bufferLimit, s.ready, s.downstreamFailing, s.dropped,
+		s.breakerOpen, s.queueLength, s.addressUp, s.capacity, s.diskBytes, s.diskLimit, s.bufferBytes, s.bufferLimit, s.connections, s.connectionsClosed, s.ready, s.downstreamFailing, s.dropped,
 	}
 }
 
@@ -162,6 +168,12 @@ func (s Sources) take(d sampled) (all []prometheus.Metric) {
 		bytes, limit := s.Buffers()
 		add(d.bufferBytes, float64(bytes))
 		add(d.bufferLimit, float64(limit))
+	}
+	if s.Connections != nil {
+		open, reclaimed, refused := s.Connections()
+		add(d.connections, float64(open))
+		add(d.connectionsClosed, float64(reclaimed), "reclaimed")
+		add(d.connectionsClosed, float64(refused), "refused")
 	}
 	for _, flags := range []struct {
 		source func() map[string]bool

@@ -167,12 +167,13 @@ func TestSources(t *testing.T) {
 		Origins: func() []metrics.Origin {
 			return []metrics.Origin{{Name: "site", Open: true, Waiting: 3, Addresses: []metrics.Address{{URL: "http://a", Up: true}}}}
 		},
-		Capacity:   func() (float64, float64) { return 1.5, 2 },
-		Disk:       func() (int64, int64) { return 10, 100 },
-		Buffers:    func() (int64, int64) { return 7, 70 },
-		Ready:      func() map[string]bool { return map[string]bool{"serving": true, "table": false} },
-		Downstream: func() map[string]bool { return map[string]bool{"cdn": true} },
-		Dropped:    func() map[string]int64 { return map[string]int64{"access": 7} },
+		Capacity:    func() (float64, float64) { return 1.5, 2 },
+		Disk:        func() (int64, int64) { return 10, 100 },
+		Buffers:     func() (int64, int64) { return 7, 70 },
+		Connections: func() (int, int64, int64) { return 8, 9, 12 },
+		Ready:       func() map[string]bool { return map[string]bool{"serving": true, "table": false} },
+		Downstream:  func() map[string]bool { return map[string]bool{"cdn": true} },
+		Dropped:     func() map[string]int64 { return map[string]int64{"access": 7} },
 	})
 	for _, want := range []struct {
 		value       float64
@@ -196,6 +197,9 @@ func TestSources(t *testing.T) {
 		{100, "isr_disk_limit_bytes", ""},
 		{7, "isr_buffer_bytes", ""},
 		{70, "isr_buffer_limit_bytes", ""},
+		{8, "isr_connections", ""},
+		{9, "isr_connections_closed_total", "cause=reclaimed"},
+		{12, "isr_connections_closed_total", "cause=refused"},
 		{1, "isr_ready", "check=serving"},
 		{0, "isr_ready", "check=table"},
 		{1, "isr_downstream_failing", "destination=cdn"},
