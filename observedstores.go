@@ -391,6 +391,17 @@ func (b *observedBodies) Open(ctx context.Context, key string) (io.ReadCloser, i
 	return &observedBody{ReadCloser: rd, end: end}, n, nil
 }
 
+// OpenRange implements [store.RangeReader].
+func (b *observedBodies) OpenRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, int64, error) {
+	ctx, end := b.begin(ctx, "open-range")
+	rd, size, err := store.OpenRange(ctx, b.BodyStore, key, offset, length)
+	if err != nil {
+		end(0, err)
+		return nil, 0, err
+	}
+	return &observedBody{ReadCloser: rd, end: end}, size, nil
+}
+
 // An observedBody ends its operation when it is closed.
 type observedBody struct {
 	io.ReadCloser

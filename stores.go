@@ -3,6 +3,7 @@ package isr
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -314,6 +315,47 @@ func (b *watchedBody) Close() error {
 		b.answered(nil)
 	}
 	return b.ReadCloser.Close()
+}
+
+// OpenRange implements [store.RangeReader]. The deadline is for the call and for each Read, so that
+// slow visitors do not run into it.
+func (b *watchedBodies) OpenRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, int64, error) {
+	call, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(bodyTimeout, func() { cancel(context.DeadlineExceeded) })
+	rd, size, err := store.OpenRange(call, b.BodyStore, key, offset, length)
+	timer.Stop()
+	if err != nil {
+		err = overdue(call, err)
+		cancel(nil)
+		b.answered(ctx, key, err)
+		return nil, 0, err
+	}
+	body := &watchedBody{ReadCloser: rd, cancel: func() { cancel(nil) }, answered: func(err error) { b.answered(ctx, key, err) }}
+	return &watchedRange{watchedBody: body, call: call, timer: timer}, size, nil
+}
+
+// overdue adds the cause of the end of a call to its error.
+func overdue(call context.Context, err error) error {
+	if cause := context.Cause(call); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+// A watchedRange is a watchedBody with a deadline for each Read.
+type watchedRange struct {
+	*watchedBody
+	call  context.Context //nolint:containedctx // of the call; timer ends it
+	timer *time.Timer
+}
+
+func (r *watchedRange) Read(p []byte) (int, error) {
+	r.timer.Reset(bodyTimeout)
+	n, err := r.watchedBody.Read(p)
+	if r.timer.Stop(); err != nil && err != io.EOF { //nolint:errorlint // io.Reader returns it as it is
+		err = overdue(r.call, err)
+	}
+	return n, err
 }
 
 // A Downstream delivers purges to the caches in front of this one, such as a CDN. A

@@ -42,6 +42,8 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 	return f, length, nil
 }
 
+var _ store.RangeReader = (*Store)(nil)
+
 // Stat describes a body. See [store.BodyStore].
 func (s *Store) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	if err := store.ValidBodyKey(key); err != nil {
@@ -96,4 +98,18 @@ func contract(err error) error {
 		return fmt.Errorf("%w: %w", store.ErrDenied, err)
 	}
 	return err
+}
+
+// OpenRange opens a part of a body. See [store.RangeReader]. It records the use as Open does. The
+// reader stays readable after a Delete and after the store's Close.
+func (s *Store) OpenRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, int64, error) {
+	rd, size, err := s.Open(ctx, key)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := store.ValidRange(offset, length, size); err != nil {
+		return nil, 0, s.failed("read a part of", key, errors.Join(err, rd.Close()))
+	}
+	f := rd.(*os.File) //nolint:forcetypeassert // see Open
+	return store.NewRange(io.NewSectionReader(f, offset, length), length, f), size, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -34,6 +35,7 @@ func BodyStore(t *testing.T, open func(t *testing.T) store.BodyStore) {
 		{"RoundTrip", testRoundTrip},
 		{"EmptyBody", testEmptyBody},
 		{"LargeBody", testLargeBody},
+		{"Ranges", testRanges},
 		{"OddKeys", testOddKeys},
 		{"InvalidKeys", testInvalidKeys},
 		{"NotFound", testNotFound},
@@ -92,6 +94,47 @@ func testLargeBody(t *testing.T, bodies store.BodyStore) {
 		t.Errorf("putting the same large body again: %v", err)
 	}
 	mustHold(t, bodies, "bodies/large", body)
+}
+
+// Parts of a body are read as [store.OpenRange] says, whether the store is a [store.RangeReader] or not;
+// it must be one if it wraps another store.
+func testRanges(t *testing.T, bodies store.BodyStore) {
+	const key = "bodies/ranges"
+	body := randomBody(2<<20 + 3)
+	size := int64(len(body))
+	mustPut(t, bodies, key, body)
+	for _, r := range []struct{ offset, length int64 }{{0, 1}, {0, size}, {size - 1, 1}, {1 << 20, 64 << 10}, {1, size - 1}, {0, size - 1}} {
+		got, total, err := readRange(t.Context(), bodies, key, r.offset, r.length)
+		if want := body[r.offset : r.offset+r.length]; err != nil || total != size || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes from %d: %d bytes of %d, %v", r.length, r.offset, len(got), total, err)
+		}
+	}
+	for _, r := range []struct{ offset, length int64 }{{0, size + 1}, {size, 1}, {size + 1, 1}, {-1, 1}, {0, 0}, {0, -1}, {1, math.MaxInt64}} {
+		if got, _, err := readRange(t.Context(), bodies, key, r.offset, r.length); !errors.Is(err, store.ErrInvalidInput) {
+			t.Errorf("%d bytes from %d: %d bytes, %v, want ErrInvalidInput", r.length, r.offset, len(got), err)
+		}
+	}
+	if _, _, err := store.OpenRange(t.Context(), bodies, "bodies/none", 0, 1); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a part of a missing body: %v, want ErrNotFound", err)
+	}
+	if _, _, err := store.OpenRange(t.Context(), bodies, "../x", 0, 1); !errors.Is(err, store.ErrInvalidKey) {
+		t.Errorf("a part under an invalid key: %v, want ErrInvalidKey", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := store.OpenRange(ended, bodies, key, 0, 1); err == nil {
+		t.Error("OpenRange under an ended context succeeded")
+	}
+}
+
+// readRange reads a part of a body to its end.
+func readRange(ctx context.Context, bodies store.BodyStore, key string, offset, length int64) ([]byte, int64, error) {
+	rd, size, err := store.OpenRange(ctx, bodies, key, offset, length)
+	if err != nil {
+		return nil, 0, err
+	}
+	got, err := io.ReadAll(rd)
+	return got, size, errors.Join(err, rd.Close())
 }
 
 func testOddKeys(t *testing.T, store store.BodyStore) {

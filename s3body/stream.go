@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
@@ -24,24 +25,31 @@ type stream struct {
 	body    io.ReadCloser
 
 	presentation store.Presentation // of the object
+	part         string             // Content-Range of the response; empty: it has the whole object
+	etag         string             // of the object
 }
 
-// get starts to read an object.
+// get starts to read an object, and returns the length of what follows.
 func (s *Store) get(ctx context.Context, object string) (*stream, int64, error) {
+	return s.request(ctx, &s3.GetObjectInput{
+		Key:          &object,
+		ChecksumMode: types.ChecksumModeEnabled, // the SDK then verifies it
+	})
+}
+
+// request starts to read what in names of the store's bucket, and returns the length of what follows.
+func (s *Store) request(ctx context.Context, in *s3.GetObjectInput) (*stream, int64, error) {
 	st := &stream{timeout: s.timeout}
 	st.ctx, st.cancel = context.WithCancelCause(ctx)
 	st.timer = time.AfterFunc(s.timeout, func() {
 		st.cancel(fmt.Errorf("S3 sent nothing for %v: %w", s.timeout, context.DeadlineExceeded))
 	})
-	out, err := s.api.GetObject(st.ctx, &s3.GetObjectInput{
-		Bucket:              &s.bucket,
-		Key:                 &object,
-		ChecksumMode:        types.ChecksumModeEnabled, // the SDK then verifies it
-		ExpectedBucketOwner: s.owner,
-	})
+	in.Bucket, in.ExpectedBucketOwner = &s.bucket, s.owner
+	out, err := s.api.GetObject(st.ctx, in)
 	st.timer.Stop()
 	if err == nil {
 		st.body, st.presentation = out.Body, presentationOf(out.Metadata)
+		st.part, st.etag = aws.ToString(out.ContentRange), aws.ToString(out.ETag)
 		if out.ContentLength == nil || *out.ContentLength < 0 {
 			err = errNoLength
 		}

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"time"
@@ -137,4 +139,74 @@ func PresentationOf(rd io.ReadCloser) Presentation {
 		return p.Presentation()
 	}
 	return Presentation{}
+}
+
+// A RangeReader is a [BodyStore] that reads a part of a body without the rest of it. It is safe for
+// concurrent use. Contract, checked by isrtest.BodyStore:
+//
+//   - Integrity: the reader yields exactly the bytes that were asked for, or an error. That they are
+//     what was stored cannot be verified by a digest of the whole body: a caller that reads a
+//     whole body verifies it, and one that reads a part relies on the store.
+//   - Time: a store on the network bounds the call, and each Read, even if the context has no
+//     deadline. It does not bound the time between Reads: visitors may be slow.
+//   - Absence: a reader of a file stays readable after a Delete.
+type RangeReader interface {
+	// OpenRange opens length bytes of a body, at least one, from an offset, and returns the
+	// length of the whole body in bytes. The caller closes the reader, which returns io.EOF only
+	// after the last of these bytes. [ErrNotFound]: there is no body. [ErrInvalidInput]: the body
+	// ends before the last of these bytes, or there are none.
+	OpenRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, int64, error)
+}
+
+// ValidRange returns an error that wraps [ErrInvalidInput] unless a body of size bytes has length
+// bytes, at least one, from an offset.
+func ValidRange(offset, length, size int64) error {
+	if offset < 0 || length <= 0 || offset > size || length > size-offset {
+		return fmt.Errorf("%w: %d bytes from %d of a body of %d", ErrInvalidInput, length, offset, size)
+	}
+	return nil
+}
+
+// OpenRange opens a part of a body, as [RangeReader] says. If the store is none, the bytes before
+// the part are read, too.
+func OpenRange(ctx context.Context, bodies BodyStore, key string, offset, length int64) (io.ReadCloser, int64, error) {
+	if ranges, ok := bodies.(RangeReader); ok {
+		return ranges.OpenRange(ctx, key, offset, length)
+	}
+	rd, size, err := bodies.Open(ctx, key)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err = ValidRange(offset, length, size); err == nil {
+		_, err = io.CopyN(io.Discard, rd, offset)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("reading a part of %s: %w", key, err), rd.Close())
+	}
+	return NewRange(rd, length, rd), size, nil
+}
+
+// NewRange returns a reader of the next length bytes of rd, which fails if rd ends before. Closing
+// it closes c.
+func NewRange(rd io.Reader, length int64, c io.Closer) io.ReadCloser {
+	return &rangeOf{Closer: c, rd: rd, left: length}
+}
+
+type rangeOf struct {
+	io.Closer
+	rd   io.Reader
+	left int64
+}
+
+func (r *rangeOf) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, io.EOF
+	}
+	n, err := r.rd.Read(p[:min(int64(len(p)), r.left)])
+	if r.left -= int64(n); err == io.EOF { //nolint:errorlint // io.Reader returns it as it is
+		if err = io.ErrUnexpectedEOF; r.left == 0 {
+			err = nil // the next Read says so
+		}
+	}
+	return n, err
 }

@@ -22,7 +22,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -86,8 +85,11 @@ type Tier struct {
 	seen   Observer
 
 	bytes, files atomic.Int64
-	working      sync.WaitGroup
-	evicting     sync.Mutex
+	// verified has the files that were verified by this process, by their names.
+	verified      sync.Map
+	verifiedFiles atomic.Int64 // in verified, about
+	working       sync.WaitGroup
+	evicting      sync.Mutex
 	// counting is held while files come and go, and while all are counted.
 	counting sync.Mutex
 
@@ -104,6 +106,7 @@ var (
 	_ store.CachedReader = (*Tier)(nil)
 	_ store.LocalKeeper  = (*Tier)(nil)
 	_ store.BatchDeleter = (*Tier)(nil)
+	_ store.RangeReader  = (*Tier)(nil)
 )
 
 // ErrLocked: another process uses the folder.
@@ -192,10 +195,12 @@ const magic = "isr body 1\n"
 const headLen = len(magic) + 4
 
 func head(key string, body []byte) []byte {
-	table := crc32.MakeTable(crc32.Castagnoli)
-	sum := crc32.Update(crc32.Checksum([]byte(key), table), table, body)
-	return binary.BigEndian.AppendUint32([]byte(magic), sum)
+	sum := newSum(key)
+	_, _ = sum.Write(body) // it never fails
+	return headOf(sum.Sum32())
 }
+
+func headOf(sum uint32) []byte { return binary.BigEndian.AppendUint32([]byte(magic), sum) }
 
 // ReadLocal implements [store.LocalReader].
 func (t *Tier) ReadLocal(_ context.Context, key string, limit int64) ([]byte, error) {
@@ -258,10 +263,10 @@ func (t *Tier) Open(ctx context.Context, key string) (io.ReadCloser, int64, erro
 		t.seen.DiskCacheRead(false)
 	}
 	rd, length, err := t.BodyStore.Open(ctx, key)
-	if err != nil || !keeps(key) || length < 0 || length > t.limit/maxShare || store.PresentationOf(rd) != (store.Presentation{}) {
-		return rd, length, err // a file has no presentation
+	if err != nil || !keeps(key) {
+		return rd, length, err
 	}
-	return &filling{ReadCloser: rd, t: t, key: key, length: length, body: make([]byte, 0, min(length, firstBuffer))}, length, nil
+	return t.fill(rd, key, length), length, nil
 }
 
 // A filling keeps what is read of a body, once that is all.
@@ -400,11 +405,7 @@ func (t *Tier) write(name string, parts ...[]byte) error {
 	if _, err := t.root.Lstat(name); err == nil {
 		return nil // another request has written it
 	}
-	if err := t.root.Mkdir(path.Dir(name), folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	temp := path.Dir(name) + "/" + tempPrefix + rand.Text()
-	f, err := t.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	f, temp, err := t.createTemp(name)
 	if err != nil {
 		return err
 	}
@@ -422,6 +423,16 @@ func (t *Tier) write(name string, parts ...[]byte) error {
 		_ = t.root.Remove(temp)
 	}
 	return err
+}
+
+// createTemp creates a temporary file beside the file of a name.
+func (t *Tier) createTemp(name string) (f *os.File, temp string, err error) {
+	if err := t.root.Mkdir(path.Dir(name), folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, "", err
+	}
+	temp = path.Dir(name) + "/" + tempPrefix + rand.Text()
+	f, err = t.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	return f, temp, err
 }
 
 // place gives a temporary file its name, unless another request has written it meanwhile.
@@ -444,6 +455,7 @@ func (t *Tier) remove(name string, size int64) {
 	t.counting.Lock()
 	defer t.counting.Unlock()
 	if t.root.Remove(name) == nil {
+		t.verified.Delete(name)
 		t.count(-1, -footprint(size))
 	}
 }
