@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/bits"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +77,9 @@ type Cache struct {
 	cached        store.CachedReader // the same, those that the system has in memory; nil: it cannot tell
 	keeper        store.LocalKeeper  // keeps bodies there that come from elsewhere; nil: none
 	loads         singleflight.Group // reads of them for outlines
+	openBodies    atomic.Int64       // bodies that stay open while they are sent (see maxOpenBodies)
+	suspects      bodySet            // bodies that are verified as a whole before they are sent
+	responses     responseMemory     // of bodies that are being sent
 	localReads    chan struct{}      // has an element for each such read in progress (see maxLocalReads)
 
 	tableBreaker, bodiesBreaker *breaker.Breaker
@@ -157,6 +161,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	if c.negative, err = newNegativeCache(max(negative, minNegative), c); err != nil {
 		return nil, err
 	}
+	c.responses.open(cfg.Buffers)
 	c.ctx, c.abort = context.WithCancelCause(context.Background())
 	c.sender = newSender(c)
 	c.invalidations = newInvalidations(c)
@@ -372,6 +377,7 @@ func (c *Cache) joinUnstored(s *search) (f *flight, leader bool) {
 // their leases, and returns an error. Pages in memory can still be served, but the log is no
 // longer read.
 func (c *Cache) Close(ctx context.Context) error {
+	defer c.cfg.Buffers.Release(netip.Prefix{}, c.responses.shut())
 	defer c.background.Wait()
 	defer c.renderLog.write()
 	c.coder.shut()

@@ -182,7 +182,12 @@ func (p *page) inherit(from *page) {
 
 // coding returns a representation of the page.
 func (p *page) coding(c httpcache.Coding, coded []byte) *representation {
-	rep := newRepresentation(httpcache.CodedETag(p.entry.ETag, c.String()), coded)
+	return p.codingOf(c, coded, int64(len(coded)))
+}
+
+// codingOf is coding for one of size bytes, whose content may be missing: then it is only described.
+func (p *page) codingOf(c httpcache.Coding, coded []byte, size int64) *representation {
+	rep := newRepresentation(httpcache.CodedETag(p.entry.ETag, c.String()), coded, size)
 	rep.kind, rep.coding = c, []string{c.String()}
 	return &rep
 }
@@ -346,6 +351,32 @@ func (d *coder) read(ctx context.Context, e *store.Entry, choose func(coding.Has
 		return coding.Has{}, nil, fmt.Errorf("reading the codings of %s: %w", e.BodyKey, err)
 	}
 	return has, coded, nil
+}
+
+// describe adds the codings beside the body of a detached page, without their content, so that the
+// response to HEAD, or a 304, is that of GET.
+func (d *coder) describe(ctx context.Context, p *page, as *presentation, accept httpcache.Accept) {
+	if d == nil || !p.codable || accept.Prefer(as.codings) == httpcache.Identity || p.coded.Load().isAbsent() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, codingWait)
+	defer cancel()
+	rd, size, err := store.OpenRange(ctx, d.bodies, store.CodingsKey(p.entry.BodyKey), 0, coding.HeadLength)
+	if err != nil {
+		return // GET gets none either, or none in time
+	}
+	defer func() { _ = rd.Close() }() // read only
+	lengths, err := coding.ReadLengths(rd, size, p.entry.Length)
+	if err != nil {
+		return
+	}
+	have := new(codings)
+	for c, n := range lengths {
+		if have.none[c] = n == 0; n > 0 {
+			have.made[c] = p.codingOf(httpcache.Coding(c), nil, n)
+		}
+	}
+	p.coded.Store(have)
 }
 
 // maxCodings bounds the stored codings of a body of n bytes: each is shorter.

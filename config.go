@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/internal/frequency"
 	"github.com/facetheory/isr/store"
 )
@@ -51,6 +52,13 @@ type Config struct {
 	// has stored: use the same value everywhere. At most 1 GiB; zero means
 	// DefaultMaxBody.
 	MaxBody int64
+	// Buffers is the budget of the bytes that are buffered for requests and responses, which others may
+	// share: responses that are being rendered, beyond their first 256 KiB, take bytes of it, and wait for
+	// them; a quarter of it is for bodies in memory that are being sent. Beyond it, stored bodies are sent from
+	// the store in pieces, and what is rendered passes through without being stored, with
+	// detail=no-memory. Nil means a budget of a quarter of Memory, and of 32 MiB at least, of
+	// this cache alone.
+	Buffers *buffers.Budget
 	// Fills is how many bodies this process reads from the store at once, to put pages into
 	// memory; further searches queue, the newest first. At most 4,096; zero means
 	// DefaultFills.
@@ -164,6 +172,9 @@ const (
 
 func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Memory, DefaultMemory)
+	if cfg.Buffers == nil {
+		cfg.Buffers = buffers.New(max(cfg.Memory/4, leastBuffers))
+	}
 	setDefault(&cfg.Lease, store.DefaultLease)
 	setDefault(&cfg.Retention, DefaultRetention)
 	setDefault(&cfg.RenderTimeout, DefaultRenderTimeout)

@@ -305,16 +305,17 @@ func (s *search) keep(p *page) error {
 // load makes a page of the record that was read last, and keeps it in memory. It takes
 // the body from memory if possible, even from a dropped page. ErrPurged: the page was
 // purged meanwhile.
-func (s *search) load(ctx context.Context, rec store.Record) (*page, error) {
+func (s *search) load(ctx context.Context, rec store.Record) (p *page, err error) {
 	e := *rec.Entry // a copy, which reading the body of another service's page completes
 	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, &e) && p.cover == rec.Purges && !s.c.follower.late(p, s.c.now()) {
 		return p, nil
 	}
-	var p *page
 	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &e) {
 		p = newPage(s.key, e, rec.Purges, s.latest, last.plain.body, s.route.present)
 		p.inherit(last)
-	} else {
+	} else if p, err = s.detached(ctx, rec, s.latest); err != nil {
+		return nil, err
+	} else if p == nil {
 		addCoding := s.c.coder.prefetch(ctx, rec.Entry, s.route.present, s.accept)
 		body, err := s.body(ctx, rec, &e)
 		if err != nil {
@@ -334,13 +335,17 @@ func (s *search) body(ctx context.Context, rec store.Record, e *store.Entry) ([]
 	if !e.Foreign && e.BodyKey == s.noBody {
 		return nil, fmt.Errorf("%w: %s (found earlier)", ErrNoBody, e.BodyKey)
 	}
-	if err := s.c.fills.begin(ctx); err != nil {
+	end, err := s.c.beginFill(ctx, e.Length)
+	if err != nil {
 		return nil, fmt.Errorf("reading the body of %s: %w", s.key, err)
 	}
 	body, err := s.c.readBody(ctx, e, func() ([]byte, error) { return s.c.readBodyOnce(ctx, s.key, e) })
-	s.c.fills.end()
+	end()
 	if errors.Is(err, errUnreadable) && !s.pinned(rec) {
 		err = fmt.Errorf("%w: %w", ErrNoBody, err)
+	}
+	if err == nil {
+		s.c.suspects.remove(e.BodyKey)
 	}
 	if errors.Is(err, ErrNoBody) {
 		s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)

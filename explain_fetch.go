@@ -106,6 +106,7 @@ func (x *explainer) ask(s *search, rec store.Record, call func() (rendering, tim
 		}
 	})
 	got, at := call()
+	s.releaseMemory()
 	s.route = plain
 	f := &Fetched{Took: at.took}
 	x.out.Fetched = f

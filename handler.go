@@ -33,7 +33,7 @@ var _ DraftHandler = (*handler)(nil)
 
 func newHandler(c *Cache, b *boundRoute) *handler {
 	h := &handler{c: c, route: b}
-	b.present.reselect = h.reselect
+	b.present.reselect, b.present.lost = h.reselect, h.bodyLost
 	return h
 }
 
@@ -119,7 +119,7 @@ func exponential(bits uint64) float64 {
 func (h *handler) search(r *http.Request, k store.Key) *search {
 	return &search{
 		route: h.route, key: k, cause: r.Context(), clients: h.clients(r), forwarded: h.route.forwarded(r),
-		accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]),
+		accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), light: lightRequest(r),
 	}
 }
 

@@ -29,10 +29,23 @@ type Hit struct {
 	Header []byte
 	Body   []byte
 
+	// sending is the representation whose pin is held until Release; nil if there is none.
+	sending *representation
+	memory  *responseMemory // of that
+
 	key  []byte // the text of the key that is being looked up
 	body []byte // for a body that is read for this response
 	page pageMemory
 	head headMaker
+}
+
+// Release must be called once Body was sent, or will not be: the memory of a large body counts against
+// Config.Buffers until then. It may be called again.
+func (hit *Hit) Release() {
+	if hit.sending != nil {
+		hit.sending.pin.give(hit.memory)
+		hit.sending = nil
+	}
 }
 
 // A HitHandler is an [http.Handler] that can say what it would answer to a request if that is a page
@@ -43,7 +56,8 @@ type HitHandler interface {
 	// Lookup prepares the response to a GET or HEAD request without a body. If it returns
 	// false, then ServeHTTP must be called, and Lookup has changed nothing, but may have
 	// started the regeneration of the page. It waits for nothing, and keeps nothing of the request:
-	// its texts may be parts of a buffer that is used again. Only its Header may be changed.
+	// its texts may be parts of a buffer that is used again. Only its Header may be changed. After it has
+	// returned true, the caller must call Release of the Hit.
 	Lookup(*http.Request, *Hit) bool
 }
 
@@ -88,6 +102,11 @@ func (p *page) lookup(r *http.Request, as *presentation, d *decision, hit *Hit) 
 	if ranged {
 		return false
 	}
+	if sends := r.Method != http.MethodHead && status != http.StatusNotModified; sends && (p.detached || rep.pin != nil) {
+		if p.detached || !hit.hold(rep, as) {
+			return false
+		}
+	}
 	s := p.stampAt(as, d.now, d.state, d.cutOff)
 	var head []byte
 	if d.outline != nil { // the page is for this request alone
@@ -96,6 +115,7 @@ func (p *page) lookup(r *http.Request, as *presentation, d *decision, hit *Hit) 
 		head = s.head(p, as, rep, status, &hit.head)
 	}
 	if len(head) == 0 {
+		hit.Release()
 		return false
 	}
 	hit.Report = Report{}
@@ -104,6 +124,20 @@ func (p *page) lookup(r *http.Request, as *presentation, d *decision, hit *Hit) 
 	if r.Method == http.MethodHead || status == http.StatusNotModified {
 		hit.Body = nil
 	}
+	return true
+}
+
+// hold pins the body of a representation until Release. It returns false if there is no memory for that.
+func (hit *Hit) hold(rep *representation, as *presentation) bool {
+	hit.Release()
+	c := as.cache()
+	if c == nil {
+		return true
+	}
+	if !rep.pin.take(&c.responses) {
+		return false
+	}
+	hit.sending, hit.memory = rep, &c.responses
 	return true
 }
 

@@ -132,11 +132,27 @@ func (m *memory) put(p *page, f *flight) (clear bool) {
 		var newer bool
 		if newer, clear = m.succeeds(p, last, f); newer {
 			m.forgetOutline(p.key)
+			if p.detached {
+				return old, m.keepOutline(p, found)
+			}
 			return p, otter.WriteOp
 		}
 		return old, otter.CancelOp
 	})
 	return clear
+}
+
+// keepOutline keeps the outline of a detached page instead of the page, and returns what becomes of the
+// page that it replaces, which was found or not. It is called under the lock of its key.
+func (m *memory) keepOutline(p *page, found bool) otter.ComputeOp {
+	if o := m.newOutline(p); o != nil {
+		m.outlineBytes.Add(int64(o.weight(p.key)))
+		m.outlines.Set(p.key, o)
+	}
+	if found {
+		return otter.InvalidateOp
+	}
+	return otter.CancelOp
 }
 
 // succeeds reports whether a page that a flight has read is to replace another one, which is nil

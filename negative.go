@@ -167,6 +167,9 @@ func (n *negativeCache) forget(k store.Key) { n.byKey.Invalidate(k) }
 // the read of the page began that led to the render.
 func (s *search) refused(readAt time.Time, reason string) outcome {
 	s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", reason)
+	if reason == detailNoMemory { // which says nothing of the page
+		return refusal{reason}
+	}
 	s.c.negative.put(s.key, &negativeEntry{readAt: readAt, seq: s.asOf, until: time.Now().Add(remembered), refused: reason}, s.f)
 	return refusal{reason}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
@@ -443,6 +444,7 @@ const (
 	detailStoreError    = "store-error"
 	detailMinUses       = "min-uses"
 	detailNoRoom        = "no-room"
+	detailNoMemory      = httpcache.RefusedNoMemory
 	detailPinned        = "pinned"
 	detailPurged        = "purged"
 	detailBackOff       = "back-off"

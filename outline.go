@@ -46,6 +46,7 @@ type outline struct {
 	cover   *store.PurgeState // shared by pages with the same one
 	dropped *atomic.Bool      // that of the page
 	sum     uint64            // of the body, which was verified when it was read first
+	unread  bool              // the body was not read yet: there is no sum
 	none    coding.Has        // the codings that are known not to exist
 	absent  bool              // there are no codings beside the body
 	loads   atomic.Uint32     // of the page without putting it back into memory
@@ -61,7 +62,10 @@ func (m *memory) newOutline(p *page) *outline {
 	if !ok {
 		return nil
 	}
-	o := &outline{text: text, read: p.read, dropped: p.dropped, sum: maphash.Bytes(m.seed, p.plain.body)}
+	o := &outline{text: text, read: p.read, dropped: p.dropped, unread: p.detached}
+	if !o.unread {
+		o.sum = maphash.Bytes(m.seed, p.plain.body)
+	}
 	if o.cover = m.cover.Load(); o.cover == nil || *o.cover != p.cover {
 		o.cover = new(p.cover)
 		m.cover.Store(o.cover)
@@ -169,7 +173,12 @@ var errRestored = errors.New("the body has changed since it was read first")
 // restored makes a page of an outline, of its entry and of its body, and puts it back into memory,
 // if there is room. The caller judges it.
 func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as *presentation, addCoding func(*page)) (*page, error) {
-	if int64(len(body)) != e.Length || maphash.Bytes(c.memory.seed, body) != o.sum {
+	switch {
+	case o.unread:
+		if err := verify(&e, body); err != nil {
+			return nil, err
+		}
+	case int64(len(body)) != e.Length || maphash.Bytes(c.memory.seed, body) != o.sum:
 		return nil, fmt.Errorf("%w: %s", errRestored, e.BodyKey)
 	}
 	p := newPage(k, e, *o.cover, o.read, body, as)
@@ -214,7 +223,10 @@ func (h *handler) outlined(d *decision) bool {
 // load reads the page of a decision from the local disk, and consults again. It returns false if
 // the disk does not answer in time, and the request is answered without it.
 func (h *handler) load(w http.ResponseWriter, r *http.Request, d *decision) bool {
-	if d.loaded = h.atHand(r, d, new([]byte)); d.loaded == nil && !h.loadSlow(w, r, d) {
+	if d.loaded = h.atHand(r, d, new([]byte)); d.loaded == nil {
+		d.loaded = h.detached(r, d)
+	}
+	if d.loaded == nil && !h.loadSlow(w, r, d) {
 		return false
 	}
 	d.sought = true
@@ -246,6 +258,11 @@ func (c *Cache) loadLocal(k store.Key, o *outline, e *store.Entry, as *presentat
 	return c.loads.DoChan(k.Tenant+"\x00"+k.Text, func() (any, error) {
 		ctx, cancel := context.WithTimeout(c.ctx, bodyTime(e.Length))
 		defer cancel()
+		end, err := c.forBody(ctx, e.Length)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
 		body, err := c.readLocal(ctx, e)
 		if err != nil {
 			return nil, err
@@ -295,15 +312,23 @@ func (s *search) recall(ctx context.Context) *page {
 		return nil
 	}
 	e := parseEntry(o.text)
+	if p, err := s.detached(ctx, store.Record{Entry: &e, Purges: *o.cover}, o.read); p != nil || err != nil {
+		if p == nil {
+			return nil // the search goes on, and finds the reason
+		}
+		p.dropped = o.dropped
+		return p
+	}
 	addCoding := func(*page) {}
 	if !o.absent {
 		addCoding = s.c.coder.prefetch(ctx, &e, s.route.present, s.accept)
 	}
-	if s.c.fills.begin(ctx) != nil {
+	end, err := s.c.beginFill(ctx, e.Length)
+	if err != nil {
 		return nil
 	}
 	body, err := s.c.readBodyOnce(ctx, s.key, &e)
-	s.c.fills.end()
+	end()
 	if err != nil {
 		return nil // the search goes on, and finds the reason
 	}

@@ -1,7 +1,6 @@
 package isr
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"maps"
@@ -34,6 +33,8 @@ type page struct {
 	negative bool
 	// stored: the body is in the store under entry.BodyKey, and its codings may be beside it.
 	stored bool
+	// detached: the page lacks its body, which is read from the store when it is sent (see newDetached).
+	detached bool
 
 	fields   []headerField // the stored header, with Vary and Date
 	upstream string        // the Cache-Status of caches between the origin and this one
@@ -72,7 +73,9 @@ type headerField struct {
 // A representation is the body in one coding, with its own strong validator.
 type representation struct {
 	kind   httpcache.Coding
-	body   []byte // immutable
+	body   []byte // immutable; nil if the page is detached
+	size   int64  // of the body, in bytes
+	pin    *pin   // nil: the body is small, or not in memory
 	etag   string
 	header []string // the ETag field
 	length []string // the Content-Length field
@@ -113,7 +116,7 @@ func newPage(k store.Key, e store.Entry, c store.PurgeState, read reading, body 
 // prepare prepares a page that has its entry to be served, with the stored header, which it changes.
 // The body has some length, and may be missing: then only codings of it may be served.
 func (p *page) prepare(h http.Header, body []byte, length int64, as *presentation) {
-	p.plain = newRepresentation(p.entry.ETag, body)
+	p.plain = newRepresentation(p.entry.ETag, body, length)
 	if len(h["Content-Type"]) == 0 && len(body) > 0 {
 		h.Set("Content-Type", http.DetectContentType(body))
 	}
@@ -146,8 +149,11 @@ func (p *page) prepare(h http.Header, body []byte, length int64, as *presentatio
 	}
 }
 
-func newRepresentation(etag string, body []byte) representation {
-	r := representation{kind: httpcache.Identity, body: body, etag: etag, length: []string{strconv.Itoa(len(body))}}
+func newRepresentation(etag string, body []byte, size int64) representation {
+	r := representation{kind: httpcache.Identity, body: body, size: size, etag: etag, length: []string{strconv.FormatInt(size, 10)}}
+	if len(body) > maxAtHand {
+		r.pin = &pin{size: int64(cap(body))}
+	}
 	if etag != "" {
 		r.header = []string{etag}
 	}
@@ -304,16 +310,31 @@ func (p *page) header(h http.Header, as *presentation, instead *lifetimes) {
 // instead is as in header.
 func (p *page) write(w http.ResponseWriter, r *http.Request, as *presentation, instead *lifetimes) {
 	rep, status, ranged := p.choose(r, as)
-	p.complete(w.Header(), as, instead, rep, status, ranged)
-	if ranged && status == http.StatusOK {
-		http.ServeContent(w, withoutPreconditions(r), "", p.lastMod, bytes.NewReader(rep.body))
+	if r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
+		p.complete(w.Header(), as, instead, rep, status, ranged)
+		w.WriteHeader(status)
 		return
 	}
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead && status != http.StatusNoContent && status != http.StatusNotModified {
-		httpconn.PromiseBody(r, len(rep.body))
+	src, err := p.source(r, as, rep, ranged)
+	if err != nil {
+		as.lost(w, r, p, err)
+		return
+	}
+	defer src.close()
+	p.complete(w.Header(), as, instead, src.rep, status, ranged)
+	switch {
+	case ranged:
+		http.ServeContent(w, withoutPreconditions(r), "", p.lastMod, src.content())
+		src.mustHaveSent()
+	case src.stored != nil:
+		w.WriteHeader(status)
+		_ = src.stored.send(w) // the visitor went away
+		src.mustHaveSent()
+	default:
+		w.WriteHeader(status)
+		httpconn.PromiseBody(r, len(src.rep.body))
 		// Errors mean that the visitor went away.
-		_, _ = w.Write(rep.body)
+		_, _ = w.Write(src.rep.body)
 	}
 }
 
@@ -359,7 +380,7 @@ func (p *page) complete(h http.Header, as *presentation, instead *lifetimes, rep
 func (p *page) ranged(r *http.Request) bool {
 	lines, present := r.Header["Range"]
 	return present && r.Method == http.MethodGet && p.status() == http.StatusOK &&
-		len(lines) > 0 && lines[0] != "" && !httpcache.IgnoreRange(lines[0], int64(len(p.plain.body)))
+		len(lines) > 0 && lines[0] != "" && !httpcache.IgnoreRange(lines[0], p.plain.size)
 }
 
 // withoutPreconditions returns a request without If-Match and If-Unmodified-Since, which are
@@ -465,6 +486,8 @@ type presentation struct {
 	// not (RFC 9111, section 4.1).
 	selects  func(*page, http.Header) bool
 	reselect func(http.ResponseWriter, *http.Request, *page)
+	// lost answers a request whose page has a body that cannot be read.
+	lost func(http.ResponseWriter, *http.Request, *page, error)
 
 	set    []headerField
 	remove []string // canonical names

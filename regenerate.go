@@ -57,6 +57,10 @@ type search struct {
 	own *handover
 	// head: the search is for a HEAD request, for which no page is rendered that is not stored.
 	head bool
+	// light is the request that started the search if its response may need no body; nil if it does.
+	light *http.Request
+	// memory is what the body of the last render has of the budget; nil without.
+	memory *renderMemory
 	// onlyStored: nothing is rendered, for a request with only-if-cached.
 	onlyStored bool
 	// minSeq is the receipt that the page is rendered for, 0 without: a stale page is of no
@@ -109,6 +113,7 @@ const maxLosses = 3
 
 // run executes the search. ctx ends when the cache is closed by force.
 func (s *search) run(ctx context.Context) outcome {
+	defer s.releaseMemory()
 	defer s.leave(budget.ErrNoVerdict)
 	s.since = time.Now()
 	s.storeWait = &countdown{left: s.c.cfg.StoreTimeout, expired: s.overdue}
@@ -385,7 +390,7 @@ func (s *search) render(ctx context.Context, rec store.Record, seq int64, unstor
 		maps.Copy(fields, s.forwarded)
 	}
 	s.c.rendering.Add(1)
-	got := s.c.render(ctx, s.route, s.key, fields, s.renderTime(), audience{
+	got := s.c.render(ctx, s.route, s.key, fields, s.renderTime(), s.nextMemory(), audience{
 		begun: func(r *recorder) {
 			if s.streamable(rec, r.status, r.sent) {
 				e := s.draft(r.status, r.sent, r.verdict, at, seq)
@@ -471,6 +476,9 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 	// The marks in read.Purges may cover only the entry that was replaced.
 	p := newPage(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.route.present)
 	p.stored = true
+	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.detachable(&published) {
+		st.move(p)
+	}
 	if !m.renews && strings.HasSuffix(published.BodyKey, published.GenerationID) {
 		p.coded.Store(&codings{absent: true}) // the body is new
 	}

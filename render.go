@@ -73,8 +73,8 @@ var (
 // is known not to be stored, even if the renderer does not return; that goes on only if
 // visitors read the response (see stream). limit is how long the renderer may take. The renderer
 // gets the values of ctx.
-func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header, limit time.Duration, to audience) rendering {
-	// It does not end with ctx, but with the cache.
+func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header, limit time.Duration, memory *renderMemory, to audience) rendering {
+	// It does not end with ctx, but with the cache. memory is what the body takes of the budget of buffers.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	// net/http/httputil panics on a truncated body only if it believes that it runs
@@ -95,7 +95,8 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 		route:     b.projector,
 		ended:     make(chan struct{}),
 		to:        to,
-		stream:    &stream{cancel: cancel},
+		stream:    &stream{cancel: cancel, memory: memory},
+		work:      work,
 		requested: c.now(),
 	}
 	rec.timeout = time.AfterFunc(limit, func() { cancel(errRenderTime) })
@@ -136,9 +137,10 @@ type recorder struct {
 	limit  int64
 	asked  http.Header // the header of the request
 	route  *projector
-	tags   []string      // of the route; set before the renderer is called
-	ended  chan struct{} // closed once the result is settled
-	stream *stream       // the body
+	tags   []string        // of the route; set before the renderer is called
+	work   context.Context //nolint:containedctx // of the render; the wait for memory ends with it
+	ended  chan struct{}   // closed once the result is settled
+	stream *stream         // the body
 	// timeout ends the render. A response that is too large to be stored has no time limit,
 	// like one that passes through.
 	timeout   *time.Timer
@@ -155,6 +157,7 @@ type recorder struct {
 	// handedOver: a visitor reads the response, which must not be shared (see handover).
 	handedOver bool
 	written    int64
+	room       int64 // for how many bytes of the body there is memory
 	overflow   bool  // an error response exceeds maxFailedBody
 	outage     error // the origin was not reached, for this reason
 	plain      bool  // the response is of WriteErrorPage
@@ -288,16 +291,16 @@ func (r *recorder) store(b []byte) error {
 		r.overflow = true
 		return nil
 	case size > r.limit:
-		r.verdict = httpcache.Verdict{Refused: httpcache.RefusedTooLarge, Withdraws: r.verdict.Withdraws}
-		r.timeout.Stop()
-		kept := r.stream.orphan()
-		r.endLocked(ErrUncacheable)
-		if !kept {
-			return httpcache.ErrTooLarge
+		if err := r.overflowLocked(httpcache.RefusedTooLarge); err != nil {
+			return err
 		}
-	}
-	if r.written == 0 {
-		r.stream.grow(min(max(httpcache.DeclaredLength(r.sent), 0), r.keepsLocked()))
+	case !r.reserveLocked(size):
+		if r.settled {
+			return r.writeErrorLocked()
+		}
+		if err := r.overflowLocked(httpcache.RefusedNoMemory); err != nil {
+			return err
+		}
 	}
 	r.written = size
 	if r.settled {
@@ -317,10 +320,48 @@ func (r *recorder) store(b []byte) error {
 
 // keepsLocked returns how much of the body is kept. Callers must hold mu.
 func (r *recorder) keepsLocked() int64 {
-	if r.handedOver {
+	switch {
+	case r.handedOver:
 		return handoverWindow
+	case r.verdict.Refused == httpcache.RefusedNoMemory:
+		return 0
 	}
 	return r.limit
+}
+
+// overflowLocked ends a response that will not be stored because of its size. It goes on for the visitors who
+// have attached; if there are none, that is an error.
+func (r *recorder) overflowLocked(reason string) error {
+	r.verdict = httpcache.Verdict{Refused: reason, Withdraws: r.verdict.Withdraws}
+	r.timeout.Stop()
+	kept := r.stream.orphan()
+	r.endLocked(ErrUncacheable)
+	if !kept {
+		return httpcache.ErrTooLarge
+	}
+	return nil
+}
+
+// reserveLocked acquires memory for a body that has size bytes now, and may wait for it. It returns
+// false if there is none, or the render has ended.
+func (r *recorder) reserveLocked(size int64) bool {
+	declared := min(httpcache.DeclaredLength(r.sent), r.limit)
+	if r.written == 0 {
+		r.room = min(renderFree, r.limit)
+		r.stream.grow(min(max(declared, 0), r.room))
+	}
+	if r.verdict.Failed || size <= r.room {
+		return true
+	}
+	r.mu.Unlock() // end must not wait for it
+	room, ok := r.stream.memory.reserve(r.work, r.room, size, declared, r.limit)
+	r.mu.Lock()
+	if !ok || r.settled {
+		return false
+	}
+	r.room = room
+	r.stream.grow(room)
+	return true
 }
 
 // Flush implements [http.Flusher] for renderers that require it. A page is stored as a

@@ -45,6 +45,7 @@ var errAbandoned = errors.New("no visitor reads the response any more")
 // A stream is the body of a response while it is rendered.
 type stream struct {
 	cancel context.CancelCauseFunc // ends the render
+	memory *renderMemory           // of the body
 
 	// Set by search.offerStream, before the flight shows the stream to visitors.
 	page   *page            // without body; its header and its purges
@@ -54,7 +55,8 @@ type stream struct {
 	settle func()           // closes stored
 
 	mu       sync.Mutex
-	body     []byte // only appended to while base is 0: readers use it without mu
+	body     []byte // of an offset only written once
+	moved    *page  // has the body in the store, and body is empty; nil: it has not
 	base     int64  // the offset of body; above 0 once more than the limit was written
 	ended    bool
 	err      error                // with ended: why the response is incomplete
@@ -114,11 +116,13 @@ func (s *stream) behindLocked() bool {
 	return false
 }
 
-// grow makes room for a body of n bytes.
+// grow makes room for a body of n bytes in all.
 func (s *stream) grow(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.body = slices.Grow(s.body, int(n))
+	if more := int(n) - len(s.body); more > 0 {
+		s.body = slices.Grow(s.body, more)
+	}
 }
 
 // kept returns the body. It may not be changed.
@@ -126,6 +130,20 @@ func (s *stream) kept() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.body
+}
+
+// move has readers read the rest of the body from the store, where the whole of it is now: a visitor who
+// is slow does not keep it in memory.
+func (s *stream) move(p *page) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended && s.err == nil && s.base == 0 && int64(len(s.body)) == p.entry.Length {
+		s.moved, s.body = p, nil
+		for rd := range s.readers { // even one that is writing: it has a copy of what it writes
+			rd.freeLocked()
+		}
+		s.notifyLocked()
+	}
 }
 
 // close ends the stream; err is why the response is incomplete, or nil. Only the first call
@@ -160,7 +178,10 @@ func (s *stream) attach(f *flight) *reader {
 	if s.orphaned || s.err != nil {
 		return nil
 	}
-	rd := &reader{stream: s, flight: f}
+	rd := &reader{stream: s, flight: f, freed: s.moved != nil}
+	if !rd.freed {
+		s.memory.share()
+	}
 	if s.readers == nil {
 		s.readers = make(map[*reader]struct{})
 	}
@@ -173,6 +194,7 @@ type reader struct {
 	stream *stream
 	flight *flight
 	at     int64 // guarded by stream.mu: the offset up to which it has read
+	freed  bool  // guarded by stream.mu: it has released the memory of the stream
 }
 
 // leave detaches the reader. A render that is not stored ends with its last reader.
@@ -182,26 +204,42 @@ func (rd *reader) leave() {
 	delete(s.readers, rd)
 	s.notifyLocked()
 	abandoned := s.orphaned && len(s.readers) == 0
+	rd.freeLocked()
 	s.mu.Unlock()
 	if abandoned {
 		s.cancel(errAbandoned)
 	}
 }
 
-// next returns what has arrived and was not read yet, valid until advance. If that is
-// nothing, the stream has ended, with an error if it broke; or change is closed when there may
-// be more.
-func (rd *reader) next() (piece []byte, ended bool, change <-chan struct{}, err error) {
+// freeLocked releases the memory of the stream, which the reader does not need any more. Callers must
+// hold stream.mu.
+func (rd *reader) freeLocked() {
+	if !rd.freed {
+		rd.freed = true
+		rd.stream.memory.release()
+	}
+}
+
+// next copies what has arrived and was not read yet into a buffer: a visitor who is slow must not keep the
+// whole body in memory. If that is nothing, the stream has ended, with an error if it broke; the rest is
+// in the store, as moved says; or change is closed when there may be more.
+func (rd *reader) next(buffer []byte) (n int, ended bool, moved *page, change <-chan struct{}, err error) {
 	s := rd.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if piece = s.body[rd.at-s.base:]; len(piece) > 0 {
-		return piece, false, nil, nil
+	switch {
+	case s.moved != nil && rd.at < s.moved.entry.Length:
+		return 0, false, s.moved, nil, nil
+	case s.moved != nil:
+		return 0, true, nil, nil, nil
+	}
+	if n = copy(buffer, s.body[rd.at-s.base:]); n > 0 {
+		return n, false, nil, nil, nil
 	}
 	if s.ended {
-		return nil, true, nil, s.err
+		return 0, true, nil, nil, s.err
 	}
-	return nil, false, s.changeLocked(), nil
+	return 0, false, nil, s.changeLocked(), nil
 }
 
 // advance records that n bytes were written to the visitor.
@@ -219,15 +257,20 @@ func (rd *reader) advance(n int) {
 // his connection.
 func (rd *reader) copy(ctx context.Context, w http.ResponseWriter) {
 	control := http.NewResponseController(w)
+	buffer := pieces.Get().(*[]byte)
+	defer pieces.Put(buffer)
 	for {
-		piece, ended, change, err := rd.next()
+		n, ended, moved, change, err := rd.next(*buffer)
 		switch {
-		case len(piece) > 0:
-			if _, err := w.Write(piece); err != nil {
+		case n > 0:
+			if _, err := w.Write((*buffer)[:n]); err != nil {
 				return // he went away
 			}
-			rd.advance(len(piece))
+			rd.advance(n)
 			continue
+		case moved != nil:
+			rd.flight.search.c.sendRest(ctx, w, moved, rd.at)
+			return
 		case err != nil:
 			// HTTP/1.1 sends no final chunk, HTTP/2 resets the stream.
 			panic(http.ErrAbortHandler)
@@ -371,7 +414,8 @@ func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply,
 	if rendered := rd.flight.rendered.Load(); rendered != nil {
 		p := (*rendered)()
 		state, _ := h.judge(rd.flight, p, h.c.now())
-		if state != store.Purged {
+		if state != store.Purged && p.plain.pin.take(&h.c.responses) {
+			defer p.plain.pin.give(&h.c.responses)
 			p.serveNew(ending, httpconn.WithoutCoalescing(r), h.route.present, h.c.now(), state, status)
 			return
 		}

@@ -158,6 +158,7 @@ func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store
 // requests, by the same projection and under the same rules as any render. detail is the
 // reason in Cache-Status.
 func (s *search) runUnstored(ctx context.Context, detail string) (o outcome) {
+	defer s.releaseMemory()
 	defer s.leave(budget.ErrNoVerdict)
 	s.since = time.Now()
 	if p := s.c.unpublished.get(s.key); p != nil {

@@ -359,6 +359,7 @@ func (c *serveCommand) validateSharing() error {
 func (c *serveCommand) config(st *stores, deliveries isr.Downstream, digest *digest, log *slog.Logger) isr.Config {
 	cfg := c.renderFlags.config(isr.Config{
 		Memory:    int64(c.Memory),
+		Buffers:   c.buffered,
 		Lease:     time.Duration(c.Lease),
 		Retention: time.Duration(c.Retention),
 

@@ -61,31 +61,51 @@ func sum(digest string, c httpcache.Coding, coded []byte) []byte {
 // Has tells which codings a stored set has.
 type Has [httpcache.Identity]bool
 
+// HeadLength is the length of the part of a stored set that [ReadLengths] reads, in bytes.
+const HeadLength = int64(headLen)
+
+// ReadLengths reads the lengths of the codings of a stored set, 0 for one that it has not, from the first
+// HeadLength bytes of its stored form. length, plain and the errors are as of Read. That the codings
+// belong to the body, only Read verifies.
+func ReadLengths(rd io.Reader, length, plain int64) (lengths [httpcache.Identity]int64, err error) {
+	_, lengths, err = readHead(rd, length, plain)
+	return lengths, err
+}
+
+// readHead reads the head of a stored set, and what it says of lengths.
+func readHead(rd io.Reader, length, plain int64) (head [headLen]byte, lengths [httpcache.Identity]int64, err error) {
+	if err := readFull(rd, head[:]); err != nil {
+		return head, lengths, err
+	}
+	if string(head[:len(magic)]) != magic {
+		return head, lengths, fmt.Errorf("%w: they begin with %.20q", ErrDamaged, head[:])
+	}
+	total := int64(headLen)
+	for c := range lengths {
+		lengths[c] = int64(binary.BigEndian.Uint32(head[len(magic)+4*c:]))
+		total += lengths[c]
+		if lengths[c] >= plain {
+			return head, lengths, fmt.Errorf("%w: %d bytes in %s, of a body of %d", ErrDamaged, lengths[c], httpcache.Coding(c), plain)
+		}
+	}
+	if total != length {
+		return head, lengths, fmt.Errorf("%w: %d bytes instead of %d", ErrDamaged, length, total)
+	}
+	return head, lengths, nil
+}
+
 // Read reads one coding of a stored set: the one that choose names, none if that is Identity.
 // length is that of the stored form, plain that of the body, which bounds what is read; both
 // in bytes. Errors of rd are returned as they are, unless they say that the set ended early.
 // [ErrDamaged]: these are not the codings of the body with this digest.
 func Read(rd io.Reader, length, plain int64, digest string, choose func(Has) httpcache.Coding) (Has, []byte, error) {
-	var head [headLen]byte
-	if err := readFull(rd, head[:]); err != nil {
+	head, lengths, err := readHead(rd, length, plain)
+	if err != nil {
 		return Has{}, nil, err
 	}
-	if string(head[:len(magic)]) != magic {
-		return Has{}, nil, fmt.Errorf("%w: they begin with %.20q", ErrDamaged, head[:])
-	}
 	var has Has
-	var lengths [httpcache.Identity]int64
-	total := int64(headLen)
-	for c := range lengths {
-		lengths[c] = int64(binary.BigEndian.Uint32(head[len(magic)+4*c:]))
-		has[c] = lengths[c] > 0
-		total += lengths[c]
-		if lengths[c] >= plain {
-			return Has{}, nil, fmt.Errorf("%w: %d bytes in %s, of a body of %d", ErrDamaged, lengths[c], httpcache.Coding(c), plain)
-		}
-	}
-	if total != length {
-		return Has{}, nil, fmt.Errorf("%w: %d bytes instead of %d", ErrDamaged, length, total)
+	for c, n := range lengths {
+		has[c] = n > 0
 	}
 	wanted := choose(has)
 	if wanted >= httpcache.Identity || !has[wanted] {

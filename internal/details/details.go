@@ -125,6 +125,8 @@ func ofPage(word string) (d Detail, ok bool) {
 		d = Detail{"the page was not requested often enough to be stored (min_uses)", "lower min_uses if such pages shall be stored", ""}
 	case "no-room":
 		d = Detail{"the store is full, so that no further page is stored", "raise store.disk", ""}
+	case "no-memory":
+		d = Detail{"there was no memory left to buffer the response (buffers), so that it was not stored", "raise buffers (--buffers), or lower max_renders of the origin", ""}
 	case "pinned":
 		d = Detail{"the page is pinned: it does not age, and is not regenerated", "", ""}
 	case "purged":

@@ -7,6 +7,9 @@
 //	Open ──► the file of the key, whose sum is right ──► the body
 //	  └────► the store ──► the whole body was read ──► .tmp-<random> ──► rename ──► the file
 //
+// A body of more than 256 KiB is written to the temporary file while it is read. Parts of a body are read
+// from its file, which is verified as a whole before, once in the life of the process.
+//
 // The size is bounded: files that were not used for longest are removed, by their modification
 // times, which survive a restart and are renewed at most every ten minutes. A folder that cannot
 // be written to is left as it is for a while, with a warning, and the store serves.

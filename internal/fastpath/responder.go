@@ -86,6 +86,7 @@ func (rs *Responder) send(c httpconn.Client, q *request, start time.Time) {
 		x.FirstByte = time.Since(start)
 	}
 	sent, err := c.Send(q.hit.Header, q.hit.Body)
+	q.hit.Release()
 	x.Duration = time.Since(start)
 	x.FirstByte = cmp.Or(x.FirstByte, x.Duration)
 	x.Bytes = sent

@@ -46,6 +46,38 @@ func IgnoreRange(field string, length int64) bool {
 	return false
 }
 
+// EndOfRange returns the end, exclusive, of the range of a Range field that begins at an offset, for a
+// page of length bytes; length if there is none.
+func EndOfRange(field string, offset, length int64) int64 {
+	for _, s := range spansOf(field, length) {
+		if s.first == offset {
+			return s.last + 1
+		}
+	}
+	return length
+}
+
+// FirstOfRange returns the offset of the first byte of the first range of a Range field, for a page of
+// length bytes; 0 if there is none.
+func FirstOfRange(field string, length int64) int64 {
+	for _, s := range spansOf(field, length) {
+		return s.first
+	}
+	return 0
+}
+
+// spansOf returns the ranges of a Range field that a page of length bytes has.
+func spansOf(field string, length int64) (spans []span) {
+	list, _ := strings.CutPrefix(field, "bytes=")
+	for part := range strings.SplitSeq(list, ",") {
+		s, ok := parseSpan(strings.TrimSpace(part), length)
+		if ok && s.first >= 0 && s.first <= s.last {
+			spans = append(spans, s)
+		}
+	}
+	return spans
+}
+
 // A span is an inclusive range of bytes.
 type span struct{ first, last int64 }
 

@@ -21,9 +21,11 @@ const (
 	RefusedStream      = "stream"
 	RefusedTooLarge    = "too-large"
 	RefusedNoFreshness = "no-freshness"
-	RefusedEmpty       = "empty"
-	RefusedMalformed   = "malformed"
-	RefusedTags        = "tags"
+	// RefusedNoMemory: there is no memory left to buffer the response. Judge never returns it.
+	RefusedNoMemory  = "no-memory"
+	RefusedEmpty     = "empty"
+	RefusedMalformed = "malformed"
+	RefusedTags      = "tags"
 	// RefusedSelfRedirect: a redirect to the cache key of the request. Judge does not know keys;
 	// its callers find that.
 	RefusedSelfRedirect = "self-redirect"
