@@ -235,6 +235,40 @@ func TestStalePagesYield(t *testing.T) {
 	})
 }
 
+// A regeneration in the queue is one no longer once a visitor waits for it, because its stale window
+// has ended.
+func TestAwaitedRegenerationComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		m := &meter{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/long" {
+				time.Sleep(8 * time.Second)
+			}
+			cacheable(w, r, 0)
+		})}
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Stale: 4 * time.Second, Jitter: -1, Budget: tb.budget(budget.Config{Renders: 1})}, m)
+		get(h, "/unawaited")
+		get(h, "/awaited")
+		time.Sleep(time.Minute + time.Second)
+		go get(h, "/long")
+		synctest.Wait()
+		for _, path := range []string{"/unawaited", "/awaited"} {
+			if a := get(h, path); a.took > 0 || !strings.HasSuffix(a.status(), "detail=stale") {
+				t.Errorf("%s: %q after %v", path, a.status(), a.took)
+			}
+			synctest.Wait()
+		}
+		time.Sleep(4 * time.Second)
+		if a := get(h, "/awaited"); a.Code != http.StatusOK || a.took == 0 {
+			t.Errorf("a visitor got %d %q after %v", a.Code, a.status(), a.took)
+		}
+		time.Sleep(time.Minute)
+		if want := []string{"/long", "/awaited", "/unawaited"}; !slices.Equal(m.asked()[2:], want) {
+			t.Errorf("rendered %v, want %v", m.asked()[2:], want)
+		}
+	})
+}
+
 // Closing the cache ends the wait, and a search that has ended uses nothing of the
 // budget.
 func TestCloseEndsTheQueue(t *testing.T) {

@@ -304,7 +304,7 @@ func TestReserve(t *testing.T) {
 			if n := churn(r, addr(1), p, 5*time.Second, time.Minute); n != 12 {
 				t.Errorf("one client has %d turns for slow renders", n)
 			}
-			if n := churn(r, addr(1), p, 5*time.Millisecond, time.Minute); n != 16 {
+			if n := churn(r, addr(1), p, 500*time.Millisecond, time.Minute); n != 16 {
 				t.Errorf("one client has %d turns for quick renders", n)
 			}
 			// All 16 hang.
@@ -312,10 +312,10 @@ func TestReserve(t *testing.T) {
 			for len(r.rendering) > 0 {
 				r.leave(0)
 			}
-			if n := churn(r, addr(1), p, 5*time.Millisecond, 9*time.Minute); n != 12 {
+			if n := churn(r, addr(1), p, 500*time.Millisecond, 9*time.Minute); n != 12 {
 				t.Errorf("one client has %d turns after it held the reserve for half a minute", n)
 			}
-			if n := churn(r, addr(1), p, 5*time.Millisecond, 2*time.Minute); n != 16 {
+			if n := churn(r, addr(1), p, 500*time.Millisecond, 2*time.Minute); n != 16 {
 				t.Errorf("one client has %d turns for ever after it held the reserve", n)
 			}
 		})
