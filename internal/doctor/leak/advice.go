@@ -13,6 +13,8 @@ func keyAdvice(header string) string {
 		return "put the languages of the site in the key: headers: {Accept-Language: [en, de]}; and send Vary: Accept-Language"
 	case "User-Agent", "Sec-Ch-Ua-Mobile":
 		return "serve one page to all devices; or let a proxy in front set a header with a class (X-Device: mobile) and put that in the key: headers: {X-Device: [desktop, mobile]}"
+	case "Origin":
+		return "send Access-Control-Allow-Origin: * with pages that every site may read; otherwise send Vary: Origin, and list the sites in the key: headers: {Origin: [none, https://app.example.com]}, or vary: auto"
 	}
 	return "send Vary: " + header + ", and put the header in the key: headers: [" + header + "], or vary: auto"
 }

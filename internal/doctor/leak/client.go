@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -172,11 +174,36 @@ var changing = regexp.MustCompile(`[A-Za-z0-9+/_-]{16,}|\d+`)
 
 // content is what is compared of a response. rough leaves out numbers and long tokens.
 func (a *answer) content(rough bool) string {
-	text := fmt.Sprint(a.status, " ", a.header.Get("Location"), " ", a.header.Get("Content-Type"), "\n") + string(a.body)
+	var b strings.Builder
+	fmt.Fprintln(&b, a.status)
+	for _, name := range slices.Sorted(maps.Keys(a.header)) {
+		if telling(name) {
+			fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(a.header[name], ", "))
+		}
+	}
+	b.Write(a.body)
+	text := b.String()
 	if rough {
 		text = changing.ReplaceAllString(text, "#")
 	}
 	return text
+}
+
+// telling reports whether a response field, given in canonical form, decides what a visitor or a
+// script gets of a page, so that responses with other values of it are other pages. It is no list
+// of all fields: many are about one response, or are set by proxies, such as Date and ETag.
+func telling(name string) bool {
+	switch name {
+	case "Content-Disposition", "Content-Language", "Content-Location", "Content-Type", "Cross-Origin-Embedder-Policy", "Cross-Origin-Opener-Policy",
+		"Cross-Origin-Resource-Policy", "Link", "Location", "Refresh", "Timing-Allow-Origin", "X-Frame-Options", "X-Robots-Tag":
+		return true
+	}
+	for _, prefix := range []string{"Access-Control-", "Hx-", "X-Inertia", "Turbo-", "X-Up-"} { // the last four are read by scripts of pages
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // maxSitemaps bounds the files of a sitemap index that are read.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -387,46 +388,81 @@ func (s *subject) decisive(ctx context.Context, h http.Header, site *siteView) (
 	return strings.Join(names, ", "), nil
 }
 
-// variations are headers by which sites commonly choose a page.
-func variations() []http.Header {
-	return []http.Header{
-		{"Accept-Language": {"de-AT, fr;q=0.5"}},
-		{"User-Agent": {mobile}},
-		{"Accept": {"application/json"}},
-		{"Origin": {"https://isr-doctor.invalid"}},
-		{"Save-Data": {"on"}},
-		{"Sec-Ch-Ua-Mobile": {"?1"}},
-		{"X-Requested-With": {"XMLHttpRequest"}},
+// A variation is a header by which sites commonly choose a page, with the headers that the same
+// client sends beside it.
+type variation struct {
+	name   string
+	header http.Header
+}
+
+// explained reports whether one of the headers was found before.
+func (v variation) explained(found map[string]bool) bool {
+	for name := range v.header {
+		if found[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// variations returns groups of variations. The site gets each group in one request first. The
+// headers of scripts are in groups of their own, since a site that answers one of them may refuse
+// it beside another one, such as a part of a page and a whole one.
+func variations() [][]variation {
+	one := func(name, value string) variation { return variation{name, http.Header{name: {value}}} }
+	return [][]variation{
+		{
+			one("Accept-Language", "de-AT, fr;q=0.5"), one("User-Agent", mobile), one("Accept", "application/json"), one("Origin", "https://isr-doctor.invalid"),
+			one("Save-Data", "on"), one("Sec-Ch-Ua-Mobile", "?1"), one("X-Requested-With", "XMLHttpRequest"),
+		},
+		{one("Hx-Request", "true")},
+		{{"Hx-Boosted", http.Header{"Hx-Request": {"true"}, "Hx-Boosted": {"true"}}}},
+		{one("X-Inertia", "true")},
+		{one("Turbo-Frame", "isr-doctor"), one("Rsc", "1"), one("X-Pjax", "true"), one("X-Up-Target", "main")},
+		{one("Accept", "text/vnd.turbo-stream.html, text/html")},
+		{one("Sec-Fetch-Dest", "empty"), one("Sec-Fetch-Mode", "cors"), one("X-Moz", "prefetch"), one("Purpose", "prefetch"), one("Sec-Purpose", "prefetch")},
 	}
 }
 
 // checkHeaders finds headers on which the site's answer depends, and the key does not.
 func (s *subject) checkHeaders(ctx context.Context, shared *answer, site *siteView) error {
-	all := make(http.Header)
-	for _, v := range variations() {
-		for name, values := range v {
-			all[name] = values
+	found := make(map[string]bool)
+	for _, group := range variations() {
+		if err := s.checkGroup(ctx, group, found, shared, site); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// checkGroup is checkHeaders for a group of variations. found has the names that were found.
+func (s *subject) checkGroup(ctx context.Context, group []variation, found map[string]bool, shared *answer, site *siteView) error {
+	all := make(http.Header)
+	for _, v := range group {
+		maps.Copy(all, v.header)
 	}
 	if differs, err := s.differs(ctx, all, site); err != nil || !differs {
 		return err
 	}
-	for _, v := range variations() {
-		differs, err := s.differs(ctx, v, site)
+	for _, v := range group {
+		differs := true // of a single one, it was found above
+		var err error
+		if len(group) > 1 {
+			differs, err = s.differs(ctx, v.header, site)
+		}
 		if err != nil {
 			return err
 		}
-		if !differs {
+		if !differs || v.explained(found) {
 			continue
 		}
-		got, err := s.plain(ctx, v)
+		got, err := s.plain(ctx, v.header)
 		if err != nil {
 			return err
 		}
-		for name := range v {
-			if got.cache.hit && s.same(got, shared) {
-				s.e.find(Wrong, "key", s.u, name, "the site's answer depends on the request header "+name+", and the cache gives everyone the same page", keyAdvice(name))
-			}
+		if got.cache.hit && s.same(got, shared) {
+			found[v.name] = true
+			s.e.find(Wrong, "key", s.u, v.name, "the site's answer depends on the request header "+v.name+", and the cache gives everyone the same page", keyAdvice(v.name))
 		}
 	}
 	return nil

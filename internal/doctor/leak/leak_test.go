@@ -166,6 +166,12 @@ func TestBrokenSites(t *testing.T) {
 	identity := func(name string) (a, b http.Header) {
 		return http.Header{name: {"alice"}}, http.Header{name: {"bob"}}
 	}
+	field := func(of, by string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(of, "for-"+r.Header.Get(by))
+			public(func(*http.Request) string { return "page" })(w, r)
+		}
+	}
 	alice, bob := identity("X-Customer")
 	for name, tt := range map[string]struct {
 		route isr.Route
@@ -204,6 +210,39 @@ func TestBrokenSites(t *testing.T) {
 			leak.Config{},
 			[]string{"wrong key / X-Requested-With"},
 		},
+		"a redirect by language, without Vary": {
+			isr.Route{},
+			func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Cache-Control", "s-maxage=60")
+				w.Header().Set("Location", "https://elsewhere.invalid/"+r.Header.Get("Accept-Language"))
+				w.WriteHeader(http.StatusFound)
+			},
+			leak.Config{},
+			[]string{"wrong key / Accept-Language"},
+		},
+		"access by origin, without Vary": {isr.Route{}, field("Access-Control-Allow-Origin", "Origin"), leak.Config{}, []string{"wrong key / Origin"}},
+		"a language of the header alone": {isr.Route{}, field("Content-Language", "Accept-Language"), leak.Config{}, []string{"wrong key / Accept-Language"}},
+		"links by device":                {isr.Route{}, field("Link", "Sec-Ch-Ua-Mobile"), leak.Config{}, []string{"wrong key / Sec-Ch-Ua-Mobile"}},
+		"a part for htmx":                {isr.Route{}, header("Hx-Request"), leak.Config{}, []string{"wrong key / Hx-Request"}},
+		"a whole page for boosted links of htmx": {
+			isr.Route{},
+			public(func(r *http.Request) string {
+				return fmt.Sprint("boosted ", r.Header.Get("Hx-Request") != "" && r.Header.Get("Hx-Boosted") != "")
+			}),
+			leak.Config{},
+			[]string{"wrong key / Hx-Boosted"},
+		},
+		"data for Inertia": {
+			isr.Route{},
+			public(func(r *http.Request) string {
+				return fmt.Sprint("data ", r.Header.Get("X-Inertia") != "" && r.Header.Get("Turbo-Frame") == "")
+			}),
+			leak.Config{},
+			[]string{"wrong key / X-Inertia"},
+		},
+		"a frame for Turbo":             {isr.Route{}, header("Turbo-Frame"), leak.Config{}, []string{"wrong key / Turbo-Frame"}},
+		"data for React":                {isr.Route{}, header("Rsc"), leak.Config{}, []string{"wrong key / Rsc"}},
+		"a header in the key, for htmx": {isr.Route{Vary: []string{"HX-Request"}}, header("Hx-Request"), leak.Config{}, []string{}},
 		"an ignored cookie on which pages depend": {
 			isr.Route{IgnoreCookies: []string{"*"}},
 			public(func(r *http.Request) string {
