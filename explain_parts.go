@@ -134,7 +134,7 @@ func (p *projector) queryParts(query string) (parts []Part) {
 func (p *projector) headerParts(r *http.Request) (parts []Part) {
 	names := slices.Collect(maps.Keys(r.Header))
 	for i := range p.classes { // those that the request lacks have their default in the key
-		if c := &p.classes[i]; c.header != "" && r.Header[c.header] == nil {
+		if c := &p.classes[i]; c.header != "" && c.values[0] != "" && r.Header[c.header] == nil {
 			names = append(names, c.header)
 		}
 	}
@@ -175,8 +175,12 @@ func (p *projector) headerPart(name string, h http.Header) Part {
 		set(PartBypass, "", "the response may be for one visitor alone (RFC 9111, section 3.5)")
 	case name == "Upgrade" && isWebSocket(h):
 		set(PartBypass, "", "a WebSocket is a connection, not a page")
+	case class != nil && class.excludes(h):
+		set(PartBypass, "", "headers of the route names other values of it, so that the page may depend on this one")
+	case class != nil && class.pair(h) == "":
+		set(PartIgnored, "", "headers of the route makes it the same as no such header")
 	case class != nil:
-		set(PartInKey, class.values[class.class(h)], "headers of the route reduces it to one of "+strings.Join(class.values, ", "))
+		set(PartInKey, class.values[class.class(h)], "headers of the route reduces it to one of "+strings.TrimPrefix(strings.Join(class.values, ", "), ", "))
 	case slices.Contains(p.vary, name):
 		set(PartInKey, httpcache.Normalize(name, h[name]), "headers of the route names it")
 	case slices.Contains(p.forward, name):

@@ -162,7 +162,7 @@ func turns() *rapid.Generator[turnOfEvents] {
 			method: often(t, "method", "GET", "HEAD", "POST"),
 			header: rapid.SliceOfN(rapid.SampledFrom([]string{
 				"Accept: text/html", "X-C: 1", "X-D: 1", "X-E: 1", "X-F: 1", "X-G: 1", "X-H: 1", "X-A: 1", "X-B: 2", "Cookie: session=secret", "Cookie: _ga=1; ab=b", "Authorization: Bearer secret", "Cache-Control: no-cache", "Cache-Control: max-age=2",
-				"Cache-Control: only-if-cached", "Cache-Control: max-stale=100000", "Accept-Language: de", "X-Tenant: t", "ISR-Min-Seq: 1", "Connection: authorization", "Range: bytes=0-1",
+				"Cache-Control: only-if-cached", "Cache-Control: max-stale=100000", "Accept-Language: de", "X-Tenant: t", "ISR-Min-Seq: 1", "Connection: authorization", "Range: bytes=0-1", "X-Part: nav", "X-Part: foot",
 			}), 0, 2).Draw(t, "header"),
 			query: often(t, "query", "", "?p=1", "?utm_source=x", "?other=1"),
 		}
@@ -182,7 +182,7 @@ func routes() *rapid.Generator[isr.Route] {
 			VaryAuto:      rapid.Bool().Draw(t, "vary auto"),
 			MaxVariants:   rapid.IntRange(0, 1).Draw(t, "variants"),
 			Query:         []string{"p"},
-			KeyClasses:    []isr.KeyClass{{Header: "Accept-Language", Values: []string{"en", "de"}}, {Cookie: "ab", Values: []string{"a", "b"}}},
+			KeyClasses:    []isr.KeyClass{{Header: "Accept-Language", Values: []string{"en", "de"}}, {Cookie: "ab", Values: []string{"a", "b"}}, {Header: "X-Part", Values: []string{"", "nav", "*"}}},
 			Reject:        isr.Reject{With: []string{"Fatal error"}, Status: rapid.Bool().Draw(t, "reject status")},
 		}
 	})

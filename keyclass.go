@@ -28,6 +28,12 @@ import (
 // Another header, or a cookie, has the class that it is equal to. If a request has several
 // cookies of the name, the first one counts. Everything else has the default class: no value,
 // another value, and a header that is repeated.
+//
+// Two values of a header other than Accept-Language have a meaning. "" as the first one is the
+// class of requests without the header: renders of this class do not carry it. "*" as the last one
+// is no class: a request whose header has none of the values before it bypasses the cache, instead
+// of having the default class. So with "", "true" and "*" a page has two variants, and the origin
+// answers requests with any other value itself.
 type KeyClass struct {
 	// Header or Cookie is the name: exactly one of them is set. A header must not be Host,
 	// Accept-Encoding, one that identifies a visitor (Cookie, Authorization), TenantHeader,
@@ -35,7 +41,7 @@ type KeyClass struct {
 	Header string
 	Cookie string
 	// Values are the classes, of which the first is the default: 1 to 32, each of 1 to 64
-	// bytes. Those of a cookie consist of characters that RFC 6265 allows in one, those
+	// bytes, unless it is the first one of a header. Those of a cookie consist of characters that RFC 6265 allows in one, those
 	// of a header of printable ASCII without '"'.
 	Values []string
 }
@@ -90,7 +96,7 @@ func (c KeyClass) validate(rt Route) error {
 		errs = append(errs, configErrorf("KeyClasses", "must have 1 to %d values for %q (got %d)", maxClassValues, cmp.Or(c.Header, c.Cookie), n))
 	}
 	for i, v := range c.Values {
-		if !c.validValue(v) {
+		if absent := v == "" && i == 0 && header != "" && header != acceptLanguage; !absent && !c.validValue(v) {
 			errs = append(errs, configErrorf("KeyClasses", "%q is not a possible value of %q", v, cmp.Or(c.Header, c.Cookie)))
 		}
 		if slices.Contains(c.Values[:i], v) {
@@ -151,14 +157,22 @@ type keyClass struct {
 	header string // canonical; empty for a cookie
 	cookie string
 	values []string
-	pairs  []string // name=value of each value, in the encoding of a query
+	pairs  []string // name=value of each value, in the encoding of a query; empty for the header's absence
+	closed bool     // requests with another value bypass the cache
 }
 
 func newKeyClasses(declared []KeyClass) []keyClass {
 	classes := make([]keyClass, 0, len(declared))
 	for _, d := range declared {
 		c := keyClass{name: d.keyName(), header: textproto.CanonicalMIMEHeaderKey(d.Header), cookie: d.Cookie, values: d.Values}
-		for _, v := range d.Values {
+		if last := len(d.Values) - 1; last > 0 && d.Values[last] == "*" && d.Header != "" {
+			c.values, c.closed = d.Values[:last], true
+		}
+		for _, v := range c.values {
+			if v == "" {
+				c.pairs = append(c.pairs, "")
+				continue
+			}
 			c.pairs = append(c.pairs, canonical.EscapeQuery(c.name)+"="+canonical.EscapeQuery(v))
 		}
 		classes = append(classes, c)
@@ -181,6 +195,12 @@ func (c *keyClass) class(h http.Header) int {
 		return max(slices.Index(c.values, strings.TrimSpace(h[c.header][0])), 0)
 	}
 	return 0
+}
+
+// excludes reports whether a request bypasses the cache because of the class. It does not allocate.
+func (c *keyClass) excludes(h http.Header) bool {
+	values := h[c.header]
+	return c.closed && len(values) > 0 && (len(values) > 1 || !slices.Contains(c.values, strings.TrimSpace(values[0])))
 }
 
 // cookieValue returns the value of the first cookie of a name, empty if there is none.
@@ -218,6 +238,16 @@ func (p *projector) isCookieClass(name string) bool {
 	return false
 }
 
+// excludesClass reports whether a request bypasses the cache because of one of the classes.
+func (p *projector) excludesClass(h http.Header) bool {
+	for i := range p.classes {
+		if p.classes[i].excludes(h) {
+			return true
+		}
+	}
+	return false
+}
+
 // putClasses sets the headers and the cookies of the classes in a variant, and removes them
 // from it. A variant without a class, which no request has, gets the default.
 func (p *projector) putClasses(h http.Header, variant url.Values) error {
@@ -231,9 +261,10 @@ func (p *projector) putClasses(h http.Header, variant url.Values) error {
 			}
 		}
 		delete(variant, c.name)
-		if c.cookie != "" {
+		switch {
+		case c.cookie != "":
 			cookies = append(cookies, c.cookie+"="+value)
-		} else {
+		case value != "":
 			h[c.header] = []string{value}
 		}
 	}

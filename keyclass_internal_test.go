@@ -46,6 +46,75 @@ func TestProjectClasses(t *testing.T) {
 	}
 }
 
+// The absence of a header is a class that no render and no key shows, and other values bypass the
+// cache if the route says so. Whatever visitors send, a page has no more variants than values.
+func TestClassesOfAbsentHeaders(t *testing.T) {
+	rt := Route{KeyClasses: []KeyClass{
+		{Header: "HX-Request", Values: []string{"", "true"}},
+		{Header: "Turbo-Frame", Values: []string{""}},
+		{Header: "X-Inertia", Values: []string{"", "*"}},
+		{Header: "X-Part", Values: []string{"", "nav", "*"}},
+		{Header: "X-Kind", Values: []string{"a", "*"}},
+	}}
+	if err := rt.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	p := newProjector(rt)
+	for _, tt := range []struct{ name, header, key, bypass, rendered string }{
+		{"none", "", "h/#x-kind=a", "", ""},
+		{"the value", "Hx-Request: true", "h/#hx-request=true&x-kind=a", "", "Hx-Request"},
+		{"another value", "Hx-Request: True", "h/#x-kind=a", "", ""},
+		{"an empty value", "Hx-Request: ", "h/#x-kind=a", "", ""},
+		{"free values", "Turbo-Frame: a-frame", "h/#x-kind=a", "", ""},
+		{"an excluded one", "X-Inertia: true", "", bypassHeader, ""},
+		{"an excluded one that is its name", "X-Inertia: *", "", bypassHeader, ""},
+		{"an empty one", "X-Inertia:  ", "h/#x-kind=a", "", ""},
+		{"a named one", "X-Part: nav", "h/#x-kind=a&x-part=nav", "", "X-Part"},
+		{"one that is not named", "X-Part: foot", "", bypassHeader, ""},
+		{"a repeated one", "X-Part: nav\nX-Part: nav", "", bypassHeader, ""},
+		{"one without absence", "X-Kind: b", "", bypassHeader, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := request("http://h/", tt.header)
+			k, bypass, err := p.project(r)
+			if err != nil || k.Text != tt.key || bypass != tt.bypass {
+				t.Fatalf("key %q, bypass %q, %v; want %q, %q", k.Text, bypass, err, tt.key, tt.bypass)
+			}
+			e, err := rt.Explain(r)
+			if err != nil || e.Bypass != bypass || hasUse(e.Parts, PartBypass) != (bypass != "") {
+				t.Errorf("explained as %+v, %v", e, err)
+			}
+			if bypass != "" {
+				return
+			}
+			render, err := p.request(t.Context(), k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"Hx-Request", "Turbo-Frame", "X-Inertia", "X-Part"} {
+				if _, carried := render.Header[name]; carried != (name == tt.rendered) {
+					t.Errorf("the render carries %s: %q", name, render.Header[name])
+				}
+			}
+			if again, _, err := p.project(render); err != nil || again != k {
+				t.Errorf("the render has the key %q, %v", again, err)
+			}
+		})
+	}
+	for _, name := range []string{"Hx-Request", "Turbo-Frame", "X-Inertia"} {
+		if !p.inKey(name) {
+			t.Errorf("a page with Vary: %s is not stored", name)
+		}
+	}
+	for _, wrong := range []KeyClass{
+		{Cookie: "a", Values: []string{"", "b"}}, {Header: "X-A", Values: []string{"b", ""}}, {Header: "Accept-Language", Values: []string{"", "en"}},
+	} {
+		if err := (Route{KeyClasses: []KeyClass{wrong}}).Validate(); err == nil {
+			t.Errorf("%+v is accepted", wrong)
+		}
+	}
+}
+
 // Whatever a visitor sends, the renderer sees one of the declared values, and its request
 // has the same key.
 func TestRendererSeesOnlyClasses(t *testing.T) {

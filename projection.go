@@ -29,6 +29,7 @@ const (
 	bypassBody          = "body"
 	bypassCookie        = "cookie"
 	bypassTenant        = "tenant"
+	bypassHeader        = "header"
 	bypassQuery         = "query"
 	bypassKeyLength     = "key-length"
 )
@@ -374,6 +375,8 @@ func (p *projector) mustBypass(r *http.Request) string {
 		return bypassBody
 	case !p.ignoresCookies(r.Header["Cookie"]):
 		return bypassCookie
+	case p.excludesClass(r.Header):
+		return bypassHeader
 	}
 	return ""
 }
@@ -435,10 +438,11 @@ func (p *projector) variant(h http.Header, learned ...string) string {
 		b.WriteString(canonical.EscapeQuery(value))
 	}
 	for i := range p.classes {
-		if b.Len() > 0 {
+		pair := p.classes[i].pair(h)
+		if b.Len() > 0 && pair != "" {
 			b.WriteByte('&')
 		}
-		b.WriteString(p.classes[i].pair(h))
+		b.WriteString(pair)
 	}
 	return b.String()
 }

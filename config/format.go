@@ -99,7 +99,7 @@ var patterns = map[string]pattern{
 	"cookie":     {fieldName, 256, "the name of a cookie"},
 	"tag":        {regexp.MustCompile(`^[^\x00-\x20\x7f,]+$`), 256, "a tag without spaces and commas"},
 	"bodyText":   {regexp.MustCompile(`(?s)^.+$`), 1024, "a text"},
-	"keyValue":   {printable, 1024, "a value without control characters"},
+	"keyValue":   {regexp.MustCompile(`^[^\x00-\x1f\x7f]*$`), 1024, "a value without control characters"},
 }
 
 var (

@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -40,6 +42,44 @@ func TestPresets(t *testing.T) {
 			if c := copied.Routes[i]; r.Match != c.Match || r.Cache != c.Cache || !slices.Equal(r.Query, c.Query) || !slices.Equal(r.IgnoreCookies, c.IgnoreCookies) || len(r.Headers) != len(c.Headers) {
 				t.Errorf("%s: route %d is %+v, copied %+v", name, i, r, c)
 			}
+		}
+	}
+}
+
+// The presets know the headers by which the scripts of their framework ask for parts of pages: pages
+// whose Vary names them are stored, and a visitor cannot make more variants than there are values.
+func TestPresetsKnowScriptHeaders(t *testing.T) {
+	for _, tt := range []struct{ preset, header, value, key, bypass string }{
+		{"rails", "Turbo-Frame", "comments", "a/p#accept=text%2Fhtml&x-requested-with=none", ""},
+		{"rails", "X-Requested-With", "XMLHttpRequest", "a/p#accept=text%2Fhtml&x-requested-with=XMLHttpRequest", ""},
+		{"django", "HX-Request", "true", "a/p#hx-request=true", ""},
+		{"django", "HX-Boosted", "true", "a/p#hx-boosted=true", ""},
+		{"django", "HX-History-Restore-Request", "true", "a/p#hx-history-restore-request=true", ""},
+		{"django", "X-Requested-With", "XMLHttpRequest", "a/p#x-requested-with=XMLHttpRequest", ""},
+		{"django", "HX-Request", "1", "a/p", ""},
+		{"laravel", "X-Inertia", "true", "", "header"},
+		{"laravel", "X-Requested-With", "XMLHttpRequest", "a/p#x-requested-with=XMLHttpRequest", ""},
+		{"laravel", "HX-Request", "true", "a/p#hx-request=true", ""},
+		{"laravel", "Turbo-Frame", "comments", "a/p", ""},
+		{"next", "RSC", "1", "a/p#rsc=1", ""},
+	} {
+		f, err := config.Parse("isr.yaml", []byte("preset: "+tt.preset+"\norigins: {site: {url: \"http://a\"}}\n"), environment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(f.Routes, func(r config.Route) bool { return r.Match == "/" })
+		if at < 0 {
+			t.Fatalf("%s: no route / of %d", tt.preset, len(f.Routes))
+		}
+		rt, err := f.Routes[at].Rules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/p", http.NoBody)
+		r.Header.Set(tt.header, tt.value)
+		e, err := rt.Explain(r)
+		if err != nil || e.Key.Text != tt.key || e.Bypass != tt.bypass {
+			t.Errorf("%s, %s: %s: key %q, bypass %q, %v; want %q, %q", tt.preset, tt.header, tt.value, e.Key.Text, e.Bypass, err, tt.key, tt.bypass)
 		}
 	}
 }

@@ -84,6 +84,8 @@ func ofRequest(word string) (d Detail, ok bool) {
 		d = Detail{"the request has a cookie that the route does not ignore, so that the response may be for one visitor alone", "list it in ignore_cookies if the page does not depend on it", "RFC 9111, section 7.3"}
 	case "tenant":
 		d = Detail{"the request has a header that names a tenant, and the route has no tenants", "set tenant_header", ""}
+	case "header":
+		d = Detail{"a request header has a value that the route excludes from the cache", "name the value in headers if pages may be shared for it", ""}
 	case "query":
 		d = Detail{"the request has a query parameter that the route neither has in its key nor ignores", "put it in the key (query: [NAME]), or in ignore_query if the page does not depend on it", ""}
 	case "key-length":

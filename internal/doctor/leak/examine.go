@@ -412,9 +412,15 @@ func variations() [][]variation {
 	one := func(name, value string) variation { return variation{name, http.Header{name: {value}}} }
 	return [][]variation{
 		{
-			one("Accept-Language", "de-AT, fr;q=0.5"), one("User-Agent", mobile), one("Accept", "application/json"), one("Origin", "https://isr-doctor.invalid"),
+			one("Accept-Language", "fr-FR, fr;q=0.9, de;q=0.8, es;q=0.7, it;q=0.6, nl;q=0.5, pt;q=0.4, pl;q=0.3, ru;q=0.2, ja;q=0.1"), one("User-Agent", mobile), one("Accept", "application/json"), one("Origin", "https://isr-doctor.invalid"),
 			one("Save-Data", "on"), one("Sec-Ch-Ua-Mobile", "?1"), one("X-Requested-With", "XMLHttpRequest"),
 		},
+		// A site may look at the first language only.
+		{one("Accept-Language", "de-AT, de;q=0.9")},
+		{one("Accept-Language", "es-ES, es;q=0.9")},
+		{one("Accept-Language", "pt-BR, pt;q=0.9")},
+		{one("Accept-Language", "zh-CN, zh;q=0.9")},
+		{one("Accept-Language", "ja")},
 		{one("Hx-Request", "true")},
 		{{"Hx-Boosted", http.Header{"Hx-Request": {"true"}, "Hx-Boosted": {"true"}}}},
 		{one("X-Inertia", "true")},

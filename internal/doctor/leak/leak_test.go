@@ -220,6 +220,14 @@ func TestBrokenSites(t *testing.T) {
 			leak.Config{},
 			[]string{"wrong key / Accept-Language"},
 		},
+		"a language that is asked for first, without Vary": {
+			isr.Route{},
+			public(func(r *http.Request) string {
+				return fmt.Sprint("japanese ", strings.HasPrefix(r.Header.Get("Accept-Language"), "ja"))
+			}),
+			leak.Config{},
+			[]string{"wrong key / Accept-Language"},
+		},
 		"access by origin, without Vary": {isr.Route{}, field("Access-Control-Allow-Origin", "Origin"), leak.Config{}, []string{"wrong key / Origin"}},
 		"a language of the header alone": {isr.Route{}, field("Content-Language", "Accept-Language"), leak.Config{}, []string{"wrong key / Accept-Language"}},
 		"links by device":                {isr.Route{}, field("Link", "Sec-Ch-Ua-Mobile"), leak.Config{}, []string{"wrong key / Sec-Ch-Ua-Mobile"}},
