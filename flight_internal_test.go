@@ -44,7 +44,7 @@ func TestFlightOffersTheLastRead(t *testing.T) {
 func TestFlightKnowsPurges(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	k := store.Key{Text: "h/"}
-	old := newPage(k, store.Entry{Version: 1, GeneratedAt: now, Revalidate: time.Minute}, store.PurgeState{}, reading{began: now, ended: now}, nil, new(presentation))
+	old := newPage(k, store.Entry{Version: 1, GeneratedAt: now, Revalidate: time.Minute, Stale: time.Minute}, store.PurgeState{}, reading{began: now, ended: now}, nil, new(presentation))
 	f := new(flight)
 	fs := flights{flying: map[store.Key][]*flight{k: {f}}}
 	c := new(Cache)

@@ -304,14 +304,22 @@ func (h *handler) judge(f *flight, p *page, now time.Time) (state store.State, o
 // servableOnError reports whether an entry in a state may be served while the origin or
 // the store fails. The windows of a pinned entry may end long before its pin, and
 // nothing is rendered while the pin lasts: such an entry is served until a render
-// succeeds.
+// succeeds. An entry that outlives purge marks is not served: the mark of a hard purge of
+// it may have expired.
 func (p *projector) servableOnError(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool {
 	switch state {
 	case store.Fresh, store.Stale:
 		return true
 	case store.Expired:
-		wasPinned := !e.PinnedUntil.IsZero() && !e.OutlivesMarks(purges.MarkLifetime, now)
-		return wasPinned || now.Before(e.FreshUntil().Add(p.rules.StaleIfErrorOf(e.Header)))
+		switch {
+		case e.OutlivesMarks(purges.MarkLifetime, now):
+			return false
+		case !e.PinnedUntil.IsZero():
+			return true
+		case now.Before(e.FreshUntil()): // a purge, or a newer build, has ended its freshness
+			return p.rules.AllowsOnError(e.Header)
+		}
+		return now.Before(e.FreshUntil().Add(p.rules.StaleIfErrorOf(e.Header)))
 	}
 	return false
 }

@@ -680,3 +680,58 @@ func TestAwaitPurgeWhileTheStoreHangs(t *testing.T) {
 		}
 	})
 }
+
+// A page without a stale window that a soft purge covers, or that is of an older build, is rendered
+// before it is served, by each node. Its old generation is served if that fails, unless its response
+// forbids that.
+func TestSoftPurgeWithoutAStaleWindow(t *testing.T) {
+	for name, c := range map[string]struct {
+		cacheControl string
+		rt           isr.Route
+		build        bool
+		onError      bool // the old page is served while the origin fails
+	}{
+		"max-age":                      {cacheControl: "max-age=3600", onError: true},
+		"s-maxage":                     {cacheControl: "s-maxage=3600", onError: true},
+		"must-revalidate":              {cacheControl: "max-age=3600, must-revalidate"},
+		"proxy-revalidate":             {cacheControl: "max-age=3600, proxy-revalidate, stale-while-revalidate=60"},
+		"a route that is never stale":  {cacheControl: "max-age=3600, stale-while-revalidate=60", rt: isr.Route{Stale: -1}},
+		"the same, but for errors":     {cacheControl: "max-age=3600", rt: isr.Route{Stale: -1, StaleIfError: time.Hour}, onError: true},
+		"a route without any fallback": {cacheControl: "max-age=3600", rt: isr.Route{StaleIfError: -1}},
+		"a newer build":                {cacheControl: "max-age=3600", build: true, onError: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.delay = 0
+				site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+					w.Header().Set("Cache-Control", c.cacheControl)
+					fmt.Fprintf(w, "%s rendered %d", r.URL.Path, n)
+				})
+				a, b := tb.peer("a", c.rt, site, nil), tb.peer("b", c.rt, site, nil)
+				expect(t, get(a, "/"), "/ rendered 1", "isr; fwd=miss")
+				expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+				if c.build {
+					newer := func(cfg *isr.Config) { cfg.Build = "2" }
+					a, b = tb.peer("c", c.rt, site, newer), tb.peer("d", c.rt, site, newer)
+				} else {
+					a.purge(t, false, isr.PurgeKey(page))
+				}
+				time.Sleep(time.Second)
+				answers := site.answer.Load()
+				site.answers(failing)
+				if got := get(b, "/"); c.onError && got.Body.String() != "/ rendered 1" || !c.onError && got.Code != http.StatusInternalServerError {
+					t.Errorf("while the origin fails: %d %q, %q", got.Code, got.Body, got.status())
+				}
+				site.answer.Store(answers)
+				time.Sleep(time.Minute) // the back-off
+				if got := get(b, "/"); got.Body.String() == "/ rendered 1" || !strings.HasPrefix(got.status(), "isr; fwd=") {
+					t.Errorf("the first visitor after the purge: %q, %q", got.Body, got.status())
+				}
+				if got := get(a, "/"); got.Body.String() == "/ rendered 1" {
+					t.Errorf("a visitor of another node after the purge: %q, %q", got.Body, got.status())
+				}
+			})
+		})
+	}
+}

@@ -391,7 +391,7 @@ func TestPurgeDuringAStream(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb, site := newTable(t), newSite()
 				node := tb.node(tb.store("a"), nil)
-				h := node.Handler(isr.Route{Name: "site"}, site)
+				h := node.Handler(isr.Route{Name: "site", Stale: time.Hour}, site)
 				site.answers(slowly("one ", "two"))
 				v, end := view(h, request(), nil)
 				time.Sleep(c.after)

@@ -99,7 +99,10 @@ func Freshness(e *Entry, p PurgeState, now time.Time) State {
 	if !covered && (inWindow || e.PinnedUntil.After(now)) {
 		return Fresh
 	}
-	if now.Before(e.StaleUntil()) {
+	// What ends the window early does not grant a stale window: an entry without one is
+	// rendered before it is served.
+	endedEarly := covered || oldBuild
+	if now.Before(e.StaleUntil()) && !(endedEarly && ClampInterval(e.Stale) == 0) {
 		return Stale
 	}
 	return Expired

@@ -308,6 +308,13 @@ func (r Rules) AllowsStale(h http.Header) bool {
 	return r.Stale >= 0 && !d.forbidsStale() && (!d.Has("s-maxage") || r.Stale > 0)
 }
 
+// AllowsOnError reports whether a stored response whose freshness a purge has ended before its
+// lifetime may be served while the origin fails: its origin still calls it fresh.
+func (r Rules) AllowsOnError(h http.Header) bool {
+	d, _ := ForSharedCache(h)
+	return !d.forbidsStale() && r.StaleIfError >= 0 && (r.Stale >= 0 || r.StaleIfError > 0)
+}
+
 // staleFor returns what a directive grants, within the bound of the route, which is also the
 // default if it is positive. must-revalidate and proxy-revalidate forbid serving a stale
 // response even beside the directive (RFC 9111, sections 5.2.2.2 and 5.2.2.8), and so does

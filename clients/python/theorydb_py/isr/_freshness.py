@@ -27,8 +27,11 @@ def freshness(entry: Entry | None, purges: PurgeState, now: float) -> State:
     old_build = not entry.foreign and _built_at(entry) < purges.build
     in_window = now < fresh_until(entry) and entry.generated_at_ms / 1000 - now <= _CLOCK_TOLERANCE and not old_build
     pinned = entry.pinned_until is not None and entry.pinned_until > now
-    if not _covered(entry, purges.seq, purges.at) and (in_window or pinned):
+    covered = _covered(entry, purges.seq, purges.at)
+    if not covered and (in_window or pinned):
         return State.FRESH
+    if (covered or old_build) and clamp(entry.stale_seconds, MAX_INTERVAL) == 0:
+        return State.EXPIRED  # what ends the window early does not grant a stale window
     return State.STALE if now < stale_until(entry) else State.EXPIRED
 
 

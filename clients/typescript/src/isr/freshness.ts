@@ -56,7 +56,10 @@ export function freshness(entry: Dated, purge: PurgeState, nowMs: number): State
   const isOfOldBuild = !entry.foreign && builtAt(entry) < purge.build;
   const inWindow = nowMs < freshUntilMs(entry) && !inTheFuture && !isOfOldBuild;
   const pinned = (entry.pinnedUntilMs ?? 0) > nowMs;
-  if (!covered(entry, purge.seq, purge.atMs) && (inWindow || pinned)) return 'fresh';
+  const isCovered = covered(entry, purge.seq, purge.atMs);
+  if (!isCovered && (inWindow || pinned)) return 'fresh';
+  // What ends the window early does not grant a stale window: an entry without one is rendered before it is served.
+  if ((isCovered || isOfOldBuild) && clampInterval(entry.staleSeconds) === 0) return 'expired';
   return nowMs < staleUntilMs(entry) ? 'stale' : 'expired';
 }
 
