@@ -58,7 +58,7 @@ func newFixture(t *testing.T) *fixture {
 	f.render = func(w http.ResponseWriter, r *http.Request) { page(w, "hello from "+r.URL.Path) }
 	f.live = live.New()
 	f.cache = f.node()
-	f.cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute, History: 3}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.render(w, r) }))
+	f.cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute, Stale: time.Hour, History: 3}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.render(w, r) }))
 	f.serve(admin.Config{Cache: f.cache, Version: "v1.2.3", Place: "in a test", Live: f.live})
 	return f
 }
