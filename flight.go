@@ -31,6 +31,10 @@ type flight struct {
 	// in the table of marks (see internal/marks).
 	cover atomic.Pointer[store.PurgeState] // written under flights.mu
 
+	// hardPurges are the sequences of the page's own hard purges that this process has learned
+	// since the flight began, and byPosts of those that unsafe requests have caused here.
+	hardPurges, byPosts atomic.Pointer[[]int64] // written under flights.mu; nil: none
+
 	// reloadedAt is when the page was last reloaded since the flight began (see
 	// overtake), nil if it was not.
 	reloadedAt atomic.Pointer[time.Time] // written under flights.mu
@@ -134,7 +138,33 @@ func (fs *flights) learn(k store.Key, c store.PurgeState) {
 	defer fs.mu.Unlock()
 	for _, f := range fs.flying[k] {
 		f.cover.Store(new(f.known(c)))
+		if c.HardSeq > 0 {
+			addSeq(&f.hardPurges, c.HardSeq)
+		}
 	}
+}
+
+// postedTo records in the key's flights that an unsafe request has caused a purge.
+func (fs *flights) postedTo(k store.Key, seq int64) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, f := range fs.flying[k] {
+		addSeq(&f.byPosts, seq)
+	}
+}
+
+// addSeq adds a sequence to a list that others read. Callers must hold flights.mu.
+func addSeq(list *atomic.Pointer[[]int64], seq int64) {
+	if seqs := seqsOf(list); !slices.Contains(seqs, seq) {
+		list.Store(new(append(slices.Clip(seqs), seq)))
+	}
+}
+
+func seqsOf(list *atomic.Pointer[[]int64]) []int64 {
+	if seqs := list.Load(); seqs != nil {
+		return *seqs
+	}
+	return nil
 }
 
 // give passes a page that was rendered without the store to the key's flights, which

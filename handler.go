@@ -199,7 +199,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 		if !leader && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
-		if !h.takes(got, leader, known) {
+		if !h.takes(f, got, leader, known) {
 			if attempt < maxRejoins {
 				continue
 			}

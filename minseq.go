@@ -113,7 +113,7 @@ func (h *handler) findSince(w http.ResponseWriter, r *http.Request, k store.Key,
 		if !leader && f.search.head && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
-		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(got, leader, known)) {
+		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(f, got, leader, known)) {
 			h.answer(w, r, k, got, httpcache.Status{Forward: fwd, Collapsed: !leader})
 			return
 		}

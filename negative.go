@@ -200,7 +200,7 @@ func (s *search) keepNegative(ctx context.Context, lease store.Lease, rec store.
 	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
 	p := newPage(s.key, next, s.f.known(store.PurgeState{}), s.latest, got.response.body, s.route.present)
 	p.negative = true
-	if s.c.state(s.f, p, s.c.now()) == store.Purged {
+	if s.mustRenderAgain(p) {
 		return nil
 	}
 	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(next.FreshUntil().Sub(s.c.now())), page: p}, s.f) {

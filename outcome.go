@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/facetheory/isr/budget"
@@ -233,17 +234,19 @@ type reply struct {
 // while it was rendered.
 const maxRejoins = 2
 
-// takes reports whether a visitor takes the page of a reply. A page that is purged hard is
-// never served. A visitor that has joined a flight is held to all purges that this process
-// knew when the request arrived, up to the sequence known: it does not take a page whose
-// render began before one of them as a new page.
-func (h *handler) takes(got reply, leader bool, known int64) bool {
+// takes reports whether a visitor takes the page of a reply. A visitor that has joined a flight
+// is held to all purges that this process knew when the request arrived, up to the sequence
+// known: it does not take a page whose render began before one of them as a new page. A page
+// that is purged hard is never served, unless only visitors have purged it, and only since then
+// (see overtaken).
+func (h *handler) takes(f *flight, got reply, leader bool, known int64) bool {
 	var p *page
 	switch o := got.outcome.(type) {
 	case storedPage:
 		if p = o.page; !o.waited {
 			leader = true // a hit, which the state describes
 		}
+		f = nil
 	case renderedPage:
 		p = o.page
 	case unpublishedPage:
@@ -251,12 +254,34 @@ func (h *handler) takes(got reply, leader bool, known int64) bool {
 	default: // of a stream, attach has judged the page
 		return true
 	}
+	if got.state == store.Purged {
+		return f != nil && p.entry.PurgeSeq >= known && h.c.overtaken(f, p)
+	}
 	return h.takesPage(p, got.state, leader, known)
 }
 
-// takesPage is takes for a page in a state.
+// takesPage is takes for a page in a state, which no flight has rendered to the end.
 func (h *handler) takesPage(p *page, state store.State, leader bool, known int64) bool {
 	return state != store.Purged && (leader || h.c.acceptable(p, known))
+}
+
+// overtaken reports whether a page that a flight has rendered is purged hard by unsafe requests
+// alone, which arrived at this process while it was rendered. Visitors who came before them may
+// have it: otherwise a stranger who posts more often than the page renders could make them
+// wait for ever. Later visitors do not get it.
+func (c *Cache) overtaken(f *flight, p *page) bool {
+	since := p.entry.PurgeSeq
+	marks := c.marks.Covering(p.key, p.entry.Tags, c.now())
+	if p.entry.Foreign || marks.HardSeq > since {
+		return false
+	}
+	byPosts := seqsOf(&f.byPosts)
+	for _, seq := range append(slices.Clip(seqsOf(&f.hardPurges)), p.cover.HardSeq) {
+		if seq > since && !slices.Contains(byPosts, seq) {
+			return false
+		}
+	}
+	return true
 }
 
 // worthRetrying reports whether a request that joined a flight, and did not start it,

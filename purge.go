@@ -96,13 +96,15 @@ func (c *Cache) purge(ctx context.Context, p Purge) (store.Receipt, error) {
 			return store.Receipt{}, err
 		}
 	}
-	return c.commitPurge(ctx, store.Purge{Targets: targets, Hard: p.Hard, Confirm: p.Confirm})
+	return c.commitPurge(ctx, store.Purge{Targets: targets, Hard: p.Hard, Confirm: p.Confirm}, func(int64) {})
 }
 
-// commitPurge executes a purge whose targets are complete (see purgeTargets).
-func (c *Cache) commitPurge(ctx context.Context, p store.Purge) (store.Receipt, error) {
+// commitPurge executes a purge whose targets are complete (see purgeTargets). committed is called
+// with its sequence before it takes effect.
+func (c *Cache) commitPurge(ctx context.Context, p store.Purge, committed func(seq int64)) (store.Receipt, error) {
 	receipt, err := c.meta.Purge(ctx, p)
 	if err == nil {
+		committed(receipt.Seq)
 		c.applyPurge(p.Targets, p.Hard, receipt.Seq)
 		c.notePurge(p)
 	}

@@ -496,21 +496,28 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 	if s.c.floor.above(since) || s.f.overtaken(since) {
 		// The page was reloaded after META was read under the lease. A rollback or a
 		// pin would have failed the publish, so it was a purge, which may cover what
-		// was rendered: waiting requests get the page, unless the purge was hard, and
-		// later ones what META says.
+		// was rendered: waiting requests get the page, unless an operator's purge was hard,
+		// and later ones what META says.
 		s.c.reload(s.key)
 		if _, err := s.read(ctx); err != nil {
 			s.c.complaints.log("failed to read how a page was purged while it was rendered", "key", s.key.String(), "error", err)
 		}
-		if s.c.state(s.f, p, s.c.now()) == store.Purged {
+		if s.mustRenderAgain(p) {
 			return nil
 		}
 		return renderedPage{p, forwardStatus}
 	}
-	if err := s.keep(p); err != nil {
-		return nil // purged meanwhile: the search renders it again
+	if err := s.keep(p); err != nil && s.mustRenderAgain(p) {
+		return nil
 	}
 	return renderedPage{p, forwardStatus}
+}
+
+// mustRenderAgain reports whether a page that was purged while it was rendered is of no use: the
+// purge was hard, and visitors who wait may not have the page all the same (see overtaken). A
+// regeneration that was asked for never ends with such a page.
+func (s *search) mustRenderAgain(p *page) bool {
+	return s.c.state(s.f, p, s.c.now()) == store.Purged && (s.force || s.minSeq > 0 || !s.c.overtaken(s.f, p))
 }
 
 // release gives up the lease. If that fails, the lease expires.

@@ -117,7 +117,7 @@ func (h *handler) answerStored(w http.ResponseWriter, r *http.Request, k store.K
 			got := h.reply(f, leader, nil)
 			f.report(w, came, got)
 			o, found := got.outcome.(storedPage)
-			if found && got.state >= store.Stale && h.takes(got, leader, known) && a.accepts(o.page, h.c.now()) && (minSeq == 0 || h.mayServeSince(o.page, h.c.now(), minSeq)) {
+			if found && got.state >= store.Stale && h.takes(f, got, leader, known) && a.accepts(o.page, h.c.now()) && (minSeq == 0 || h.mayServeSince(o.page, h.c.now(), minSeq)) {
 				o.waited = false
 				h.answer(w, r, k, reply{outcome: o, state: got.state}, httpcache.Status{})
 				return

@@ -94,6 +94,11 @@ type Route struct {
 	// for s-maxage a positive value of either field is enough.
 	StaleIfError time.Duration
 
+	// UnsafeRequests decides what a successful POST, or another request with an unsafe method,
+	// does to the stored copies of the page that it changes (see docs/caching.md). The zero value
+	// is [UnsafeHard]. The route is that of GET requests for the page.
+	UnsafeRequests UnsafePurge
+
 	// Policy decides what visitors get while a page is not fresh. The zero value is
 	// [ServeStale].
 	Policy Policy
@@ -300,6 +305,9 @@ func (rt Route) Validate() error {
 	}
 	if !rt.Policy.valid() {
 		errs = append(errs, configErrorf("Policy", "must be ServeStale, Wait or Fail (got %d)", int(rt.Policy)))
+	}
+	if !rt.UnsafeRequests.valid() {
+		errs = append(errs, configErrorf("UnsafeRequests", "must be UnsafeHard, UnsafeSoft or UnsafeIgnore (got %d)", int(rt.UnsafeRequests)))
 	}
 	if !(rt.EarlyRefresh >= 0 && rt.EarlyRefresh <= maxEarlyRefresh) { // as NaN is neither
 		errs = append(errs, configErrorf("EarlyRefresh", "must be between 0 and %d (got %v)", maxEarlyRefresh, rt.EarlyRefresh))

@@ -25,11 +25,18 @@ import (
 type editable struct {
 	version atomic.Int64
 	delay   atomic.Int64 // of renders
+	renders atomic.Int64
+	fails   atomic.Bool
 }
 
 func (e *editable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		version := e.version.Load()
+		e.renders.Add(1)
+		if e.fails.Load() {
+			http.Error(w, "broken", http.StatusInternalServerError)
+			return
+		}
 		time.Sleep(time.Duration(e.delay.Load()))
 		w.Header().Set("Cache-Control", "public, max-age=86400, stale-while-revalidate=86400")
 		if lang := r.Header.Get("X-Lang"); lang != "" {

@@ -136,7 +136,7 @@ func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store
 			if !leader && f.search.head && h.worthRetrying(r, f, got, attempt, came) {
 				continue
 			}
-			if !h.takes(got, leader, known) && attempt < maxRejoins {
+			if !h.takes(f, got, leader, known) && attempt < maxRejoins {
 				if h.c.storeDown() == nil && !h.c.follower.blind(h.c.now()) {
 					// The render may have taken long: the store is asked again.
 					h.find(w, r, k, old)

@@ -32,6 +32,8 @@ type Settings struct {
 
 	RequestDirectives string `yaml:"request_directives" default:"ignore" enum:"ignore,obey" help:"Directives of Cache-Control in requests: obey them, so that visitors can make the origin work, or ignore them. only-if-cached is always obeyed."`
 
+	UnsafeRequests string `yaml:"unsafe_requests" other:"invalidate,purge_on_post,post" default:"hard" enum:"hard,soft,ignore" help:"What a successful POST, PUT, DELETE or other unsafe request does to the stored page that it changes: hard (it is never served again, as RFC 9111 demands), soft (it is stale, and served within its stale window), or ignore (nothing)."`
+
 	RenderTimeout *time.Duration `yaml:"render_timeout" other:"timeout" min:"1ms" max:"24h" help:"Time limit for the origin to render a page." unset:"30s" example:"10s"`
 	Wait          *time.Duration `yaml:"wait" min:"1ms" max:"24h" help:"How long a visitor waits for a page that another server renders or that waits for its turn at the origin, and with policy: wait, for the new page; then the stale page is served, or 503." unset:"render_timeout and twice lease" example:"20s"`
 	MaxBody       *Size          `yaml:"max_body" min:"1B" max:"1GiB" help:"Largest page that is stored; larger responses pass through. At most that of the top level." unset:"max_body of the top level" example:"2MiB"`

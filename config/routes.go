@@ -116,7 +116,7 @@ func (f *File) validateSettings(d *decoder, r *Route, at string, wildcards []str
 // validateOff reports settings of a route that have no effect because it does not cache.
 func (f *File) validateOff(d *decoder, at string) {
 	for _, name := range []string{
-		"revalidate", "opt_in", "stale", "stale_if_error", "policy", "statuses", "request_directives", "early_refresh", "jitter", "history", "negative.404", "negative.410", "negative.redirect",
+		"revalidate", "opt_in", "stale", "stale_if_error", "policy", "statuses", "request_directives", "unsafe_requests", "early_refresh", "jitter", "history", "negative.404", "negative.410", "negative.redirect",
 		"store_negative", "own_request", "render_timeout", "wait", "max_body", "compression", "early_hints", "cache_control", "cdn_cache_control", "surrogate_control", "query", "headers", "vary", "max_variants", "cookies", "ignore_query", "ignore_cookies", "forward", "tags",
 		"reject.smaller_than", "reject.without", "reject.with", "reject.status", "reject.content_type", "reject.lost_headers",
 	} {

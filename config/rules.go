@@ -58,6 +58,9 @@ func (r Route) Rules() (isr.Route, error) {
 	if err := rt.Policy.UnmarshalText([]byte(r.Policy)); err != nil {
 		return isr.Route{}, err
 	}
+	if err := rt.UnsafeRequests.UnmarshalText([]byte(r.UnsafeRequests)); err != nil {
+		return isr.Route{}, err
+	}
 	for _, token := range r.Compression {
 		if token == "off" {
 			token = "identity"
@@ -150,7 +153,7 @@ func unjoin(err error) []error {
 // fieldNames are the fields of the file for those of the library.
 func fieldNames() map[string]string {
 	return map[string]string{
-		"Revalidate": "revalidate", "Auto": "revalidate", "Stale": "stale", "StaleIfError": "stale_if_error", "Policy": "policy", "OptIn": "opt_in", "Statuses": "statuses", "EarlyRefresh": "early_refresh", "Jitter": "jitter",
+		"Revalidate": "revalidate", "Auto": "revalidate", "Stale": "stale", "StaleIfError": "stale_if_error", "Policy": "policy", "OptIn": "opt_in", "UnsafeRequests": "unsafe_requests", "Statuses": "statuses", "EarlyRefresh": "early_refresh", "Jitter": "jitter",
 		"History": "history", "Negative": "negative.404", "RenderTimeout": "render_timeout", "Wait": "wait", "MaxBody": "max_body",
 		"Query": "query", "IgnoreQuery": "ignore_query", "Vary": "headers", "MaxVariants": "max_variants", "KeyClasses": "headers", "IgnoreCookies": "ignore_cookies",
 		"Forward": "forward", "SetHeader": "set_headers", "RemoveHeader": "remove_headers", "Downstream": "cache_control",

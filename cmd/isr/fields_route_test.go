@@ -108,6 +108,16 @@ func routeFields() []fieldTest {
 			s.expect("/", 200, hit)
 			s.contains(s.get("/", "Cache-Control", "no-cache").status, "isr; fwd=request")
 		}},
+		{fields: "defaults.unsafe_requests", settings: "revalidate: 1h, stale: 1h, unsafe_requests: soft", show: func(s *fieldServer) {
+			s.expect("/", 200, stored)
+			s.do(http.MethodPost, "/")
+			s.contains(s.get("/").status, "isr; hit") // by default, a miss
+		}},
+		{fields: "defaults.unsafe_requests", settings: "revalidate: 1h, unsafe_requests: ignore", show: func(s *fieldServer) {
+			s.expect("/", 200, stored)
+			s.do(http.MethodPost, "/")
+			s.expect("/", 200, hit)
+		}},
 		{fields: "defaults.stale", settings: "revalidate: 1s, stale: 1h", show: func(s *fieldServer) {
 			s.expect("/", 200, stored)
 			var v visit
