@@ -293,8 +293,4 @@ func TestUnsafeRequestsOfARoute(t *testing.T) {
 	if err := (isr.Route{UnsafeRequests: 3}).Validate(); err == nil {
 		t.Error("an unknown effect is valid")
 	}
-	var u isr.UnsafePurge
-	if err := u.UnmarshalText([]byte("gone")); err == nil {
-		t.Error("an unknown effect has a name")
-	}
 }

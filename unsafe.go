@@ -48,24 +48,16 @@ const (
 	UnsafeIgnore
 )
 
-// unsafePurgeNames are the names of the values of UnsafePurge, in their order.
-var unsafePurgeNames = []string{"hard", "soft", "ignore"}
-
 func (u UnsafePurge) String() string {
-	if !u.valid() {
-		return fmt.Sprintf("UnsafePurge(%d)", int(u))
+	switch u {
+	case UnsafeHard:
+		return "hard"
+	case UnsafeSoft:
+		return "soft"
+	case UnsafeIgnore:
+		return "ignore"
 	}
-	return unsafePurgeNames[u]
-}
-
-// UnmarshalText parses the result of [UnsafePurge.String].
-func (u *UnsafePurge) UnmarshalText(text []byte) error {
-	n := slices.Index(unsafePurgeNames, string(text))
-	if n < 0 {
-		return fmt.Errorf("%q is not an effect of unsafe requests; expected hard, soft or ignore", text)
-	}
-	*u = UnsafePurge(n)
-	return nil
+	return fmt.Sprintf("UnsafePurge(%d)", int(u))
 }
 
 func (u UnsafePurge) valid() bool { return u >= UnsafeHard && u <= UnsafeIgnore }

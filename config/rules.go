@@ -58,8 +58,11 @@ func (r Route) Rules() (isr.Route, error) {
 	if err := rt.Policy.UnmarshalText([]byte(r.Policy)); err != nil {
 		return isr.Route{}, err
 	}
-	if err := rt.UnsafeRequests.UnmarshalText([]byte(r.UnsafeRequests)); err != nil {
-		return isr.Route{}, err
+	switch r.UnsafeRequests {
+	case "soft":
+		rt.UnsafeRequests = isr.UnsafeSoft
+	case "ignore":
+		rt.UnsafeRequests = isr.UnsafeIgnore
 	}
 	for _, token := range r.Compression {
 		if token == "off" {
