@@ -22,8 +22,8 @@ const (
 	// Generic: X-ISR-Signature is "sha256=" and the hex MAC of X-ISR-Timestamp (epoch
 	// seconds), a dot and the body. X-ISR-Delivery, if present, is the message id.
 	Generic Provider = "generic"
-	// GitHub: X-Hub-Signature-256 is "sha256=" and the hex MAC of the body. X-GitHub-Delivery
-	// is the id, also when a delivery is repeated by hand.
+	// GitHub: X-Hub-Signature-256 is "sha256=" and the hex MAC of the body, by which a message is
+	// known: X-GitHub-Delivery, the id, is not signed, and neither is a time.
 	// Source: docs.github.com, "Validating webhook deliveries".
 	GitHub Provider = "github"
 	// Contentful: X-Contentful-Signature is the hex MAC of method, path, signed headers and
@@ -34,8 +34,8 @@ const (
 	// padding, of the time, a dot and the body. Idempotency-Key is the id.
 	// Source: signature.ts of sanity-io/webhook-toolkit.
 	Sanity Provider = "sanity"
-	// Shopify: X-Shopify-Hmac-Sha256 is the MAC of the body in base64. X-Shopify-Webhook-Id
-	// is the id. Source: shopify.dev, "Verify webhook deliveries".
+	// Shopify: X-Shopify-Hmac-Sha256 is the MAC of the body in base64, by which a message is known,
+	// as with GitHub. Source: shopify.dev, "Verify webhook deliveries".
 	Shopify Provider = "shopify"
 )
 
@@ -94,7 +94,7 @@ func unauthorized(format string, args ...any) error {
 }
 
 // verify returns the message id of a request that was signed with one of the secrets. Without
-// an id of the provider, requests with the same signature are one message. Errors are
+// an id of the provider, or a time, requests with the same signature are one message. Errors are
 // *unauthorizedError; they do not say how a wrong signature differs.
 func (p Provider) verify(r *http.Request, body []byte, secrets []Secret, now time.Time) (id string, err error) {
 	c, err := p.claim(r, string(body))
@@ -114,7 +114,9 @@ func (p Provider) verify(r *http.Request, body []byte, secrets []Secret, now tim
 	if len(c.id) > maxID {
 		return "", unauthorized("the message id has %d bytes; at most %d are accepted", len(c.id), maxID)
 	}
-	if c.id == "" {
+	// Ids are not signed: a captured request that does not say when it was signed could be sent with
+	// another one, for ever.
+	if c.id == "" || c.at.IsZero() {
 		return "mac:" + hex.EncodeToString(c.mac), nil
 	}
 	return c.id, nil

@@ -224,7 +224,7 @@ func TestSignaturesOfProviders(t *testing.T) {
 			"X-Contentful-Signed-Headers", signedHeaders, "X-Contentful-Timestamp", "1633519811129", "X-Contentful-Topic", "ContentManagement.Entry.publish",
 			"X-Contentful-Signature", hex.EncodeToString(mac(contentful, canonical)), "X-Contentful-Idempotency-Key", "0f"), "0f", "receipt"},
 		"shopify": {trigger.Shopify, secret, body, header("Content-Type", "application/json", "X-Shopify-Webhook-Id", "b54557e4",
-			"X-Shopify-Hmac-Sha256", base64.StdEncoding.EncodeToString(mac(secret, body))), "b54557e4", "receipt"},
+			"X-Shopify-Hmac-Sha256", base64.StdEncoding.EncodeToString(mac(secret, body))), "mac:" + hex.EncodeToString(mac(secret, body)), "receipt"},
 		"generic": {trigger.Generic, secret, body, header("Content-Type", "application/json", "X-ISR-Timestamp", "1633519811",
 			"X-ISR-Delivery", "d-1", "X-ISR-Signature", "sha256="+hex.EncodeToString(mac(secret, "1633519811."+body))), "d-1", "receipt"},
 	} {
@@ -246,6 +246,38 @@ func TestSignaturesOfProviders(t *testing.T) {
 			}
 			if status, reply := s.post(t, bare, test.body); status != 401 || !strings.Contains(reply, "expected one header") {
 				t.Errorf("no signature: got %d %s, want 401 that names the header", status, reply)
+			}
+		})
+	}
+}
+
+// A captured request of a provider that signs no time purges nothing, whatever id it is sent with; another
+// message does.
+func TestReplaysWithAnotherIDPurgeNothing(t *testing.T) {
+	for provider, signed := range map[trigger.Provider]func(id, body string) http.Header{
+		trigger.GitHub: func(id, body string) http.Header { return gitHub(secret, id, body) },
+		trigger.Shopify: func(id, body string) http.Header {
+			return header("Content-Type", "application/json", "X-Shopify-Webhook-Id", id,
+				"X-Shopify-Hmac-Sha256", base64.StdEncoding.EncodeToString(mac(secret, body)))
+		},
+	} {
+		t.Run(string(provider), func(t *testing.T) {
+			s := newSite(t, provider, secret, "tag:a")
+			for _, c := range []struct {
+				id, body string
+				purges   int
+			}{{"1", `{"n":1}`, 1}, {"1", `{"n":1}`, 1}, {"2", `{"n":1}`, 1}, {"", `{"n":1}`, 1}, {"1", `{"n":2}`, 2}} {
+				h := signed(c.id, c.body)
+				if c.id == "" {
+					h.Del("X-GitHub-Delivery")
+					h.Del("X-Shopify-Webhook-Id")
+				}
+				if status, reply := s.post(t, h, c.body); status != http.StatusOK {
+					t.Errorf("%+v: got %d %s, want 200", c, status, reply)
+				}
+				if purged := len(s.purger.made()); purged != c.purges {
+					t.Errorf("%+v: %d purges", c, purged)
+				}
 			}
 		})
 	}
