@@ -71,7 +71,8 @@
 //   - A visitor does not get, as new, a page whose render began before such a purge.
 //   - A generation whose render began before a purge is born covered by it.
 //   - After an unsafe request was answered, no visitor of the same process gets what was rendered
-//     before its origin answered it, unless its purge failed or the page was pinned.
+//     before its origin answered it, unless its purge failed or the page was pinned; if the page
+//     was purged shortly before, the next purge may be put off by a minute.
 //   - A visitor with a receipt gets nothing, from any node, that a purge up to the receipt
 //     covers. A receipt is refused if and only if the log does not reach it.
 //

@@ -59,16 +59,16 @@ func mutants() []mutant {
 			{"regenerate.go", "next := s.entry(got, at, seq, rec)", "next := s.entry(got, at, s.mutantSequence(seq), rec)"},
 		}},
 		{"an unsafe request purges softly", "purges", []edited{
-			{"unsafe.go", "Hard: true})", "Hard: !mutated(\"an unsafe request purges softly\")})"},
+			{"invalidate.go", "Hard: w.hard}", "Hard: w.hard && !mutated(\"an unsafe request purges softly\")}"},
 		}},
 		{"an unsafe request only drops the page from memory", "purges", []edited{
-			{"unsafe.go", "if err != nil || len(targets) == 0 {", "if err != nil || len(targets) == 0 || mutated(\"an unsafe request only drops the page from memory\") {"},
+			{"invalidate.go", "if err != nil || len(found.targets) == 0 {", "if err != nil || len(found.targets) == 0 || mutated(\"an unsafe request only drops the page from memory\") {"},
 		}},
 		{"an unsafe request ignores a page that is being rendered", "posts", []edited{
-			{"unsafe.go", "if isLease(rec.Lock) {", "if isLease(rec.Lock) && !mutated(\"an unsafe request ignores a page that is being rendered\") {"},
+			{"invalidate.go", "if isLease(rec.Lock) {", "if isLease(rec.Lock) && !mutated(\"an unsafe request ignores a page that is being rendered\") {"},
 		}},
 		{"the second unsafe request within a second is forgotten", "posts", []edited{
-			{"unsafe.go", "if len(v.variants) < maxSenderVariants &&", "if !mutated(\"the second unsafe request within a second is forgotten\") && len(v.variants) < maxSenderVariants &&"},
+			{"invalidate.go", "if len(w.variants) < maxSenderVariants &&", "if !mutated(\"the second unsafe request within a second is forgotten\") && len(w.variants) < maxSenderVariants &&"},
 		}},
 		{"a receipt is not waited for", "purges", []edited{
 			{"minseq.go", "err = h.c.follower.reach(ctx, seq, &h.c.follower.receipts)", "err = h.c.mutantReach(ctx, seq)"},

@@ -3,6 +3,7 @@ package simulator
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/facetheory/isr/store"
@@ -13,18 +14,18 @@ type post struct {
 	life     *life
 	page     *page
 	began    time.Time
-	follows  bool      // another one of the same page and process may have delayed its purge
+	follows  bool      // another one, or another purge of the page, may have delayed its purge
 	changed  time.Time // when the origin answered; zero before; guarded by world.mu
 	answered time.Time // when its visitor was answered; owned by the driver
 }
 
-// Bounds of the purge after an unsafe request, which begins at most a second after the one
-// before, at any pace.
+// Bounds of the purge after an unsafe request, which begins at most a minute after the last purge of
+// the page, of any kind and by any process, at any pace.
 const (
-	// followTime is how long after an unsafe request the purge of the next one may wait for its.
-	followTime = 30 * time.Second
+	// followTime is how long after a purge the one of the next unsafe request may wait for it.
+	followTime = time.Minute + 30*time.Second
 	// purgeTime is how long it takes then, if no call fails.
-	purgeTime = 20 * time.Second
+	purgeTime = time.Minute + 20*time.Second
 )
 
 // post sends an unsafe request for a page.
@@ -36,6 +37,9 @@ func (w *world) post(l *life, p *page) {
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: p, header: make(http.Header)}
 	changes := &post{life: l, page: p, began: time.Now()}
+	w.mu.Lock()
+	changes.follows = time.Since(p.purged) < followTime
+	w.mu.Unlock()
 	for _, other := range seen.posts {
 		changes.follows = changes.follows || other.answered.IsZero() || time.Since(other.answered) < followTime
 	}
@@ -163,6 +167,13 @@ func (v *visitor) postsThatHold() (all []*post) {
 func (m *witness) Purge(ctx context.Context, p store.Purge) (store.Receipt, error) {
 	w := m.life.w
 	r, err := m.MetaStore.Purge(ctx, p)
+	w.mu.Lock()
+	for _, of := range w.pages {
+		if slices.ContainsFunc(p.Targets, func(t store.PurgeTarget) bool { return t.Kind != store.PurgeKey || t.Value == of.key.Text }) {
+			of.purged = time.Now() // perhaps also if it has failed
+		}
+	}
+	w.mu.Unlock()
 	for _, p := range w.pages {
 		w.noteReload(m.life, p)
 	}

@@ -92,8 +92,9 @@ type page struct {
 
 	renderedAt map[string]time.Time // when the latest render of a content began
 
-	renders  int // guarded by world.mu
-	contents int // guarded by world.mu
+	renders  int       // guarded by world.mu
+	contents int       // guarded by world.mu
+	purged   time.Time // when it was purged last, or may have been; guarded by world.mu
 }
 
 // tableName is the name of a table in memory.
