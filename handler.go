@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -46,6 +46,7 @@ func newHandler(c *Cache, b *boundRoute) *handler {
 //	              -> miss:  join the single flight of the key
 //	    -> the log was not read for MaxBlind: as Config.Blind says
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = canonical.Target(r)
 	var d decision
 	h.decide(r, &d)
 	h.execute(w, r, &d)
@@ -55,7 +56,7 @@ func (h *handler) badRequest(w http.ResponseWriter, err error) {
 	status := httpcache.Status{Detail: detailBadRequest}
 	ReportOf(w).answer(status)
 	w.Header()["Cache-Status"] = []string{status.String()}
-	http.Error(w, strings.TrimSuffix("Bad request: "+err.Error()+".\n"+RequestIDLine(w), "\n"), http.StatusBadRequest)
+	WriteErrorPage(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
 }
 
 // refreshStale starts a regeneration in the background, for one of the requests that

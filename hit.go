@@ -33,6 +33,7 @@ type Hit struct {
 	sending *representation
 	memory  *responseMemory // of that
 
+	own  []byte // of AddField
 	key  []byte // the text of the key that is being looked up
 	body []byte // for a body that is read for this response
 	page pageMemory
@@ -46,6 +47,15 @@ func (hit *Hit) Release() {
 		hit.sending.pin.give(hit.memory)
 		hit.sending = nil
 	}
+}
+
+// AddField adds a field to Header, which is then a copy. The name and the value must be valid (RFC
+// 9110, section 5), and Header must not have the field yet.
+func (hit *Hit) AddField(name, value string) {
+	hit.own = append(hit.own[:0], hit.Header[:len(hit.Header)-len("\r\n")]...)
+	hit.own = append(append(append(hit.own, name...), ": "...), value...)
+	hit.own = append(hit.own, "\r\n\r\n"...)
+	hit.Header = hit.own
 }
 
 // A HitHandler is an [http.Handler] that can say what it would answer to a request if that is a page

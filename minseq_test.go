@@ -200,6 +200,9 @@ func TestInvalidReceipts(t *testing.T) {
 			{[]string{"ISR-Min-Seq: 2"}, "the receipt 2 in ISR-Min-Seq is higher than the sequence of the log"},
 		} {
 			got := get(a, "/", c.header...)
+			if got.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("a cache in front could store the refusal: %v", got.Header())
+			}
 			if got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), c.text) || got.status() != "isr; detail=bad-request" {
 				t.Errorf("%q: %d %q, %q; want 400 with %q", c.header, got.Code, got.Body, got.status(), c.text)
 			}

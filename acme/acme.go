@@ -173,6 +173,7 @@ func (c *Certificates) Answer(next http.Handler) http.Handler {
 		if c.hosts.Load().hosts[strings.ToLower(host)] != nil && c.http.HandleHTTPChallenge(w, r) {
 			return
 		}
+		w.Header().Set("Cache-Control", "no-store")
 		http.Error(w, "No such challenge.", http.StatusNotFound)
 	})
 }

@@ -12,7 +12,8 @@ type File struct {
 
 	ACME ACME `yaml:"acme" other:"letsencrypt,lets_encrypt" help:"Certificates of listeners with acme: one for each of hosts, obtained from a certificate authority and renewed." restart:"yes"`
 
-	PublicScheme string `yaml:"public_scheme" enum:"http,https" help:"Scheme of the public URL of the site, sent to origins as X-Forwarded-Proto." unset:"https if a listener has tls or acme, else http" example:"https"`
+	PublicScheme string `yaml:"public_scheme" enum:"http,https" help:"Scheme of the public URL of the site, sent to origins as X-Forwarded-Proto: with renders, and with requests of a listener that no other one with tls or acme is beside, unless a trusted proxy states another." unset:"https if a listener has tls or acme, else http" example:"https" restart:"yes"`
+	HSTS         string `yaml:"hsts" format:"hsts" help:"Value of Strict-Transport-Security in responses by https, instead of the one of the site: max-age in seconds, includeSubDomains, preload. Browsers do not use http for the hosts for so long, whatever happens to the certificate: begin with a short max-age." unset:"none: the header of the site, if it sends one" example:"max-age=31536000; includeSubDomains"`
 
 	Origins  map[string]Origin `yaml:"origins" other:"origin,upstreams,backends,services,sites" max:"100" format:"name" help:"Sites behind the cache, by name."`
 	Defaults Settings          `yaml:"defaults" help:"Settings of routes that do not set them themselves. Requests that no route matches have these settings."`
@@ -63,6 +64,7 @@ type Listener struct {
 	Address        string        `yaml:"address" default:"127.0.0.1:8080" format:"address" help:"Address to listen on: host:port, or :port for all interfaces."`
 	TLS            []Certificate `yaml:"tls" max:"100" help:"Certificates for HTTPS, with HTTP/2; the requested host selects one. Changed files are read again." unset:"plain HTTP"`
 	ACME           bool          `yaml:"acme" help:"HTTPS, with HTTP/2, with the certificates that acme obtains, instead of tls."`
+	RedirectHTTPS  bool          `yaml:"redirect_https" default:"true" other:"redirect,https_redirect,force_https" help:"If the listener has neither tls nor acme and another one has: redirect visitors to https, unless a trusted proxy says that they use it. Challenges of ACME, health.path and PURGE are answered."`
 	H2C            bool          `yaml:"h2c" help:"Accept HTTP/2 without TLS, from clients that begin with it (prior knowledge)."`
 	TrustedProxies []string      `yaml:"trusted_proxies" max:"1000" format:"network" help:"Networks whose X-Forwarded-For, X-Forwarded-Proto and Forwarded headers are trusted: a CIDR, loopback or private." example:"[10.0.0.0/8]"`
 	ForwardedHost  bool          `yaml:"trust_forwarded_host" other:"forwarded_host,trust_host" help:"Take the host from X-Forwarded-Host, or from host= of Forwarded, of trusted_proxies, and pass X-Forwarded-Port on. Dangerous unless each of these proxies sets or removes the field: nginx, CloudFront and others pass the field of a visitor on, who then chooses the host of a page that a cache in front stores under another host."`

@@ -65,7 +65,48 @@ func check(format, text string) error {
 		}
 		return nil
 	}
+	if format == "hsts" {
+		return CheckHSTS(text)
+	}
 	return checkPattern(format, text)
+}
+
+// maxHSTS bounds max-age of Strict-Transport-Security, in seconds: ten years. preloadHSTS is the least
+// max-age that lists of browsers accept with preload, in seconds: a year.
+const (
+	maxHSTS     = 10 * 365 * 24 * 3600
+	preloadHSTS = 365 * 24 * 3600
+)
+
+// CheckHSTS checks a value of Strict-Transport-Security (RFC 6797, section 6.1). Unknown directives are
+// errors, because browsers ignore them.
+func CheckHSTS(text string) error {
+	age, seen := -1, make(map[string]bool)
+	for directive := range strings.SplitSeq(text, ";") {
+		name, value, hasValue := strings.Cut(strings.TrimSpace(directive), "=")
+		name = strings.ToLower(name)
+		switch {
+		case seen[name]:
+			return fmt.Errorf("has %s twice", name)
+		case name == "max-age" && hasValue:
+			n, err := strconv.ParseUint(value, 10, 31)
+			if err != nil || n > maxHSTS {
+				return fmt.Errorf("max-age must be a number of seconds from 0 to %d (got %.40q)", maxHSTS, value)
+			}
+			age = int(n)
+		case (name == "includesubdomains" || name == "preload") && !hasValue:
+		default:
+			return errors.New("expected a value like max-age=31536000; includeSubDomains; preload")
+		}
+		seen[name] = true
+	}
+	switch {
+	case age < 0:
+		return errors.New("needs max-age, like max-age=31536000")
+	case seen["preload"] && (age < preloadHSTS || !seen["includesubdomains"]):
+		return fmt.Errorf("preload needs includeSubDomains and a max-age of at least %d: lists of browsers refuse it otherwise", preloadHSTS)
+	}
+	return nil
 }
 
 // A pattern is a format that a regular expression describes.

@@ -203,7 +203,7 @@ func newClientSite(t *testing.T) *clientSite {
 		t.Fatalf("read the certificate: %v", err)
 	}
 	file := fmt.Sprintf(`listen:
-  - {address: "127.0.0.1:0", h2c: true}
+  - {address: "127.0.0.1:0", h2c: true, redirect_https: false}
   - {address: "127.0.0.1:0", tls: [{cert: site.crt, key: site.key}]}
 hosts: [127.0.0.1]
 origins: {site: {url: %q}}

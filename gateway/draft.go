@@ -150,7 +150,7 @@ func (d *drafts) end(w http.ResponseWriter, r *http.Request, cookies []string) {
 // a CMS leads to the draft, a form on another site does not act with it.
 func draftCookie(r *http.Request, token, path string, seconds int) string {
 	text := draft.Name + "=" + token + "; Path=" + path + "; Max-Age=" + strconv.Itoa(seconds) + "; HttpOnly; SameSite=Lax"
-	if visitorScheme(r) == "https" {
+	if visitorScheme(r, "http") == "https" {
 		text += "; Secure"
 	}
 	return text
@@ -186,20 +186,6 @@ func pathReference(u *url.URL) string {
 		path += "?" + u.RawQuery
 	}
 	return path
-}
-
-// visitorScheme returns the scheme of the URL that a visitor has requested.
-func visitorScheme(r *http.Request) string {
-	if h := hopOf(r.Context()); h != nil && h.scheme != "" {
-		return h.scheme
-	}
-	if r.TLS != nil {
-		return "https"
-	}
-	if l, ok := r.Context().Value(listenerKey{}).(*Listener); ok {
-		return l.PublicScheme
-	}
-	return "http"
 }
 
 // shallowCopy copies what is changed of a request.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -21,6 +22,16 @@ type EdgeConfig struct {
 	// names no client (UNKNOWN or LOCAL). The forwarding fields may then be written by the
 	// client, and are dropped.
 	Unnamed func(*http.Request) bool
+	// Scheme is the scheme of the listener, as [Listener] has it. Empty means http, and https for
+	// requests by TLS.
+	Scheme string
+	// KeyScheme is the public scheme of a site of which visitors of both schemes get pages, "http" or
+	// "https"; empty for a site of one scheme. Requests of the other scheme have X-Forwarded-Proto
+	// with theirs, and the routes must have it in their keys. Other requests have none.
+	KeyScheme string
+	// HSTS is the value of Strict-Transport-Security in responses to requests that visitors have
+	// sent by https (RFC 6797, section 7); empty for none.
+	HSTS string
 	// Peers, if not nil, counts where requests come from.
 	Peers *Peers
 	// HealthPath is the path of Health, on every host; empty for none.
@@ -46,6 +57,7 @@ func Edge(cfg EdgeConfig, next http.Handler) http.Handler {
 	if cfg.Observe == nil {
 		cfg.Observe = func(w http.ResponseWriter, r *http.Request, h http.Handler) { h.ServeHTTP(w, r) }
 	}
+	cfg.Scheme = cmp.Or(cfg.Scheme, "http")
 	return &edge{cfg: cfg, next: next, refused: &firstHosts{}}
 }
 
@@ -56,6 +68,7 @@ type edge struct {
 }
 
 func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = canonical.Target(r)
 	if e.cfg.HealthPath != "" && r.URL.Path == e.cfg.HealthPath {
 		e.cfg.Health.ServeHTTP(w, r)
 		return
@@ -70,6 +83,12 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		e.cfg.Observe(w, r, refusal{http.StatusBadRequest, "Bad request: " + err.Error() + "."})
 		return
+	}
+	if e.cfg.KeyScheme != "" {
+		keyScheme(resolved, visitorScheme(resolved, e.cfg.Scheme), e.cfg.KeyScheme)
+	}
+	if e.cfg.HSTS != "" && visitorScheme(resolved, e.cfg.Scheme) == "https" {
+		w = withHSTS(w, e.cfg.HSTS)
 	}
 	e.cfg.Observe(w, resolved, e.route(resolved))
 }
@@ -88,8 +107,15 @@ func (e *edge) Lookup(r *http.Request, hit *isr.Hit) bool {
 	if err != nil {
 		return false
 	}
+	if e.cfg.KeyScheme != "" {
+		keyScheme(resolved, visitorScheme(resolved, e.cfg.Scheme), e.cfg.KeyScheme)
+	}
 	host, ok := canonical.Host(resolved.Host)
 	if !ok || !e.cfg.Hosts.Serve(host) || !isr.LookupIn(e.next, resolved, hit) {
+		return false
+	}
+	if e.cfg.HSTS != "" && visitorScheme(resolved, e.cfg.Scheme) == "https" && !addHSTS(hit, e.cfg.HSTS) {
+		hit.Release()
 		return false
 	}
 	e.cfg.Peers.count(r, e.cfg.Trust)

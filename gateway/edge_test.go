@@ -1,10 +1,12 @@
 package gateway_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -134,5 +136,45 @@ func TestEdgeObserves(t *testing.T) {
 	want := []string{"198.51.100.7:0 example.com 202", "198.51.100.7:0 example.org 421", "192.0.2.1:1234 exa mple 400", "192.0.2.1:1234 example.com 400"}
 	if !slices.Equal(seen, want) {
 		t.Errorf("got %q, want %q", seen, want)
+	}
+}
+
+// A request-target in absolute-form without a path is the one of "/", also for routes, health checks and
+// the key; CONNECT has none.
+func TestAbsoluteFormWithoutPath(t *testing.T) {
+	hosts, err := gateway.ParseHosts([]string{"example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxied, _ := proxy(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "s-maxage=60")
+		fmt.Fprint(w, r.RequestURI)
+	})
+	server := httptest.NewServer(gateway.Edge(gateway.EdgeConfig{Hosts: hosts, Logger: slog.New(slog.DiscardHandler)}, proxied))
+	t.Cleanup(server.Close)
+	for _, tt := range []struct{ line, want string }{
+		{"GET http://example.com", "/"},
+		{"HEAD http://example.com", ""},
+		{"POST http://example.com", "/"},
+		{"GET http://example.com?", "/?"},
+		{"GET http://example.com?x=1", "/?x=1"},
+		{"OPTIONS http://example.com", "/"},
+		{"GET http://example.com/", "/"},
+	} {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", tt.line)
+		method, _, _ := strings.Cut(tt.line, " ")
+		res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		_ = c.Close()
+		if res.StatusCode != http.StatusOK || string(body) != tt.want {
+			t.Errorf("%s: got %d %s, want %s", tt.line, res.StatusCode, body, tt.want)
+		}
 	}
 }

@@ -49,6 +49,15 @@ func Prepare(r *http.Request, trust Trust, secrets []string) (Prepared, error) {
 	return p, nil
 }
 
+// KeyScheme does what an [Edge] with this EdgeConfig.Scheme and KeyScheme does.
+func (p Prepared) KeyScheme(listener, public string) {
+	keyScheme(p.Request, visitorScheme(p.Request, listener), public)
+}
+
+// RedirectsToHTTPS reports whether [RedirectHTTPS] redirects the request, which a listener without TLS
+// has received.
+func (p Prepared) RedirectsToHTTPS() bool { return (&redirectHTTPS{}).applies(p.Request) }
+
 // prepareDraft removes draft tokens.
 func (p *Prepared) prepareDraft(secrets []string) {
 	inQuery, inCookie := strings.Contains(p.Request.URL.RawQuery, draft.Name), hasDraftCookie(p.Request.Header["Cookie"])

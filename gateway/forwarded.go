@@ -86,11 +86,12 @@ const (
 // A hop is the result of the forwarding fields of trusted peers: the client, and the fields
 // that are sent to the origin.
 type hop struct {
-	client netip.Addr
-	scheme string // "http" or "https"; empty if unknown
-	port   string // X-Forwarded-Port; empty if unknown
-	chain  string // X-Forwarded-For for the origin: the client first, our peer last
-	unread string // the forwarded host that is not trusted; empty if there is none
+	client   netip.Addr
+	forwards bool   // the peer has forwarded the request of a client, which it names
+	scheme   string // "http" or "https"; empty if unknown
+	port     string // X-Forwarded-Port; empty if unknown
+	chain    string // X-Forwarded-For for the origin: the client first, our peer last
+	unread   string // the forwarded host that is not trusted; empty if there is none
 }
 
 // hopKey is the context key of a *hop.
@@ -201,6 +202,7 @@ func (t Trust) walk(peer netip.Addr, hops []forwardedElement, r *http.Request) (
 		h.client = address.Unmap().WithZone("")
 		chain = append(chain, h.client.String())
 	}
+	h.forwards = len(chain) > 1
 	slices.Reverse(chain)
 	h.chain = strings.Join(chain, ", ")
 	if !t.host {

@@ -9,10 +9,13 @@ import (
 
 // A Listener has what the requests of one listener have in common.
 type Listener struct {
-	// PublicScheme is the scheme of the public URL of the site, "http" or "https". It is
-	// sent as X-Forwarded-Proto, unless a trusted peer sets another. It is not part of
-	// cache keys. Empty means http.
+	// PublicScheme is the scheme of the public URL of the site, "http" or "https". Renders have it
+	// as X-Forwarded-Proto. Empty means http.
 	PublicScheme string
+	// Scheme is the scheme by which visitors send the requests of this listener, "http" or "https".
+	// Requests that pass through have it as X-Forwarded-Proto, unless a trusted peer states another.
+	// Empty means PublicScheme, for a listener behind something that ends TLS and does not say so.
+	Scheme string
 	// ClientTimeout bounds the wait for the next bytes of a request body. Zero means
 	// DefaultClientTimeout.
 	ClientTimeout time.Duration
@@ -24,6 +27,7 @@ type Listener struct {
 
 func (l Listener) withDefaults() Listener {
 	l.PublicScheme = cmp.Or(l.PublicScheme, "http")
+	l.Scheme = cmp.Or(l.Scheme, l.PublicScheme)
 	l.ClientTimeout = cmp.Or(l.ClientTimeout, DefaultClientTimeout)
 	return l
 }

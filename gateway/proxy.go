@@ -217,17 +217,17 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 
 // forward sets the forwarding fields. Renders get only host and scheme.
 func (p *proxy) forward(r *httputil.ProxyRequest) {
-	out, scheme := r.Out.Header, p.listenerOf(r.In).PublicScheme
+	out, scheme := r.Out.Header, visitorScheme(r.In, p.listener.Scheme)
 	h := hopOf(r.In.Context())
 	switch {
 	case r.In.RemoteAddr == "":
+		scheme = p.listener.PublicScheme
 		if declared := r.In.Header["X-Forwarded-Proto"]; len(declared) > 0 {
 			scheme = declared[0] // part of the key
 		}
 		delete(out, "X-Real-Ip")
 	case h != nil:
 		out["X-Forwarded-For"] = []string{h.chain}
-		scheme = orElse(h.scheme, scheme)
 		if h.port != "" {
 			out["X-Forwarded-Port"] = []string{h.port}
 		}
@@ -236,9 +236,6 @@ func (p *proxy) forward(r *httputil.ProxyRequest) {
 		delete(out, "X-Forwarded-Port")
 		if host, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {
 			out["X-Forwarded-For"] = []string{host}
-		}
-		if r.In.TLS != nil {
-			scheme = "https"
 		}
 	}
 	out["X-Forwarded-Proto"] = []string{scheme}

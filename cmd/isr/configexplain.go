@@ -138,12 +138,17 @@ func explain(f *config.File, r *http.Request) (*explained, error) {
 	return e, nil
 }
 
-// receiver returns the index of the listener of a request: that of the URL's port, else the first.
+// receiver returns the index of the listener of a request: the one with the URL's port, else the first
+// with its scheme, else the first.
 func receiver(f *config.File, r *http.Request) int {
-	return max(slices.IndexFunc(f.Listen, func(l config.Listener) bool {
+	at := slices.IndexFunc(f.Listen, func(l config.Listener) bool {
 		_, port, _ := net.SplitHostPort(l.Address)
 		return port == r.URL.Port()
-	}), 0)
+	})
+	if at < 0 {
+		at = slices.IndexFunc(f.Listen, func(l config.Listener) bool { return l.Encrypted() == (r.URL.Scheme == "https") })
+	}
+	return max(at, 0)
 }
 
 // findListener finds the listener, and checks that it serves the host.

@@ -40,6 +40,9 @@ func (c *dynamodbCommand) Run(ctx context.Context, s *streams) (err error) {
 		return err
 	}
 	log := c.logger(s)
+	hangups, stop := catchHangups()
+	defer stop()
+	defer hangups.each(ctx, func() { log.Info("SIGHUP has reloaded nothing: isr dynamodb has no configuration file") })()
 	folder, err := claim(c.Data)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
 )
 
@@ -14,6 +15,7 @@ type edgeFlags struct {
 	TrustForwardedHost   bool     `help:"Take the host from X-Forwarded-Host, or from host= of Forwarded, of --trusted-proxy, and pass X-Forwarded-Port on. Dangerous unless each of these proxies sets or removes the field: nginx, CloudFront and others pass the field of a visitor on, who then chooses the host of a page that a cache in front stores under another host."`
 	ProxyProtocol        bool     `help:"Require the PROXY protocol, v1 or v2, on connections from --trusted-proxy."`
 	PublicScheme         string   `enum:"http,https" default:"http" placeholder:"SCHEME" help:"Scheme of the public URL of the site, sent to the origin as X-Forwarded-Proto: http or https (${default})."`
+	HSTS                 string   `name:"hsts" placeholder:"VALUE" help:"Value of Strict-Transport-Security in responses by https, instead of the one of the site, like max-age=31536000; browsers do not use http for the hosts for so long (none)."`
 	ClientTimeout        span     `default:"60s" placeholder:"TIME" help:"How long a client may neither read nor send a byte of a body before its connection is closed, at least 1s (${default})."`
 	FastPath             bool     `default:"true" negatable:"" help:"Serve hits, and other ordinary requests, on plain HTTP/1.1 without net/http, Go's HTTP server, which is faster (yes)."`
 	MaxClientConnections int      `placeholder:"N" help:"Connections that one client may have, 1 to 16777216; those of trusted proxies are not limited (a quarter of what open files allow, at most 1024)."`
@@ -31,6 +33,9 @@ func (f *edgeFlags) validate(listen string) error {
 	if _, err := gateway.ParseTrust(f.TrustedProxy); err != nil {
 		return usagef("--trusted-proxy %v", err)
 	}
+	if err := checkHSTS(f.HSTS); err != nil {
+		return err
+	}
 	switch {
 	case len(f.Host) == 0 && !at.IP.IsLoopback():
 		return usagef("--listen %s is reachable from other machines and needs --host, since each name would be cached as a site of its own; give the hosts to serve, like --host example.com", listen)
@@ -44,6 +49,16 @@ func (f *edgeFlags) validate(listen string) error {
 		return usagef("--max-client-connections must be between 1 and 16777216 (got %d)", f.MaxClientConnections)
 	case f.MaxOriginConnections < 4 || f.MaxOriginConnections > 1<<20:
 		return usagef("--max-origin-connections must be between 4 and 1048576 (got %d)", f.MaxOriginConnections)
+	}
+	return nil
+}
+
+func checkHSTS(value string) error {
+	if value == "" {
+		return nil
+	}
+	if err := config.CheckHSTS(value); err != nil {
+		return usagef("--hsts %q %v", value, err)
 	}
 	return nil
 }

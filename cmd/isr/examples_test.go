@@ -98,9 +98,10 @@ func exampleScript(t *testing.T, example, site string, visits []string) string {
 	}
 	host, port, _ := strings.Cut(address, ":")
 	if strings.Contains(example, "acme:") {
-		// The authority is down: the listener without TLS is visited. An address gets no certificate.
+		// The authority is down: the listener without TLS is visited, which must not redirect. An address gets no
+		// certificate.
 		host = "localhost"
-		example = strings.NewReplacer(`":443"`, "127.0.0.1:0", `":80"`, address, "/var/lib/isr/acme", "certificates",
+		example = strings.NewReplacer(`":443"`, "127.0.0.1:0", `":80"`, address+", redirect_https: false", "/var/lib/isr/acme", "certificates",
 			"  agree:", "  challenges: [tls-alpn, http]\n  directory: https://127.0.0.1:1/\n  agree:").Replace(example)
 	}
 	if !strings.Contains(example, "listen:") {

@@ -118,8 +118,14 @@ func prepare(f *config.File, r *http.Request) (gateway.Prepared, error) {
 	if err != nil {
 		return gateway.Prepared{}, &refusedRequest{http.StatusBadRequest, fmt.Errorf("the request is refused: %w", err)}
 	}
+	if f.BothSchemes() {
+		p.KeyScheme(schemeOf(f, r), f.PublicScheme)
+	}
 	return p, nil
 }
+
+// schemeOf returns the scheme of a request to be explained, as its listener knows it.
+func schemeOf(f *config.File, r *http.Request) string { return f.SchemeOf(f.Listen[receiver(f, r)]) }
 
 // explain explains by the present configuration of a server.
 func (r *reloader) explain(req *http.Request, fetch bool) (admin.Explained, store.Key, error) {
@@ -156,6 +162,11 @@ func explainRequest(f *config.File, site *gateway.Site, r *http.Request, fetch b
 	host, route, origin := places.place(places.host, "hosts"), places.route(), places.origin()
 	e.Listener, e.Host, e.Route, e.Origin, e.Tags = &places.listener, &host, &route, &origin, places.tags
 	p.Request.Host = places.host
+	if f.RedirectTo(receiver(f, r)) >= 0 && p.RedirectsToHTTPS() {
+		e.Verdict, e.Status = string(isr.VerdictBypass), http.StatusMovedPermanently
+		e.Reasons = append(e.Reasons, admin.Reason{Text: "the listener has no TLS and another one has: the visitor is redirected to https", Advice: "explain the URL with https; redirect_https: false of the listener turns the redirect off"})
+		return e, store.Key{}, nil
+	}
 	d, err := site.Explain(p, fetch)
 	if errors.Is(err, routing.ErrNone) {
 		return e, store.Key{}, fmt.Errorf("the configuration is being replaced; try again: %w", err)

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -46,21 +45,23 @@ func siteFields() []fieldTest {
 		}},
 		{
 			fields: "listen[].tls[].cert listen[].tls[].key", file: "hosts: [127.0.0.1]\nlisten: [{address: 127.0.0.1:0, tls: [{cert: DIR/crt, key: DIR/key}]}]",
-			prepare: func(s *fieldServer) {
-				c := certificate(s.T)
-				for name, path := range map[string]string{"crt": c.Cert, "key": c.Key} {
-					if err := syscall.Symlink(path, s.dir+"/"+name); err != nil {
-						s.Fatal(err)
-					}
-				}
-				s.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a certificate of the test
-			},
+			prepare: tlsFiles,
 			show: func(s *fieldServer) {
 				s.expect("/", 200, "isr; fwd=")
 				s.contains(s.url, "https://")
 				s.contains(s.origin.last().Header.Get("X-Forwarded-Proto"), "https")
 			},
 		},
+		{
+			fields: "listen[].redirect_https", file: "hosts: [127.0.0.1]\nlisten: [{address: 127.0.0.1:0, redirect_https: false}, {address: 127.0.0.1:0, tls: [{cert: DIR/crt, key: DIR/key}]}]",
+			prepare: tlsFiles, show: func(s *fieldServer) { s.expect("/", 200, "isr; fwd=") },
+		},
+		{fields: "hsts", file: "public_scheme: https\nhsts: max-age=60; includeSubDomains\ndefaults: {revalidate: 1h}", show: func(s *fieldServer) {
+			s.expect("/", 200, stored)
+			for range 20 {
+				s.contains(s.expect("/", 200, hit).header.Get("Strict-Transport-Security"), "max-age=60; includeSubDomains")
+			}
+		}},
 		{fields: "listen[].h2c", file: "listen: [{address: 127.0.0.1:0, h2c: true}]", show: func(s *fieldServer) {
 			s.client.Transport.(*http.Transport).Protocols = new(http.Protocols)
 			s.client.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)

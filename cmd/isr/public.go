@@ -121,14 +121,24 @@ func trustOf(l config.Listener) (gateway.Trust, error) {
 // served returns the hosts that the listeners serve.
 func (p *public) served() admin.Hosts { return p.hosts.Load() }
 
-// edge replaces what the listeners do with requests: edges for the hosts of a file, before
-// next.
-func (p *public) edge(f *config.File, next http.Handler, healthPath string, h *health) {
+// edge replaces what the listeners do with requests: edges for the hosts of a file, before the
+// handler that onPublic, if not nil, returns for the site. The redirect to https is between the two:
+// webhooks are accepted at all listeners.
+func (p *public) edge(f *config.File, site http.Handler, onPublic func(http.Handler) http.Handler, healthPath string, h *health) {
 	p.setHosts(f)
-	for _, l := range p.listeners {
+	keyScheme := ""
+	if f.BothSchemes() {
+		keyScheme = f.PublicScheme
+	}
+	for i, l := range p.listeners {
 		trust, _ := trustOf(l.cfg) // validated
+		next := p.redirected(f, i, site)
+		if onPublic != nil {
+			next = onPublic(next)
+		}
 		edge := gateway.Edge(gateway.EdgeConfig{
 			Hosts: hostsOf(f).WithListener(l.inner.Addr()), Trust: trust, Unnamed: unnamed, Peers: &p.peers,
+			Scheme: f.SchemeOf(l.cfg), KeyScheme: keyScheme, HSTS: f.HSTS,
 			HealthPath: healthPath, Health: http.HandlerFunc(h.public), Observe: p.observe, Logger: p.log,
 		}, next)
 		if p.acme != nil && f.AnswersChallenges(l.cfg) && !l.cfg.Encrypted() {
@@ -141,22 +151,28 @@ func (p *public) edge(f *config.File, next http.Handler, healthPath string, h *h
 	}
 }
 
+// redirected returns the handler of a listener: a redirect to https before the site, if visitors of
+// the listener are redirected.
+func (p *public) redirected(f *config.File, i int, site http.Handler) http.Handler {
+	to := f.RedirectTo(i)
+	if to < 0 {
+		return site
+	}
+	return gateway.RedirectHTTPS(gateway.RedirectConfig{
+		Port: portOf(p.listeners[i].inner.Addr()), TLSPort: portOf(p.listeners[to].inner.Addr()), Unnamed: unnamed,
+	}, site)
+}
+
+func portOf(a net.Addr) int {
+	tcp, _ := a.(*net.TCPAddr)
+	return tcp.Port
+}
+
 // start serves on all listeners, which have an edge.
 func (p *public) start(f *config.File, clientTimeout time.Duration) {
 	for _, l := range p.listeners {
-		l.server = l.start(publicScheme(f, l.cfg), clientTimeout, p)
+		l.server = l.start(gateway.Listener{PublicScheme: f.PublicScheme, Scheme: f.SchemeOf(l.cfg), ClientTimeout: clientTimeout}, p)
 	}
-}
-
-// publicScheme returns the scheme of the site's URL as visitors of a listener have it.
-func publicScheme(f *config.File, l config.Listener) string {
-	switch {
-	case f.PublicScheme != "":
-		return f.PublicScheme
-	case l.Encrypted():
-		return "https"
-	}
-	return "http"
 }
 
 // Limits of HTTP/2 connections.
@@ -173,8 +189,9 @@ const (
 	readFrame = 16 << 10
 )
 
-func (l *publicListener) start(scheme string, clientTimeout time.Duration, p *public) *running {
-	common := gateway.Listener{PublicScheme: scheme, ClientTimeout: clientTimeout, StreamWindow: streamWindow}
+func (l *publicListener) start(common gateway.Listener, p *public) *running {
+	clientTimeout := common.ClientTimeout
+	common.StreamWindow = streamWindow
 	s := newServer(httpconn.LimitStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		(*l.handler.Load()).ServeHTTP(w, r)
 	}), clientTimeout), p.log)

@@ -82,7 +82,7 @@ func TestListeners(t *testing.T) {
 	if h := p.served(); !h.Serve("a.test:"+port(p, 0)) || !h.Serve("a.test:"+port(p, 2)) || h.Serve("b.test") {
 		t.Error("the admin API knows other hosts than the listeners")
 	}
-	p.edge(&config.File{Hosts: []string{"b.test"}}, http.NotFoundHandler(), "", newHealth())
+	p.edge(&config.File{Hosts: []string{"b.test"}, Listen: f.Listen}, http.NotFoundHandler(), nil, "", newHealth())
 	if h := p.served(); h.Serve("a.test") || !h.Serve("b.test") {
 		t.Error("after a change of hosts, the old ones are served")
 	}
@@ -105,7 +105,7 @@ func TestStalledStreamEnds(t *testing.T) {
 	p.edge(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, err := w.Write(make([]byte, 64<<20))
 		ended <- err
-	}), "", newHealth())
+	}), nil, "", newHealth())
 	p.start(f, 100*time.Millisecond)
 	t.Cleanup(func() { p.stop(context.Background()) })
 	h2c := new(http.Protocols)

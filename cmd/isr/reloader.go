@@ -99,42 +99,50 @@ func (r *reloader) refuse(code string, status int, problem, hint string) error {
 	return err
 }
 
-// onSignal opens the logs again, and then reloads, at each SIGHUP until ctx is done. Without
-// a log or a configuration file, SIGHUP keeps its default effect.
-func (r *reloader) onSignal(ctx context.Context) (stop func()) {
-	if r.path == "" && r.reopenLogs == nil {
-		return func() {}
-	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
+// hangups has the SIGHUP that a command which runs for long has received. A signal that comes before
+// the command is ready is handled then.
+type hangups chan os.Signal
+
+// catchHangups has SIGHUP sent to a channel instead of ending the program, until stop is called. Commands
+// call it before anything else, and stop last, so that SIGHUP ends no server without a drain.
+func catchHangups() (h hangups, stop func()) {
+	h = make(hangups, 1)
+	signal.Notify(h, syscall.SIGHUP)
+	return h, func() { signal.Stop(h) }
+}
+
+// each calls do at each SIGHUP until ctx is done or stop is called, which waits for do.
+func (h hangups) each(ctx context.Context, do func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		for {
 			select {
-			case <-signals:
-				r.signaled()
+			case <-h:
+				do()
 			case <-ctx.Done():
 				return
 			}
 		}
 	})
 	return func() {
-		signal.Stop(signals)
 		cancel()
 		waiting.Wait()
 	}
 }
 
-// signaled does what SIGHUP asks for.
+// signaled does what SIGHUP asks for: it opens the logs again, and then reloads. Without a configuration
+// file it says so in the log.
 func (r *reloader) signaled() {
 	defer supervisor{r.log}.reloading()()
 	if r.reopenLogs != nil {
 		r.reopenLogs()
 	}
-	if r.path != "" {
-		_, _ = r.reload() // logged
+	if r.path == "" {
+		r.log.Info("SIGHUP has reloaded nothing: there is no configuration file (--config)", "access_log_reopened", r.reopenLogs != nil)
+		return
 	}
+	_, _ = r.reload() // logged
 }
 
 // onRequest returns the operation of the admin API; nil without a configuration file.

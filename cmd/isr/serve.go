@@ -92,6 +92,8 @@ type serveCommand struct {
 }
 
 func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) error {
+	hangups, stop := catchHangups()
+	defer stop()
 	flags := givenFlags(k)
 	file, err := c.prepare(flags)
 	if err != nil {
@@ -179,7 +181,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 		return errors.Join(err, public.close())
 	}
 	reloader.edge = func(f *config.File, secrets []string) {
-		public.edge(f, triggers.onPublic(withDrafts(secrets, reloader.site, site)), c.HealthPath, health)
+		public.edge(f, withDrafts(secrets, reloader.site, site), triggers.onPublic, c.HealthPath, health)
 	}
 	reloader.edge(file, secrets)
 	defer keepMemory(ctx, int64(c.Memory), limits.Of().Memory)()
@@ -193,7 +195,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	}
 	inst.metrics.Sample(sources(st, cache, reloader.site, c.buffered, public.limits, deliveries, health, inst))
 	triggers.start(ctx)
-	defer reloader.onSignal(ctx)()
+	defer hangups.each(ctx, reloader.signaled)()
 	supervisor{log}.ready()
 	return c.attend(ctx, attended{public, shared, watch.probed, watch.scraped, peers, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
 }

@@ -77,6 +77,7 @@ func siteFlags() []siteFlag {
 	return []siteFlag{
 		{"host", top, "hosts", func(c *serveCommand, t target) { t.file.Hosts = c.Host }},
 		{"public-scheme", top, "public_scheme", func(c *serveCommand, t target) { t.file.PublicScheme = c.PublicScheme }},
+		{"hsts", top, "hsts", func(c *serveCommand, t target) { t.file.HSTS = c.HSTS }},
 		{"listen", listeners, "address", func(c *serveCommand, t target) { t.listener.Address = c.Listen }},
 		{"trusted-proxy", listeners, "trusted_proxies", func(c *serveCommand, t target) { t.listener.TrustedProxies = c.TrustedProxy }},
 		{"trust-forwarded-host", listeners, "trust_forwarded_host", func(c *serveCommand, t target) { t.listener.ForwardedHost = c.TrustForwardedHost }},
@@ -173,6 +174,9 @@ func (c *serveCommand) read(g given) (*config.File, error) {
 func checkEdge(f *config.File) error {
 	if _, err := gateway.ParseHosts(f.Hosts); err != nil {
 		return usagef("--host %v", err)
+	}
+	if err := checkHSTS(f.HSTS); err != nil {
+		return err
 	}
 	for _, l := range f.Listen {
 		at, err := resolveListen(l.Address)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -28,9 +29,21 @@ func siteConfig(f *config.File, log *slog.Logger) (gateway.SiteConfig, error) {
 		if err != nil {
 			return cfg, fmt.Errorf("route %s: %w", r.Match, err)
 		}
+		if f.BothSchemes() && !keyHas(rt, schemeHeader) {
+			rt.Vary = append(slices.Clone(rt.Vary), schemeHeader)
+		}
 		cfg.Routes = append(cfg.Routes, gateway.SiteRoute{Pattern: r.Match, Route: rt, Origin: r.Origin})
 	}
 	return cfg, nil
+}
+
+// schemeHeader states the scheme of a request, see [gateway.EdgeConfig.KeyScheme].
+const schemeHeader = "X-Forwarded-Proto"
+
+// keyHas reports whether the keys of a route have a request header.
+func keyHas(rt isr.Route, header string) bool {
+	return slices.ContainsFunc(rt.Vary, func(name string) bool { return strings.EqualFold(name, header) }) ||
+		slices.ContainsFunc(rt.KeyClasses, func(c isr.KeyClass) bool { return strings.EqualFold(c.Header, header) })
 }
 
 func originOf(o config.Origin) (gateway.Origin, error) {

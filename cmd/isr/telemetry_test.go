@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -125,12 +126,37 @@ func TestTracesConfiguration(t *testing.T) {
 // Without a configuration file, SIGHUP only opens the access log again.
 func TestHangupWithoutFile(t *testing.T) {
 	opened := make(chan struct{}, 1)
-	r := &reloader{reopenLogs: func() { opened <- struct{}{} }}
-	defer r.onSignal(t.Context())()
+	r := &reloader{reopenLogs: func() { opened <- struct{}{} }, log: slog.New(slog.DiscardHandler)}
+	hangups, stop := catchHangups()
+	defer stop()
+	defer hangups.each(t.Context(), r.signaled)()
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 	<-opened
+}
+
+// A SIGHUP that comes before the server is ready is kept until it is, and logged if there is no file.
+func TestHangupBeforeReady(t *testing.T) {
+	hangups, stop := catchHangups()
+	defer stop()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	said := make(lines, 1)
+	r := &reloader{log: slog.New(slog.NewTextHandler(said, nil))}
+	defer hangups.each(t.Context(), r.signaled)()
+	if line := <-said; !strings.Contains(line, "SIGHUP has reloaded nothing") {
+		t.Errorf("logged %s", line)
+	}
+}
+
+// lines are what is written to a log.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
 }
 
 // SIGHUP opens the access log again before it reloads the configuration.

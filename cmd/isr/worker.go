@@ -76,6 +76,8 @@ func hideFlags(model *kong.Application, command string, names []string) {
 }
 
 func (c *workerCommand) Run(ctx context.Context, s *streams, k *kong.Context) error {
+	hangups, stop := catchHangups()
+	defer stop()
 	if err := refuseFlags(k, "worker", visitorsOnly()); err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func (c *workerCommand) Run(ctx context.Context, s *streams, k *kong.Context) er
 	}
 	health.ready(problems)
 	inst.metrics.Sample(sources(back.st, back.cache, reloader.site, nil, nil, back.deliveries, health, inst))
-	defer reloader.onSignal(ctx)()
+	defer hangups.each(ctx, reloader.signaled)()
 	supervisor{log}.ready()
 	log.Info("regenerating pages", "queue", c.Queue, "concurrency", c.Concurrency, "origin", originText(file), "store", back.st.where)
 	return c.work(ctx, consumer, back.cache, watch, longestRender(file, time.Duration(c.RenderTimeout)), log)
