@@ -16,8 +16,9 @@ const (
 	sessionIdle = 2 * time.Hour
 	sessionLife = 24 * time.Hour
 	// maxCookies bounds the cookies of a request that are tried: other servers on the same
-	// host can set cookies of the same name.
-	maxCookies = 4
+	// host can set cookies of the same name. It is more than browsers keep of a host (Chromium
+	// 180, Firefox 180), so that those of others cannot hide ours.
+	maxCookies = 256
 )
 
 // The names of the cookie. Cookies are shared by all ports of a host: over plain HTTP, which is
