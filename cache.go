@@ -276,6 +276,7 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 		wait:          rt.Wait,
 		maxBody:       c.cfg.MaxBody,
 	}
+	b.rules.MaxHeader, b.maxTags = c.cfg.MaxHeader, c.cfg.MaxTags
 	b.present.coder = c.coder
 	b.Label = cmp.Or(b.Label, b.Name)
 	b.present.label = b.Label

@@ -1,6 +1,7 @@
 package isr
 
 import (
+	"cmp"
 	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/internal/frequency"
+	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
@@ -59,6 +61,17 @@ type Config struct {
 	// detail=no-memory. Nil means a budget of a quarter of Memory, and of 32 MiB at least, of
 	// this cache alone.
 	Buffers *buffers.Budget
+	// MaxHeader is the size of the largest response header that is stored, in bytes, where each
+	// field counts for its name, its value and 32 bytes. Responses with larger ones pass through.
+	// The tags of a page have at most as many bytes in addition. Both are parts of the row of a
+	// page, which DynamoDB bounds to 400 KB, and count in Memory while the page is there. From
+	// 1 KiB to 128 KiB; zero means DefaultMaxHeader.
+	MaxHeader int64
+	// MaxTags is how many purge tags a page may have, those of its route included. Pages with more
+	// pass through. Each tag is looked up among the purge marks when these change, and is read by
+	// a process that cannot follow the log, for a read unit each. From 1 to 2,048; zero means
+	// DefaultMaxTags.
+	MaxTags int
 	// Fills is how many bodies this process reads from the store at once, to put pages into
 	// memory; further searches queue, the newest first. At most 4,096; zero means
 	// DefaultFills.
@@ -163,6 +176,8 @@ const (
 	DefaultRetention     = 30 * 24 * time.Hour
 	DefaultRenderTimeout = 30 * time.Second
 	DefaultMaxBody       = 16 << 20
+	DefaultMaxHeader     = httpcache.DefaultMaxHeader
+	DefaultMaxTags       = 512
 	DefaultFills         = 32
 	DefaultPoll          = 250 * time.Millisecond
 	DefaultMaxBlind      = 10 * time.Second
@@ -180,6 +195,8 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.RenderTimeout, DefaultRenderTimeout)
 	setDefault(&cfg.Wait, cfg.RenderTimeout+2*cfg.Lease)
 	setDefault(&cfg.MaxBody, DefaultMaxBody)
+	setDefault(&cfg.MaxHeader, DefaultMaxHeader)
+	cfg.MaxTags = cmp.Or(cfg.MaxTags, DefaultMaxTags)
 	if cfg.Fills == 0 {
 		cfg.Fills = DefaultFills
 	}
@@ -205,6 +222,14 @@ func (cfg Config) withDefaults() Config {
 	}
 	return cfg
 }
+
+// Bounds of Config.MaxHeader and Config.MaxTags. The row of a page has its header, its tags and its
+// key, and stays below the 400 KB of DynamoDB with the largest of each.
+const (
+	minMaxHeader = 1 << 10
+	maxMaxHeader = 128 << 10
+	maxMaxTags   = 2048
+)
 
 // maxFills is the largest Config.Fills.
 const maxFills = 4096
@@ -237,6 +262,12 @@ func (cfg Config) validate() error {
 	}
 	if cfg.MaxBody < 0 || cfg.MaxBody > 1<<30 {
 		errs = append(errs, configErrorf("MaxBody", "must be between 0 and 1GiB (got %d bytes)", cfg.MaxBody))
+	}
+	if cfg.MaxHeader < minMaxHeader || cfg.MaxHeader > maxMaxHeader {
+		errs = append(errs, configErrorf("MaxHeader", "must be between 1KiB and 128KiB (got %d bytes)", cfg.MaxHeader))
+	}
+	if cfg.MaxTags < 1 || cfg.MaxTags > maxMaxTags {
+		errs = append(errs, configErrorf("MaxTags", "must be between 1 and %d (got %d)", maxMaxTags, cfg.MaxTags))
 	}
 	if cfg.Fills < 0 || cfg.Fills > maxFills {
 		errs = append(errs, configErrorf("Fills", "must be between 0 and %d (got %d)", maxFills, cfg.Fills))

@@ -3,14 +3,12 @@ package isr
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/textproto"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -160,33 +158,6 @@ func tellingFields(h http.Header) http.Header {
 	return out
 }
 
-// obstacles returns all that keeps a response from being stored: each is found by the verdict
-// that decides, removed, and the verdict asked again.
-func (b *boundRoute) obstacles(k store.Key, status int, sent http.Header, requested time.Time) (all []Obstacle) {
-	h := sent.Clone()
-	for range 16 { // there are fewer kinds
-		v := b.judge(k, status, h, b.maxBody, nil, requested)
-		switch {
-		case v.Failed:
-			all = append(all, obstacle(detailFailed, fmt.Sprintf("status %d", status)))
-			status = http.StatusOK
-		case v.Refused == "":
-			return all
-		case v.Refused == httpcache.RefusedStatus:
-			all = append(all, obstacle(v.Refused, fmt.Sprintf("status %d", status)))
-			status = http.StatusOK
-			removeDirective(h, "must-understand")
-		case v.Refused == httpcache.RefusedSelfRedirect:
-			all = append(all, obstacle(v.Refused, v.Cause.Error()))
-			status = http.StatusOK
-		default:
-			all = append(all, obstacle(v.Refused, b.forbidding(h, v)))
-			repair(h, v.Refused)
-		}
-	}
-	return all
-}
-
 // forbidding names the field by which a response is refused.
 func (b *boundRoute) forbidding(h http.Header, v httpcache.Verdict) string {
 	_, field := httpcache.Governing(h)
@@ -213,11 +184,8 @@ func (b *boundRoute) forbidding(h http.Header, v httpcache.Verdict) string {
 	case httpcache.RefusedStream:
 		return "Content-Type: " + h.Get("Content-Type")
 	case httpcache.RefusedTooLarge:
-		if n := httpcache.DeclaredLength(h); n > b.maxBody {
-			return fmt.Sprintf("Content-Length: %d, at most %d bytes are stored", n, b.maxBody)
-		}
-		return fmt.Sprintf("a header of more than %d bytes", httpcache.MaxHeaderBytes)
-	case httpcache.RefusedTags:
+		return fmt.Sprintf("Content-Length: %d, at most %d bytes are stored", httpcache.DeclaredLength(h), b.maxBody)
+	case httpcache.RefusedTags, httpcache.RefusedHeader, httpcache.RefusedSelfRedirect, httpcache.RefusedOld:
 		return v.Cause.Error()
 	}
 	if lines := controls(h); len(lines) > 0 {
@@ -232,37 +200,6 @@ func (b *boundRoute) forbidding(h http.Header, v httpcache.Verdict) string {
 // controls returns the lines of the fields that may govern a response.
 func controls(h http.Header) []string {
 	return slices.Concat(h["Cdn-Cache-Control"], h["Surrogate-Control"], h["Cache-Control"])
-}
-
-// repair removes what forbids a response to be stored.
-func repair(h http.Header, refused string) {
-	switch refused {
-	case httpcache.RefusedPrivate, httpcache.RefusedNoStore, httpcache.RefusedNoCache:
-		removeDirective(h, refused)
-	case httpcache.RefusedSetCookie:
-		delete(h, "Set-Cookie")
-		delete(h, "Set-Cookie2")
-	case httpcache.RefusedVary:
-		delete(h, "Vary")
-	case httpcache.RefusedCoding:
-		delete(h, "Content-Encoding")
-	case httpcache.RefusedStream:
-		delete(h, "Content-Type")
-	case httpcache.RefusedTooLarge:
-		maps.DeleteFunc(h, func(name string, _ []string) bool {
-			return name != "Cache-Control" && name != "Cdn-Cache-Control" && name != "Surrogate-Control" && name != "Expires"
-		})
-	case httpcache.RefusedTags:
-		delete(h, "Cache-Groups")
-		delete(h, "Cache-Tag")
-		delete(h, "Surrogate-Key")
-		delete(h, "X-Next-Cache-Tags")
-	default: // malformed, no-freshness
-		delete(h, "Cdn-Cache-Control")
-		delete(h, "Surrogate-Control")
-		delete(h, "Age")
-		h["Cache-Control"] = []string{"s-maxage=60"}
-	}
 }
 
 // removeDirective removes a directive from the fields that state it.
@@ -282,11 +219,4 @@ func removeDirective(h http.Header, directive string) {
 			h[field] = []string{strings.Join(kept, ", ")}
 		}
 	}
-}
-
-// obstacle describes a reason for a refusal, by its detail and by what forbids the response to be
-// stored.
-func obstacle(detail, what string) Obstacle {
-	d, _ := details.Of(detail)
-	return Obstacle{Detail: detail, What: what, Advice: d.Advice, RFC: d.RFC}
 }

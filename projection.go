@@ -44,6 +44,7 @@ type projector struct {
 	cookies []string   // patterns of cookies that are ignored, beside those of package wellknown
 	counted []string   // patterns of cookies that are not ignored, whatever else says so
 	rules   httpcache.Rules
+	maxTags int
 	jitter  float64
 	present *presentation
 }
@@ -55,6 +56,7 @@ func newProjector(rt Route) *projector {
 		jitter:  max(rt.Jitter, 0),
 		classes: newKeyClasses(rt.KeyClasses),
 		present: newPresentation(rt),
+		maxTags: DefaultMaxTags,
 	}
 	p.present.selects = p.selects
 	for _, name := range rt.IgnoreCookies {
@@ -87,7 +89,7 @@ func newProjector(rt Route) *projector {
 	p.vary = slices.Compact(p.vary)
 	p.rules = httpcache.Rules{
 		Revalidate: p.Revalidate, Strict: rt.OptIn == OptInStrict, Statuses: rt.Statuses, Negative: rt.Negative,
-		Stale: rt.Stale, StaleIfError: cmp.Or(rt.StaleIfError, min(rt.Stale, 0)),
+		Stale: rt.Stale, StaleIfError: cmp.Or(rt.StaleIfError, min(rt.Stale, 0)), MaxHeader: DefaultMaxHeader,
 	}
 	return p
 }
@@ -212,7 +214,7 @@ func (p *projector) judge(k store.Key, status int, h http.Header, maxBody int64,
 	}
 	rules := p.rules
 	rules.MaxBody, rules.InKey, rules.Requested = maxBody, p.covered(h), requested
-	return withTags(rules.Judge(status, h), h, tags)
+	return p.withTags(rules.Judge(status, h), h, tags)
 }
 
 // An origin that prefers another spelling of a URL, or another scheme, redirects to it. The
@@ -280,18 +282,14 @@ func (p *projector) leadsTo(k store.Key, header http.Header, u *url.URL) bool {
 	return false
 }
 
-// Bounds of the tags of one page. They are part of its rows, and each is looked up among
-// the purge marks.
-const (
-	maxTags     = 128 // as in Next.js
-	maxTagBytes = 16 << 10
-)
+// errManyTags: a page has more tags than it may have.
+var errManyTags = errors.New("too many tags")
 
 // withTags adds the tags of the route and of the response to the verdict on a response
 // that may be stored. A response with invalid or too many tags is refused: without one of
 // its tags, a purge would miss the page.
-func withTags(v httpcache.Verdict, h http.Header, ofRoute []string) httpcache.Verdict {
-	if v.Refused == httpcache.RefusedTooLarge && validTagsOf(h) != nil {
+func (p *projector) withTags(v httpcache.Verdict, h http.Header, ofRoute []string) httpcache.Verdict {
+	if (v.Refused == httpcache.RefusedTooLarge || v.Refused == httpcache.RefusedHeader) && p.validTagsOf(h) != nil {
 		v = httpcache.Verdict{Withdraws: v.Withdraws} // the tags are the reason, and are named
 	}
 	if v.Refused != "" || v.Failed {
@@ -304,7 +302,7 @@ func withTags(v httpcache.Verdict, h http.Header, ofRoute []string) httpcache.Ve
 		tags = slices.Compact(tags)
 	}
 	if err == nil {
-		err = validTags(tags)
+		err = p.validTags(tags)
 	}
 	if err != nil {
 		return httpcache.Verdict{Refused: httpcache.RefusedTags, Cause: err, Withdraws: v.Withdraws}
@@ -314,27 +312,29 @@ func withTags(v httpcache.Verdict, h http.Header, ofRoute []string) httpcache.Ve
 }
 
 // validTagsOf checks the tags of a response alone.
-func validTagsOf(h http.Header) error {
+func (p *projector) validTagsOf(h http.Header) error {
 	tags, err := httpcache.Tags(h)
 	if err == nil {
-		err = validTags(tags)
+		err = p.validTags(tags)
 	}
 	return err
 }
 
-func validTags(tags []string) error {
-	if len(tags) > maxTags {
-		return fmt.Errorf("the page has %d tags, at most %d are allowed", len(tags), maxTags)
+// validTags checks the tags of a page. They are part of its rows, and each is looked up among the
+// purge marks.
+func (p *projector) validTags(tags []string) error {
+	if len(tags) > p.maxTags {
+		return fmt.Errorf("%w: the page has %d, at most %d are allowed (max_tags)", errManyTags, len(tags), p.maxTags)
 	}
-	bytes := 0
+	var bytes int64
 	for _, tag := range tags {
 		if err := store.ValidTag(tag); err != nil {
 			return err
 		}
-		bytes += len(tag)
+		bytes += int64(len(tag))
 	}
-	if bytes > maxTagBytes {
-		return fmt.Errorf("the tags of the page have %d bytes in all, at most %d are allowed", bytes, maxTagBytes)
+	if bytes > p.rules.MaxHeader {
+		return fmt.Errorf("%w: they have %d bytes in all, at most %d are allowed (max_header)", errManyTags, bytes, p.rules.MaxHeader)
 	}
 	return nil
 }

@@ -72,18 +72,18 @@ func TestTagsThatCannotBeKept(t *testing.T) {
 		ofRoute []string
 		log     string // empty: the page is stored
 	}{
-		"128 tags":                {header: "Surrogate-Key: " + many(128)},
-		"129 tags":                {header: "Surrogate-Key: " + many(129), log: "has 129 tags, at most 128"},
-		"one more of the route":   {header: "Surrogate-Key: " + many(128), ofRoute: []string{"more"}, log: "has 129 tags, at most 128"},
-		"the same of the route":   {header: "Surrogate-Key: " + many(128), ofRoute: []string{"t0", "t1"}},
+		"512 tags":                {header: "Surrogate-Key: " + many(512)},
+		"513 tags":                {header: "Surrogate-Key: " + many(513), log: "has 513, at most 512 are allowed (max_tags)"},
+		"one more of the route":   {header: "Surrogate-Key: " + many(512), ofRoute: []string{"more"}, log: "has 513, at most 512"},
+		"the same of the route":   {header: "Surrogate-Key: " + many(512), ofRoute: []string{"t0", "t1"}},
 		"the longest tag":         {header: "Cache-Tag: " + long},
 		"too long":                {header: "Cache-Tag: " + long + "x", log: "1025 bytes, at most 1024"},
 		"a control character":     {header: "Cache-Tag: a\x01", log: "control characters"},
 		"not UTF-8":               {header: "Cache-Tag: a\xff", log: "control characters"},
 		"empty, of the route":     {ofRoute: []string{""}, log: "must not be empty"},
-		"too many bytes in all":   {ofRoute: longTags(17), log: "17408 bytes in all, at most 16384"},
-		"as many bytes as fit":    {ofRoute: longTags(16)},
-		"a header of 24 KB":       {header: "Surrogate-Key: " + strings.Join(longTags(24), " "), log: "24576 bytes in all, at most 16384"},
+		"too many bytes in all":   {ofRoute: longTags(65), log: "66560 bytes in all, at most 65536 are allowed (max_header)"},
+		"as many bytes as fit":    {ofRoute: longTags(64)},
+		"a header of 80 KB":       {header: "Surrogate-Key: " + strings.Join(longTags(80), " "), log: "81920 bytes in all, at most 65536"},
 		"malformed Cache-Groups":  {header: "Cache-Groups: shop, news", log: "not a list of strings"},
 		"unclosed quote in a tag": {header: `Cache-Tag: a"b,c`},
 	} {
@@ -112,7 +112,7 @@ func TestTagsThatCannotBeKept(t *testing.T) {
 func longTags(n int) []string {
 	tags := make([]string, n)
 	for i := range tags {
-		tags[i] = strings.Repeat(string(rune('a'+i)), 1024)
+		tags[i] = fmt.Sprintf("%01024d", i)
 	}
 	return tags
 }

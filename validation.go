@@ -112,7 +112,7 @@ func (s *search) renewal(ctx context.Context, rec store.Record, answer rendering
 	got.verdict = s.route.projector.judge(s.key, e.Status, got.response.header, s.route.maxBody, answer.tags, at.generatedAt)
 	switch got.verdict.Refused {
 	case "":
-	case httpcache.RefusedNoFreshness:
+	case httpcache.RefusedNoFreshness, httpcache.RefusedOld:
 		return rendering{}, "it does not make the page fresh"
 	default:
 		return rendering{refused: got.verdict.Refused, verdict: got.verdict}, ""

@@ -44,6 +44,8 @@ type File struct {
 	FastPath             bool          `yaml:"fast_path" default:"true" help:"Answer hits in memory, and serve other ordinary GET and HEAD requests, on listeners of plain HTTP/1.1 without net/http, Go's HTTP server, which is faster. Not with h2c or proxy_protocol, with traces, or with request_id: always." restart:"yes"`
 	MinUses              int           `yaml:"min_uses" default:"1" min:"1" max:"100" help:"Store a page only from this request on, counted within half an hour." restart:"yes"`
 	MaxBody              Size          `yaml:"max_body" default:"16MiB" min:"1B" max:"1GiB" help:"Largest page that is stored." restart:"yes"`
+	MaxHeader            Size          `yaml:"max_header" default:"64KiB" min:"1KiB" max:"128KiB" help:"Largest response header that is stored, where each field counts for its name, its value and 32 bytes; the tags of a page may have as many bytes in addition. Responses with larger ones pass through." restart:"yes"`
+	MaxTags              int           `yaml:"max_tags" default:"512" min:"1" max:"2048" help:"How many purge tags a page may have; pages with more pass through." restart:"yes"`
 	Lease                time.Duration `yaml:"lease" default:"30s" min:"1s" max:"24h" help:"Duration of a lease: how long a crashed server can delay the regeneration of a page." restart:"yes"`
 	Retention            time.Duration `yaml:"retention" default:"30d" min:"1s" max:"3650d" help:"How long a page without requests is kept." restart:"yes"`
 	RequestLife          time.Duration `yaml:"request_life" default:"24h" min:"1h" max:"3650d" help:"How long the record of a request with an idempotency key is kept." restart:"yes"`

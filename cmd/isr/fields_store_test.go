@@ -96,6 +96,12 @@ func cacheFieldTests() []fieldTest {
 				s.Errorf("got %s", v)
 			}
 		}},
+		{fields: "max_header", file: "max_header: 1KiB\ndefaults: {revalidate: 1h}", origin: answer(200, "page", "X-Long", strings.Repeat("x", 1024)), show: func(s *fieldServer) {
+			s.contains(s.expect("/", 200, missed).status, "detail=header-too-large")
+		}},
+		{fields: "max_tags", file: "max_tags: 2\ndefaults: {revalidate: 1h}", origin: answer(200, "page", "Cache-Tag", "a,b,c"), show: func(s *fieldServer) {
+			s.contains(s.expect("/", 200, missed).status, "detail=tags")
+		}},
 		{fields: "lease", file: "lease: 12h\ndefaults: {revalidate: 1h}", origin: held, show: func(s *fieldServer) {
 			go func() { _, _ = s.try(http.MethodGet, "/") }()
 			s.until("the page is rendered", func() bool { return s.origin.count() == 1 })

@@ -19,6 +19,9 @@ func (r *reloader) process(c *serveCommand) admin.Process {
 	r.mu.Unlock()
 	p := processOf(f, int64(c.Memory))
 	p.Table, p.Bucket, p.Region, p.DynamoDB, p.S3 = c.Table, c.Bucket, c.Region, c.DynamodbEndpoint, c.S3Endpoint
+	for i := range p.Origins {
+		p.Origins[i].MaxHeader = int64(c.MaxHeader)
+	}
 	p.Name, p.Config = nodeName(), r.digest.get()
 	l := limits.Of()
 	p.Files, p.OpenFiles, p.Limit = l.Files, l.OpenFiles, l.Memory
@@ -42,6 +45,9 @@ func processOf(f *config.File, memory int64) admin.Process {
 	p := admin.Process{File: f.Name(), Hosts: f.Hosts, Memory: memory, Peers: []admin.ProcessPeer{}, Origins: []admin.ProcessOrigin{}}
 	for _, name := range slices.Sorted(maps.Keys(f.Origins)) {
 		p.Origins = append(p.Origins, processOrigin(f, name))
+	}
+	for i := range p.Origins {
+		p.Origins[i].MaxHeader = int64(f.MaxHeader) // zero if flags configure the server
 	}
 	for _, l := range f.Listen {
 		p.Listeners = append(p.Listeners, admin.ProcessListener{Address: l.Address, Trusted: append([]string{}, l.TrustedProxies...), Host: l.ForwardedHost, Protocol: l.ProxyProtocol})

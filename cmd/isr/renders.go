@@ -15,6 +15,8 @@ type renderFlags struct {
 
 	RenderTimeout   span `default:"30s" placeholder:"TIME" help:"Time limit for the origin to render a page, at most 24h (${default})."`
 	MaxBody         size `default:"16MiB" placeholder:"BYTES" help:"Largest page that is stored, at most 1GiB (${default})."`
+	MaxHeader       size `default:"64KiB" placeholder:"BYTES" help:"Largest response header that is stored, 1KiB to 128KiB; each field counts for its name, its value and 32 bytes (${default})."`
+	MaxTags         int  `default:"512" placeholder:"N" help:"How many purge tags a page may have, at most 2048 (${default})."`
 	MaxRenders      int  `default:"16" placeholder:"N" help:"Concurrent renders at the origin; others queue; 0 means no limit (${default})."`
 	BreakerFailures int  `default:"10" placeholder:"N" help:"Consecutive failures of different pages that open the circuit breaker of the origin for five seconds; 0 disables it (${default})."`
 }
@@ -25,6 +27,10 @@ func (f *renderFlags) validate() error {
 		return usagef("--render-timeout must be more than 0 and at most 24h (got %s)", time.Duration(f.RenderTimeout))
 	case f.MaxBody <= 0:
 		return usagef("--max-body must be more than 0 and at most 1GiB (got %d bytes)", int64(f.MaxBody))
+	case f.MaxHeader < 1<<10 || f.MaxHeader > 128<<10:
+		return usagef("--max-header must be between 1KiB and 128KiB (got %d bytes)", int64(f.MaxHeader))
+	case f.MaxTags < 1 || f.MaxTags > 2048:
+		return usagef("--max-tags must be between 1 and 2048 (got %d)", f.MaxTags)
 	case f.MaxRenders < 0:
 		return usagef("--max-renders must not be negative (got %d); 0 means no limit", f.MaxRenders)
 	case f.BreakerFailures < 0:
@@ -38,6 +44,6 @@ func (f *renderFlags) validate() error {
 // config sets the fields of a cache configuration.
 func (f *renderFlags) config(cfg isr.Config) isr.Config {
 	cfg.RenderTimeout = time.Duration(f.RenderTimeout)
-	cfg.MaxBody = int64(f.MaxBody)
+	cfg.MaxBody, cfg.MaxHeader, cfg.MaxTags = int64(f.MaxBody), int64(f.MaxHeader), f.MaxTags
 	return cfg
 }

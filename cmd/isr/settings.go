@@ -285,6 +285,8 @@ func cacheFields() []serverField {
 		{"max-client-connections", "max_client_connections", to(func(c *serveCommand, f *config.File) { c.MaxClientConnections = f.MaxClientConnections })},
 		{"min-uses", "min_uses", to(func(c *serveCommand, f *config.File) { c.MinUses = f.MinUses })},
 		{"max-body", "max_body", to(func(c *serveCommand, f *config.File) { c.MaxBody = size(f.MaxBody) })},
+		{"max-header", "max_header", to(func(c *serveCommand, f *config.File) { c.MaxHeader = size(f.MaxHeader) })},
+		{"max-tags", "max_tags", to(func(c *serveCommand, f *config.File) { c.MaxTags = f.MaxTags })},
 		{"client-timeout", "client_timeout", to(func(c *serveCommand, f *config.File) { c.ClientTimeout = span(f.ClientTimeout) })},
 		{"fast-path", "fast_path", to(func(c *serveCommand, f *config.File) { c.FastPath = f.FastPath })},
 		{"lease", "lease", to(func(c *serveCommand, f *config.File) { c.Lease = span(f.Lease) })},

@@ -43,6 +43,7 @@ type ProcessOrigin struct {
 	Scheme      string   `json:"public_scheme,omitempty" doc:"The scheme that renders state."`
 	Revalidate  float64  `json:"revalidate_seconds" doc:"Freshness window of the page if the origin sends none."`
 	Strict      bool     `json:"strict,omitempty" doc:"The route has opt_in: strict."`
+	MaxHeader   int64    `json:"max_header_bytes,omitempty" doc:"Size of the largest response header that is stored."`
 	Off         bool     `json:"off,omitempty" doc:"The route has cache: off."`
 	Headers     []string `json:"headers,omitempty" doc:"Request headers in the cache key of the page."`
 	Vary        bool     `json:"vary_auto,omitempty" doc:"The route has vary: auto."`

@@ -37,7 +37,7 @@ func OfRefusal(word string) (d Detail, ok bool) {
 	case httpcache.RefusedNoStore:
 		d = Detail{"the response has no-store", public, "RFC 9111, section 5.2.2.5"}
 	case httpcache.RefusedNoCache:
-		d = Detail{"the response has no-cache", "send s-maxage for this cache; max-age=0 beside it keeps browsers asking", "RFC 9111, section 5.2.2.4"}
+		d = Detail{"the response has no-cache", "send s-maxage in place of no-cache, for this cache; max-age=0 beside it keeps browsers asking", "RFC 9111, section 5.2.2.4"}
 	case httpcache.RefusedVary:
 		d = Detail{"its Vary names a header that is not in the key", "put the header in the key (headers: [NAME]), or let the route learn it (vary: auto), or remove it from Vary; a Vary: Cookie means that the site reads cookies for this page", "RFC 9111, section 4.1"}
 	case httpcache.RefusedCoding:
@@ -46,8 +46,12 @@ func OfRefusal(word string) (d Detail, ok bool) {
 		d = Detail{"the response is an event stream, which does not end", "nothing: streams are not stored", ""}
 	case httpcache.RefusedTooLarge:
 		d = Detail{"the response is too large", "raise max_body, or turn the cache off for such responses (cache: off)", ""}
+	case httpcache.RefusedHeader:
+		d = Detail{"its header is too large", "raise max_header (--max-header), or send less in the header: many servers and browsers refuse responses with large ones", ""}
 	case httpcache.RefusedNoFreshness:
 		d = Detail{"the response does not say how long it is fresh", "send Cache-Control: s-maxage=60, or set revalidate: 60s for the route", "RFC 9111, section 4.2.1"}
+	case httpcache.RefusedOld:
+		d = Detail{"by its Date or its Age it is older than it may be served for", "if its Date is old, correct the clock of the site (NTP); if it has an Age, a cache behind isr has kept it: give the address of the site itself as the origin, or a longer s-maxage", "RFC 9111, section 4.2.3"}
 	case httpcache.RefusedEmpty:
 		d = Detail{"its body is empty, which counts as a mistake of the site", "look into the log of the site; send 204 if the page is meant to be empty", ""}
 	case httpcache.RefusedMalformed:
@@ -58,7 +62,7 @@ func OfRefusal(word string) (d Detail, ok bool) {
 			"if the site redirects http to https, set public_scheme: https (--public-scheme https), the scheme that renders state; else let the site answer the spelling that isr sends (percent-encoding in upper case, %20 for a space, parameters sorted by name), or link to the spelling that it prefers", "RFC 9110, section 10.2.2",
 		}
 	case httpcache.RefusedTags:
-		d = Detail{"its tags are invalid or too many", "correct the tags: without one of them a purge would miss the page", ""}
+		d = Detail{"its tags are invalid or too many", "correct the tags, or raise max_tags (--max-tags): without one of them a purge would miss the page", ""}
 	default:
 		return Detail{}, false
 	}

@@ -32,6 +32,7 @@ type Origin struct {
 	Scheme      string   // that renders state, "http" or "https"; empty means http
 	Revalidate  float64  // seconds: the freshness window if the origin sends none
 	Strict      bool     // opt_in: strict
+	MaxHeader   int64    // bytes of the largest header that is stored; zero means the default
 	Off         bool     // cache: off
 	Headers     []string // in the cache key
 	Vary        bool     // vary: auto
@@ -271,10 +272,13 @@ func (o Origin) judgePage(v visit) (found []Finding) {
 			Evidence: []string{v.seen(o)}, Do: "set hosts in isr.yaml (or --host) if the site answers only to its own host",
 		}}
 	}
-	rules := httpcache.Rules{Revalidate: time.Duration(o.Revalidate * float64(time.Second)), Strict: o.Strict, MaxBody: 1 << 40, Requested: time.Now(), InKey: o.inKey}
-	if refused := rules.Judge(v.status, v.header).Refused; refused != "" {
-		problem, do := leak.WhyNotCached(refused)
+	rules := httpcache.Rules{Revalidate: time.Duration(o.Revalidate * float64(time.Second)), Strict: o.Strict, MaxBody: 1 << 40, MaxHeader: o.MaxHeader, Requested: time.Now(), InKey: o.inKey}
+	if verdict := rules.Judge(v.status, v.header); verdict.Refused != "" {
+		problem, do := leak.WhyNotCached(verdict.Refused)
 		evidence := v.seen(o, "Cache-Control", "Expires", "Vary")
+		if verdict.Cause != nil {
+			evidence += "; " + verdict.Cause.Error()
+		}
 		if n := len(v.header["Set-Cookie"]); n > 0 {
 			evidence += fmt.Sprintf(", %d Set-Cookie (%s)", n, cookieNames(v.header))
 		}

@@ -1,6 +1,8 @@
 package httpcache
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -26,6 +28,8 @@ const (
 	RefusedEmpty     = "empty"
 	RefusedMalformed = "malformed"
 	RefusedTags      = "tags"
+	RefusedHeader    = "header-too-large"
+	RefusedOld       = "too-old"
 	// RefusedSelfRedirect: a redirect to the cache key of the request. Judge does not know keys;
 	// its callers find that.
 	RefusedSelfRedirect = "self-redirect"
@@ -35,8 +39,8 @@ const (
 	// MaxNegative is the longest freshness window of a 404 or 410 that does not state one:
 	// a page that appears must not stay hidden.
 	MaxNegative = 10 * time.Second
-	// MaxHeaderBytes is the largest stored header, in bytes: it is part of the META row.
-	MaxHeaderBytes = 16 << 10
+	// DefaultMaxHeader is the default of [Rules].MaxHeader.
+	DefaultMaxHeader = 64 << 10
 )
 
 // Rules are the caching rules of a route, which supplement what its responses state.
@@ -61,6 +65,10 @@ type Rules struct {
 	StaleIfError time.Duration
 	// MaxBody is the longest body that is stored, in bytes.
 	MaxBody int64
+	// MaxHeader is the size of the largest header that is stored, in bytes, where each field counts
+	// for its name, its value and 32 bytes (as in RFC 9113, section 6.5.2). Zero means
+	// DefaultMaxHeader.
+	MaxHeader int64
 	// Requested is when the response was requested, for its apparent age, and for Expires
 	// without Date. Zero: unknown.
 	Requested time.Time
@@ -96,9 +104,12 @@ func (r Rules) Judge(status int, h http.Header) Verdict {
 	}
 	ends := withdraws(status, h, d)
 	if reason := r.refuse(status, h, d); reason != "" {
-		return Verdict{Refused: reason, Withdraws: ends}
+		return Verdict{Refused: reason, Cause: r.cause(reason, h), Withdraws: ends}
 	}
 	revalidate, inherited := r.lifetime(status, h, d, targeted)
+	if window := r.outlived(status, h, d, targeted); revalidate <= 0 && window > 0 {
+		return Verdict{Refused: RefusedOld, Cause: r.age(h, window), Withdraws: ends}
+	}
 	if revalidate <= 0 {
 		return Verdict{Refused: RefusedNoFreshness, Withdraws: ends}
 	}
@@ -125,10 +136,22 @@ func (r Rules) refuse(status int, h http.Header, d Directives) string {
 		return RefusedCoding
 	case isEndless(h.Get("Content-Type")):
 		return RefusedStream
-	case DeclaredLength(h) > r.MaxBody, headerBytes(h) > MaxHeaderBytes:
+	case DeclaredLength(h) > r.MaxBody:
 		return RefusedTooLarge
+	case HeaderSize(h) > r.maxHeader():
+		return RefusedHeader
 	}
 	return ""
+}
+
+func (r Rules) maxHeader() int64 { return cmp.Or(r.MaxHeader, DefaultMaxHeader) }
+
+// cause returns what the log says of a refusal in addition; nil if there is nothing to say.
+func (r Rules) cause(refused string, h http.Header) error {
+	if refused != RefusedHeader {
+		return nil
+	}
+	return fmt.Errorf("the header has %d bytes, at most %d are stored (max_header)", HeaderSize(h), r.maxHeader())
 }
 
 // failedStatus reports whether a status means that the page is temporarily unavailable.
@@ -228,6 +251,26 @@ func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) 
 		return min(r.Revalidate, MaxNegative), false
 	}
 	return 0, false // other statuses are stored only if the response states a lifetime
+}
+
+// outlived returns the freshness lifetime of a response that states one, without regard to its age;
+// zero if it states none.
+func (r Rules) outlived(status int, h http.Header, d Directives, targeted bool) time.Duration {
+	_, set := r.Negative[status]
+	window, stated := r.statedLifetime(h, d, targeted, r.Revalidate > 0 || set)
+	if !stated {
+		return 0
+	}
+	return window
+}
+
+// age describes a response that is older than its freshness lifetime.
+func (r Rules) age(h http.Header, window time.Duration) error {
+	by := "Date"
+	if ageOf(h) >= window {
+		by = "Age"
+	}
+	return fmt.Errorf("the response is fresh for %s, and by its %s it is %s old already", window, by, InitialAge(h, r.Requested))
 }
 
 // statedLifetime returns the freshness lifetime that the response states for a shared cache
@@ -350,15 +393,16 @@ func DeclaredLength(h http.Header) int64 {
 	return n
 }
 
-// headerBytes returns the length of all names and values.
-func headerBytes(h http.Header) int {
+// HeaderSize returns the size of a header in bytes, where each field counts for its name, its value
+// and 32 bytes (as in RFC 9113, section 6.5.2).
+func HeaderSize(h http.Header) int64 {
 	n := 0
 	for name, values := range h {
 		for _, v := range values {
-			n += len(name) + len(v)
+			n += len(name) + len(v) + 32
 		}
 	}
-	return n
+	return int64(n)
 }
 
 // withdraws reports whether a response ends the stored copy of its page. The directives of
