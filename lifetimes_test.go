@@ -100,7 +100,7 @@ func TestApparentAge(t *testing.T) {
 			fmt.Fprint(w, n)
 		})
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Jitter: -1}, s)
-		if a := get(h, "/"); !strings.Contains(a.status(), "detail=no-freshness") {
+		if a := get(h, "/"); !strings.Contains(a.status(), "detail=too-old") {
 			t.Errorf("a page that is as old as its lifetime: %q", a.status())
 		}
 		get(h, "/fresh")
