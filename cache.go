@@ -96,6 +96,8 @@ type Cache struct {
 	// background has the goroutines other than flights; they end with ctx.
 	background sync.WaitGroup
 
+	sections sections // what was learned of renders that were refused
+
 	mu     sync.Mutex
 	routes map[string]*boundRoute // by name; those of Handler
 	bound  []*boundRoute
@@ -141,6 +143,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		renderLog:     &renderLog{logger: cfg.Logger},
 		routes:        make(map[string]*boundRoute),
 	}
+	c.sections.c = c
 	c.flights, c.unstored = newFlights(c.activity), newFlights(c.activity)
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)
@@ -265,6 +268,7 @@ func (c *Cache) Bind(bindings []Binding, find func(store.Key) int) ([]http.Handl
 		return nil
 	}
 	c.negative.floor.raise(time.Now())
+	c.sections.forget()
 	return handlers, nil
 }
 

@@ -77,6 +77,7 @@ func (x *explainer) join(f *flight, fwd string) {
 // search returns a search that is not run.
 func (x *explainer) search(k store.Key) *search {
 	s := x.h.waiting(x.r, k, nil)
+	s.skip = x.h.c.sections.peek(x.h.route, k)
 	s.c, s.pk = x.h.c, x.h.c.cfg.Partition(k)
 	s.f = &flight{search: s, streaming: make(chan struct{})}
 	s.since = time.Now()
@@ -314,8 +315,8 @@ func (x *explainer) answerUnstored(k store.Key, old *page, status httpcache.Stat
 		x.rendered(p, status, detailStoreError)
 		return
 	}
-	if s.head {
-		x.passUnrendered(detailHead, status)
+	if pass := s.passesUnknown(); pass != "" {
+		x.passUnrendered(pass, status)
 		return
 	}
 	if s.route.budget.IsOpen() {

@@ -157,6 +157,7 @@ func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *search {
 // [Cache.joinUnstored]. leader: the visitor's request started it.
 func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*search) (*flight, bool)) (f *flight, leader bool) {
 	s := h.waiting(r, k, own)
+	s.skip = h.c.sections.ask(h.route, k)
 	if f, leader = join(s); f != nil && !leader {
 		f.search.join(s.client())
 	}
@@ -386,6 +387,10 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, go
 		// The response must not be shared, and is not for this visitor: their own request is
 		// passed on.
 		status.Detail = o.reason
+		if o.reason == detailLearned {
+			h.passLearned(w, r, k, got.flight, status)
+			return
+		}
 		h.pass(w, r, status)
 	case failure:
 		h.answerFailure(w, r, o, got.state, status)

@@ -23,7 +23,7 @@ import (
 //
 // That visitor gets it only if the origin would most likely have answered their own request in
 // the same way, because the render lacked nothing that an origin decides by: see
-// [projector.mayHandOver] for the parts of the request, and handover.fits for those that the
+// [projector.isImpersonal] for the parts of the request, and handover.fits for those that the
 // response tells of. In all other cases their own request is sent as well.
 //
 // From then on the render is theirs: it ends when they leave, has no time limit, and its
@@ -56,7 +56,7 @@ type handover struct {
 // handOver returns the claim of a visitor; nil if their own request must be sent in any case. The
 // caller must close it.
 func (h *handler) handOver(r *http.Request) *handover {
-	if !h.route.mayHandOver(r) {
+	if h.route.OwnRequest || !h.route.isImpersonal(r) {
 		return nil
 	}
 	settled := make(chan struct{})
@@ -66,14 +66,14 @@ func (h *handler) handOver(r *http.Request) *handover {
 	}
 }
 
-// mayHandOver reports whether a request has no part that its render lacks and by which an origin
+// isImpersonal reports whether a request has no part that its render lacks and by which an origin
 // may decide without saying so. These are: a cookie, except those that origins do not read, and
 // those in the key; a query parameter that the route ignores, except those that only record
 // where a visitor came from; a header that is not known to be harmless (see
 // [wellknown.Ordinary]), such as a key of an API; and a preference for another type than that of
 // a page.
-func (p *projector) mayHandOver(r *http.Request) bool {
-	if p.OwnRequest || !acceptsPages(r.Header["Accept"]) && !p.inKey("Accept") {
+func (p *projector) isImpersonal(r *http.Request) bool {
+	if !acceptsPages(r.Header["Accept"]) && !p.inKey("Accept") {
 		return false
 	}
 	for name, values := range r.Header {

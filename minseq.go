@@ -93,7 +93,7 @@ func (h *handler) findSince(w http.ResponseWriter, r *http.Request, k store.Key,
 	known := h.c.follower.committed.Load()
 	for attempt := 0; h.c.storeDown() == nil; attempt++ {
 		s := h.waiting(r, k, own)
-		s.minSeq = seq
+		s.minSeq, s.skip = seq, h.c.sections.ask(h.route, k)
 		f, leader := h.c.join(s)
 		if f == nil {
 			break // closing

@@ -227,6 +227,7 @@ type reply struct {
 	outcome outcome
 	stream  *reader     // the page while it is rendered, instead of an outcome
 	own     *handover   // the response for this visitor alone, instead of an outcome
+	flight  *flight     // the flight that has ended with the outcome; nil for others
 	state   store.State // of the page, or of the fallback of a failure
 }
 
@@ -380,7 +381,7 @@ func (h *handler) reply(f *flight, leader bool, old *page) reply {
 			return h.orStale(f, o, old)
 		}
 	}
-	return reply{outcome: f.outcome}
+	return reply{outcome: f.outcome, flight: f}
 }
 
 // orStale replies with a failure, and with an older page instead of it if that is
@@ -492,6 +493,7 @@ const (
 	detailMinSeq        = "min-seq"
 	detailVariants      = "variants"
 	detailHead          = "head"
+	detailLearned       = "learned"
 	detailDraft         = "draft"
 	detailBadRequest    = "bad-request"
 	detailCanceled      = "canceled" // the visitor went away: in reports alone

@@ -82,6 +82,7 @@ func (c *Cache) Purge(ctx context.Context, p Purge) (store.Receipt, error) {
 	if err != nil {
 		return store.Receipt{}, fmt.Errorf("purging: %w", err)
 	}
+	c.sections.forget() // the site may have been repaired
 	c.log.Info("purged", "targets", describeTargets(p.Targets), "hard", p.Hard, "seq", receipt.Seq)
 	return receipt, nil
 }

@@ -61,6 +61,9 @@ type search struct {
 	light *http.Request
 	// memory is what the body of the last render has of the budget; nil without.
 	memory *renderMemory
+	// skip is the reason for which a page that is not stored is not rendered; empty if it is (see
+	// sections).
+	skip string
 	// onlyStored: nothing is rendered, for a request with only-if-cached.
 	onlyStored bool
 	// minSeq is the receipt that the page is rendered for, 0 without: a stale page is of no
@@ -143,6 +146,9 @@ func (s *search) run(ctx context.Context) outcome {
 			switch p, err := s.load(ctx, rec); {
 			case err == nil && s.suffices(rec, state):
 				s.route.noteRenderTime(rec.Entry)
+				if !isNegative(rec.Entry.Status) {
+					s.c.sections.cacheable(s.route, s.key)
+				}
 				return storedPage{page: p, waited: s.waited}
 			case err == nil:
 				s.f.offer(p)
@@ -280,6 +286,7 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 	}
 	held = s.beginRender(held, s.trigger(rec))
 	got, at := s.produce(held, rec, seq)
+	s.learn(got)
 	defer s.settleStreams()
 	s.leave(s.verdict(held, lease.Failures(), got))
 	s.storeWait.start()

@@ -164,8 +164,8 @@ func (s *search) runUnstored(ctx context.Context, detail string) (o outcome) {
 	if p := s.c.unpublished.get(s.key); p != nil {
 		return unpublishedPage{page: p, detail: detail} // of the previous flight
 	}
-	if s.head {
-		return refusal{detailHead}
+	if pass := s.passesUnknown(); pass != "" {
+		return refusal{pass}
 	}
 	for come := false; !come; {
 		var err error
@@ -179,6 +179,7 @@ func (s *search) runUnstored(ctx context.Context, detail string) (o outcome) {
 	ctx = s.beginRender(ctx, triggerUnstored)
 	defer func() { s.endRender(o) }()
 	got, at := s.render(ctx, store.Record{}, s.asOf, detail, nil)
+	s.learn(got)
 	defer s.settleStreams()
 	s.leave(s.verdict(ctx, 0, got))
 	if got.response != nil {

@@ -56,8 +56,9 @@ func (s *search) next(rec store.Record, now time.Time) step {
 	case s.refusedByPin(rec):
 		return step{end: failure{cause: pinnedUntil(rec.Entry)}}
 	}
-	if s.head && rec.Malformed == nil && (rec.Entry == nil || rec.Entry.Withdrawn) {
-		return step{end: refusal{detailHead}}
+	unknown := rec.Malformed == nil && (rec.Entry == nil || rec.Entry.Withdrawn) && (rec.Lock == nil || !rec.Lock.HeldAt(now))
+	if pass := s.passesUnknown(); unknown && pass != "" {
+		return step{end: refusal{pass}}
 	}
 	if why := s.notWorthStoring(rec); why != "" {
 		return step{unstored: why}

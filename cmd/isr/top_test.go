@@ -26,6 +26,7 @@ func frame() topFrame {
 	f.Now = admin.Gauges{MemoryBytes: 12 << 20, MemoryLimit: 256 << 20, MemoryEntries: 340, Renders: 1, Queued: 2, LeasesHeld: 1, StoresDown: []string{"bodies"}}
 	f.Origins = []admin.Origin{{Name: "site", Breaker: "open", Addresses: []admin.OriginAddress{{URL: "http://127.0.0.1:3000"}}}}
 	f.Failing = []live.FailingPage{{Key: "example.com/\x1b[31mx", Since: at.Add(-time.Minute), Count: 3, Reason: "render-failed", Error: "status 500\nand \x07more"}}
+	f.Learned = []admin.Section{{Section: "example.com/link/", Reason: "private", Meaning: "the response is private", Advice: "send Cache-Control"}}
 	f.Holding = []admin.HeldLease{{Key: "example.com/held", Tenant: "acme", Since: at.Add(-3 * time.Second)}}
 	for range 30 {
 		f.Slowest = append(f.Slowest, live.PageActivity{Key: "example.com/slow", RenderMean: 900, RenderMax: 1200, RenderLast: 700, Renders: 4})
@@ -39,6 +40,7 @@ func TestTopFrame(t *testing.T) {
 	for _, want := range []string{
 		"isr top  web-1:1  v1.2.3  up 2h0m  17:00:00 UTC",
 		"degraded: the store of the bodies does not answer",
+		"not cached: example.com/link/  the response is private; send Cache-Control",
 		"requests         120, 2.0/s",
 		"7200, 2.0/s",
 		"hit ratio        95.0%",

@@ -53,8 +53,14 @@ func (f topFrame) writeHead(p *frameWriter) {
 	for _, problem := range f.Problems {
 		p.line(red, "degraded: %s", problem)
 	}
+	for _, s := range f.Learned[:min(len(f.Learned), maxLearned)] {
+		p.line("", "not cached: %s  %s; %s", pageText(s.Tenant, s.Section), s.Meaning, cmp.Or(s.Advice, "nothing to change"))
+	}
 	p.line("", "")
 }
+
+// maxLearned bounds the lines about sections whose pages are not cacheable.
+const maxLearned = 5
 
 // writeTotals writes the counts of the last minute and the last hour.
 func (f topFrame) writeTotals(p *frameWriter) {

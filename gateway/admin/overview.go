@@ -24,8 +24,36 @@ type Overview struct {
 	Now      Gauges      `json:"now" doc:"The state of the cache."`
 	Holding  []HeldLease `json:"holding" doc:"Leases that the server holds, the oldest first, at most 50."`
 	Cost     Cost        `json:"cost" doc:"What the cache costs, and saves."`
+	Learned  []Section   `json:"learned" doc:"Sections of the site whose pages are not rendered before the requests of visitors pass through, because the last renders there were refused; at most 50."`
 
 	Details map[string]details.Detail `json:"details" doc:"What the reasons of the hour mean, and what to change."`
+}
+
+// A Section is a part of a site in which the last renders were refused.
+type Section struct {
+	Route   string    `json:"route,omitempty" doc:"Label of its route."`
+	Tenant  string    `json:"tenant,omitempty" doc:"Tenant of its pages."`
+	Section string    `json:"section" doc:"Host, and the beginning of the paths."`
+	Reason  string    `json:"reason" doc:"Why the renders were refused: a detail of Cache-Status."`
+	Meaning string    `json:"meaning" doc:"What the reason means."`
+	Advice  string    `json:"advice,omitempty" doc:"What to change."`
+	Since   time.Time `json:"since" doc:"When it was learned."`
+}
+
+// maxShownSections bounds the sections of an overview.
+const maxShownSections = 50
+
+// learned returns what the cache has learned of sections.
+func (a *API) learned() []Section {
+	all := []Section{}
+	for _, s := range a.cache.Learned() {
+		if len(all) == maxShownSections {
+			break
+		}
+		d, _ := details.OfRefusal(s.Reason)
+		all = append(all, Section{s.Route, s.Tenant, s.Section, s.Reason, d.Meaning, d.Advice, s.Since.UTC()})
+	}
+	return all
 }
 
 // Gauges are the state of the cache at a moment.
@@ -72,6 +100,7 @@ func (a *API) overview() (Overview, error) {
 	o := Overview{
 		Snapshot: a.cfg.Live.Snapshot(time.Now()), Node: a.cfg.Node, Version: a.cfg.Version, Started: a.began.UTC(), Store: a.cfg.Place,
 		Sites: append([]string{}, a.cfg.Sites...), Demo: a.cfg.Demo, Status: "ok", Problems: []string{}, Now: a.gauges(), Holding: a.holding(maxShownLeases),
+		Learned: a.learned(),
 	}
 	o.Details = detailsOf(o.Snapshot)
 	if a.cfg.Problems != nil {

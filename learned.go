@@ -1,0 +1,258 @@
+package isr
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/facetheory/isr/internal/details"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
+)
+
+// A section is the pages of a route and a host whose paths have the same first segment, or the
+// same path if they differ in their query: /link/ of /link/a and /link/b, and /search? of
+// /search?q=a. If learnAfter renders of a section in a row were refused for one reason, and none
+// was cacheable lately, it is learned that its pages are likely not cacheable:
+//
+//	page not stored ──► its section is learned ──► the visitor's own request (detail=learned)
+//	                          └──► every probeEvery requests, or probeAfter: a render as ever
+//
+// Stored pages, and those of the negative cache, are looked up first as ever. What was learned
+// ends with the first render of the section that is cacheable, with a response to a request
+// without personal parts that looks so, learnedFor after the last that does not, with a purge by
+// this process, and when the routes change. After a cacheable page a section is not learned for
+// cacheableFor: who requests invented URLs, or pages that are not cacheable, does not turn off
+// the cache for others of the section.
+const (
+	learnAfter   = 4
+	probeEvery   = 64
+	probeAfter   = 10 * time.Second
+	learnedFor   = 10 * time.Minute
+	cacheableFor = 5 * time.Minute
+	// maxSections bounds the sections that a process knows, and maxSectionName the length of
+	// their paths, in bytes. Longer ones are not learned.
+	maxSections    = 1024
+	maxSectionName = 256
+)
+
+// A sectionKey names a section.
+type sectionKey struct {
+	route              *boundRoute
+	tenant, host, path string
+}
+
+// sectionOf returns the section of a page; ok is false if its path is too long.
+func sectionOf(b *boundRoute, k store.Key) (s sectionKey, ok bool) {
+	host, path, query, _ := k.Split()
+	if query != "" {
+		path += "?"
+	} else if first := strings.IndexByte(path[1:], '/'); first >= 0 {
+		path = path[:first+2]
+	} else {
+		path = "/"
+	}
+	// Keys may be in buffers that are used again.
+	return sectionKey{b, strings.Clone(k.Tenant), strings.Clone(host), strings.Clone(path)}, len(path) <= maxSectionName
+}
+
+// A section is what is known of the renders of a section.
+type section struct {
+	reason    string    // of the last refusal
+	refused   int       // how many renders in a row were refused for it
+	since     time.Time // when it was learned; zero if it is not
+	until     time.Time // when this is forgotten
+	cacheable time.Time // until when it is not learned: a page was cacheable
+	asked     int       // requests since the last render of a section that is learned
+	tried     time.Time // when that was
+}
+
+// sections are the sections of this process. Its methods are safe for concurrent use.
+type sections struct {
+	c     *Cache
+	mu    sync.Mutex
+	byKey map[sectionKey]*section // guarded by mu
+}
+
+// ask returns the reason for which a request for a page that is not stored is sent to the renderer
+// itself; empty if the page is rendered. The request counts.
+func (s *sections) ask(b *boundRoute, k store.Key) (reason string) { return s.decide(b, k, true) }
+
+// peek is ask for a request that does not count.
+func (s *sections) peek(b *boundRoute, k store.Key) (reason string) { return s.decide(b, k, false) }
+
+func (s *sections) decide(b *boundRoute, k store.Key, counts bool) (reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.byKey) == 0 {
+		return ""
+	}
+	at, _ := sectionOf(b, k)
+	now, found := time.Now(), s.byKey[at]
+	if found == nil || found.since.IsZero() || !now.Before(found.until) {
+		return ""
+	}
+	probe := found.asked+1 >= probeEvery || now.Sub(found.tried) >= probeAfter
+	switch {
+	case counts && probe:
+		found.asked, found.tried = 0, now
+	case counts:
+		found.asked++
+	}
+	if probe {
+		return ""
+	}
+	return found.reason
+}
+
+// findLocked returns what is known of the section of a page, nil if its path is too long. Callers
+// must hold mu.
+func (s *sections) findLocked(b *boundRoute, k store.Key, now time.Time) (sectionKey, *section) {
+	at, ok := sectionOf(b, k)
+	if !ok {
+		return at, nil
+	}
+	found := s.byKey[at]
+	if found == nil || !now.Before(found.until) && !now.Before(found.cacheable) {
+		found = new(section)
+		s.roomLocked(now)
+		s.byKey[at] = found
+	}
+	return at, found
+}
+
+// roomLocked makes room for one more section. Callers must hold mu.
+func (s *sections) roomLocked(now time.Time) {
+	if s.byKey == nil {
+		s.byKey = make(map[sectionKey]*section)
+	}
+	if len(s.byKey) < maxSections {
+		return
+	}
+	for at, found := range s.byKey {
+		if found.since.IsZero() && !now.Before(found.cacheable) || !now.Before(found.until) && !now.Before(found.cacheable) {
+			delete(s.byKey, at)
+		}
+	}
+	if len(s.byKey) >= maxSections {
+		clear(s.byKey) // they are learned again
+	}
+}
+
+// refused records that the render of a page was refused, or that the response to a request for it
+// looks as if it would be.
+func (s *sections) refused(b *boundRoute, k store.Key, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	at, found := s.findLocked(b, k, now)
+	if found == nil || now.Before(found.cacheable) {
+		return
+	}
+	if found.reason != reason && found.since.IsZero() {
+		found.refused = 0
+	}
+	found.reason, found.until = reason, now.Add(learnedFor)
+	found.refused++
+	if found.refused < learnAfter || !found.since.IsZero() {
+		return
+	}
+	found.since, found.asked, found.tried = now, 0, now
+	d, _ := details.OfRefusal(reason)
+	s.c.complaints.log("pages of a section are not rendered any more before the requests of visitors pass through, because the last renders were refused",
+		"route", b.Label, "section", at.host+at.path, "reason", reason, "means", d.Meaning, "advice", d.Advice)
+}
+
+// cacheable records that a page was rendered, found in the store, or seems to be cacheable.
+func (s *sections) cacheable(b *boundRoute, k store.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if at, found := s.findLocked(b, k, now); found != nil {
+		if !found.since.IsZero() {
+			s.c.log.Info("pages of a section are rendered again", "route", b.Label, "section", at.host+at.path)
+		}
+		*found = section{cacheable: now.Add(cacheableFor)}
+	}
+}
+
+// forget forgets all sections.
+func (s *sections) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.byKey)
+}
+
+// A LearnedSection is a part of a site whose pages are not rendered before the requests of
+// visitors for them pass through, because the last renders there were refused.
+type LearnedSection struct {
+	Route   string // label of the route
+	Tenant  string // empty without tenants
+	Section string // host and beginning of the path, such as "example.com/link/"
+	Reason  string // why the renders were refused: a detail of Cache-Status
+	Since   time.Time
+}
+
+// Learned returns the sections of this process that are learned, sorted by Section; at most
+// 1,024.
+func (c *Cache) Learned() []LearnedSection {
+	s := &c.sections
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []LearnedSection
+	for at, found := range s.byKey {
+		if !found.since.IsZero() && time.Now().Before(found.until) {
+			all = append(all, LearnedSection{Route: at.route.Label, Tenant: at.tenant, Section: at.host + at.path, Reason: found.reason, Since: found.since})
+		}
+	}
+	slices.SortFunc(all, func(a, b LearnedSection) int {
+		return cmp.Or(cmp.Compare(a.Section, b.Section), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Route, b.Route))
+	})
+	return all
+}
+
+// learn records what a render says of the section of its page. An answer for an invented URL says
+// nothing, and neither does what only a body or a visitor's spelling of the URL decides.
+func (s *search) learn(got rendering) {
+	switch {
+	case got.response != nil && !isNegative(got.response.status):
+		s.c.sections.cacheable(s.route, s.key)
+	case got.refused != "" && s.route.decidedByHeader(got.refused) && got.status != http.StatusNotFound && got.status != http.StatusGone:
+		s.c.sections.refused(s.route, s.key, got.refused)
+	}
+}
+
+// passesUnknown returns the reason for which a page that is not stored is not rendered, and the
+// request passes through; empty if it is rendered.
+func (s *search) passesUnknown() (detail string) {
+	switch {
+	case s.head:
+		return detailHead
+	case s.skip != "":
+		return detailLearned
+	}
+	return ""
+}
+
+// passLearned passes through a request for a page of a section that is learned, and looks at
+// the response. f is the flight that has not found the page.
+func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Key, f *flight, status httpcache.Status) {
+	began := h.c.now()
+	h.passThrough(w, r, status, func(code int, header http.Header) {
+		if r.Method != http.MethodGet || !h.route.isImpersonal(r) {
+			return
+		}
+		switch v := h.route.judge(k, code, header, h.route.maxBody, nil, began); {
+		case v.Failed:
+		case v.Refused == "":
+			h.c.sections.cacheable(h.route, k)
+		case h.route.decidedByHeader(v.Refused):
+			h.c.sections.refused(h.route, k, v.Refused)
+			s := f.search
+			h.c.negative.put(k, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(remembered), refused: v.Refused}, f)
+		}
+	})
+}
