@@ -143,7 +143,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		renderLog:     &renderLog{logger: cfg.Logger},
 		routes:        make(map[string]*boundRoute),
 	}
-	c.sections.c = c
+	c.sections.log = &complaints{logger: cfg.Logger, level: slog.LevelWarn}
 	c.flights, c.unstored = newFlights(c.activity), newFlights(c.activity)
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)

@@ -72,7 +72,7 @@ type section struct {
 
 // sections are the sections of this process. Its methods are safe for concurrent use.
 type sections struct {
-	c     *Cache
+	log   *complaints
 	mu    sync.Mutex
 	byKey map[sectionKey]*section // guarded by mu
 }
@@ -162,7 +162,7 @@ func (s *sections) refused(b *boundRoute, k store.Key, reason string) {
 	}
 	found.since, found.asked, found.tried = now, 0, now
 	d, _ := details.OfRefusal(reason)
-	s.c.complaints.log("pages of a section are not rendered any more before the requests of visitors pass through, because the last renders were refused",
+	s.log.log("pages of a section are not rendered any more before the requests of visitors pass through, because the last renders were refused",
 		"route", b.Label, "section", at.host+at.path, "reason", reason, "means", d.Meaning, "advice", d.Advice)
 }
 
@@ -173,7 +173,7 @@ func (s *sections) cacheable(b *boundRoute, k store.Key) {
 	now := time.Now()
 	if at, found := s.findLocked(b, k, now); found != nil {
 		if !found.since.IsZero() {
-			s.c.log.Info("pages of a section are rendered again", "route", b.Label, "section", at.host+at.path)
+			s.log.logger.Info("pages of a section are rendered again", "route", b.Label, "section", at.host+at.path)
 		}
 		*found = section{cacheable: now.Add(cacheableFor)}
 	}
