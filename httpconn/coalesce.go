@@ -39,6 +39,7 @@ func CoalesceWrites(s *http.Server, l net.Listener, stall time.Duration) net.Lis
 }
 
 type coalescingListener struct {
+	framing bool // requests of which it is ambiguous where they end are refused
 	net.Listener
 	stall   time.Duration
 	buffers *sync.Pool   // of *bytes.Buffer
@@ -62,6 +63,9 @@ func (l *coalescingListener) Accept() (net.Conn, error) {
 			return tcp, nil // which has failed
 		}
 		cc := &coalescingConn{TCPConn: tcp, socket: socket, accepted: time.Now(), stall: l.stall, buffers: l.buffers, fast: l.fast, limits: l.limits}
+		if l.framing {
+			cc.framing = new(framing)
+		}
 		if l.limits == nil || l.limits.admit(cc, l.peer) {
 			return cc, nil
 		}
@@ -89,6 +93,7 @@ type coalescingConn struct {
 	waits  *waits       // nil without limits
 	http2  atomic.Bool  // it is one of HTTP/2
 
+	framing   *framing        // nil if ambiguous requests are not looked for
 	fast      *FastPath       // nil without
 	between   between         // of any goroutine
 	answering answering       // of any goroutine

@@ -179,6 +179,17 @@ func (c *coalescingConn) SetReadDeadline(t time.Time) error {
 
 // Read implements [net.Conn].
 func (c *coalescingConn) Read(p []byte) (int, error) {
+	if c.framing == nil {
+		return c.read(p)
+	}
+	if c.framing.ended {
+		return c.framing.check(p, 0, nil)
+	}
+	n, err := c.read(p)
+	return c.framing.check(p, n, err)
+}
+
+func (c *coalescingConn) read(p []byte) (int, error) {
 	switch {
 	case c.fast == nil:
 	case c.buffer == 0: // the first Read

@@ -207,6 +207,11 @@ func (l *publicListener) start(common gateway.Listener, p *public) *running {
 	s.Protocols.SetUnencryptedHTTP2(l.cfg.H2C)
 	coalescing := httpconn.CoalesceWrites(s, l.inner, clientTimeout)
 	p.limits.Limit(s, coalescing, peerOf(l.cfg))
+	if l.tls == nil && !l.cfg.H2C && !l.cfg.ProxyProtocol {
+		httpconn.RefuseAmbiguous(s, coalescing)
+	} else {
+		s.Handler = httpconn.CloseAmbiguous(s.Handler)
+	}
 	if p.fast != nil && l.tls == nil && !l.cfg.H2C && !l.cfg.ProxyProtocol {
 		l.fast = httpconn.NewFastPath(s, coalescing, fastpath.New(fastpath.Config{
 			Handler:  func() http.Handler { return *l.handler.Load() },
