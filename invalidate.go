@@ -297,9 +297,10 @@ func (i *invalidations) limit(v *invalidation, w changes, found found, every tim
 	if i.c.cfg.Freezes || i.isClosing() {
 		return 0
 	}
-	// Another node may have purged the page. Its clock may be ahead.
+	// Another node may have purged the page. Its clock may be ahead. The nodes that wait for the
+	// same moment must not purge at the same time.
 	if wait := min(found.purgedAt.Add(every).Sub(i.c.now()), every); wait > 0 {
-		return wait
+		return wait + backoff.FullJitter(every/8, i.c.cfg.Random())
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()

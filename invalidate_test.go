@@ -93,7 +93,7 @@ func TestPostsToAPageThatOthersVisit(t *testing.T) {
 				if most := render + 500*time.Millisecond; nodes == 1 && v.longest > most {
 					t.Errorf("a visitor waited %v, want at most %v", v.longest, most)
 				}
-				time.Sleep(16*render + time.Second + isr.DefaultPoll)
+				time.Sleep(18*render + time.Second + isr.DefaultPoll)
 				last := fmt.Sprint("v", site.version.Load())
 				for n, p := range fleet {
 					if got := get(p, "/"); got.Body.String() != last {
