@@ -20,9 +20,21 @@ type ConnectionLimits struct {
 	Total int
 	// PerClient is how many connections one client may have. Zero or less means no limit.
 	PerClient int
+	// Buffers is the budget of the heads of requests that net/http receives: the bytes of a head beyond the first 8 KiB are
+	// acquired, and released once the request has been served. If there is no room for them, the connection is
+	// closed. It does not count the heads of HTTP/2. Nil means no limit.
+	Buffers Buffers
 	// Logger receives, at most once a minute each, that connections of a client are refused, and that connections
 	// are closed since there are too many. Nil means slog.Default().
 	Logger *slog.Logger
+}
+
+// Buffers is a budget of bytes that clients share. The zero Prefix is no client. It is safe for concurrent use.
+type Buffers interface {
+	// TryAcquire acquires n bytes for a client, and returns false if they are not free. It does not wait.
+	TryAcquire(client netip.Prefix, n int64) bool
+	// Release returns n bytes of a client.
+	Release(client netip.Prefix, n int64)
 }
 
 // Connections limits how many connections clients have, on one or more listeners. A connection that waits for a request
@@ -104,6 +116,7 @@ type waits struct {
 	state atomic.Int32
 	since atomic.Int64 // the last response of net/http, in ns since the connection was accepted; 0: none
 	begun bool         // it had a request; of the goroutine that serves the connection
+	head  heldHead
 
 	// Guarded by Connections.mu.
 	client  netip.Prefix
@@ -132,6 +145,7 @@ func (k *Connections) note(c *coalescingConn, outer net.Conn, state http.ConnSta
 			k.begin(c, outer, peer)
 		}
 	case http.StateIdle:
+		w.head.release(k.limits.Buffers)
 		w.since.Store(int64(time.Since(c.accepted)))
 		w.state.CompareAndSwap(isServing, isWaiting)
 	case http.StateHijacked, http.StateClosed: // Close forgets it
@@ -325,6 +339,76 @@ func (k *Connections) Count() ConnectionCount {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return ConnectionCount{Open: k.count, Reclaimed: k.reclaimed, Refused: k.refused}
+}
+
+// freeHead is how many bytes of a head are not counted. Most heads are shorter.
+const freeHead = 8 << 10
+
+// A heldHead is what a connection has received of the head of a request, and has acquired for that.
+type heldHead struct {
+	received int64 // of the goroutine that reads
+
+	mu     sync.Mutex
+	client netip.Prefix // guarded by mu: which the bytes are of
+	held   int64        // guarded by mu
+	closed bool         // guarded by mu
+}
+
+var errHeads = errors.New("no room for the head of the request in the budget of buffers")
+
+// receive counts n bytes that were read. It fails if there is no room for them.
+func (h *heldHead) receive(b Buffers, client netip.Prefix, n int) error {
+	before := max(h.received, freeHead)
+	h.received += int64(n)
+	more := h.received - before
+	if b == nil || more <= 0 {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return net.ErrClosed
+	}
+	if h.held == 0 {
+		h.client = client
+	}
+	if !b.TryAcquire(h.client, more) {
+		return errHeads
+	}
+	h.held += more
+	return nil
+}
+
+// release releases what is held, after a request.
+func (h *heldHead) release(b Buffers) {
+	h.received = 0
+	h.give(b, false)
+}
+
+// close releases what is held, at the end of the connection.
+func (h *heldHead) close(b Buffers) { h.give(b, true) }
+
+func (h *heldHead) give(b Buffers, closed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = h.closed || closed
+	if h.held > 0 {
+		b.Release(h.client, h.held)
+		h.held = 0
+	}
+}
+
+// received notes that n bytes were read for net/http.
+func (k *Connections) received(c *coalescingConn, n int) error {
+	w := c.waits
+	if n == 0 || w.state.Load() != isWaiting || c.http2.Load() {
+		return nil
+	}
+	var client netip.Prefix
+	if w.limited { // only the goroutine that reads changes it
+		client = w.client
+	}
+	return w.head.receive(k.limits.Buffers, client, n)
 }
 
 // waiting reports whether the connection waits for a request.

@@ -154,12 +154,12 @@ func TestOldestOfLargestClient(t *testing.T) {
 		s := serveLimited(t, ConnectionLimits{Total: 4}, byAddress(), nothing, configure, nil)
 		other := s.visit("127.0.0.3")
 		first, second, third := s.visit("127.0.0.2"), s.visit("127.0.0.2"), s.visit("127.0.0.2")
-		for _, v := range []*visitor{other, second, first, third, first, first} {
+		for i, v := range []*visitor{other, second, first, third, first, first} {
 			if !v.ask("/fast") {
 				t.Fatal("no response")
 			}
+			s.waiting(min(i+1, 4)) // which begins after the response
 		}
-		s.waiting(4)
 		if !s.visit("127.0.0.4").ask("/fast") {
 			t.Error("a new client gets no response")
 		}
@@ -354,6 +354,60 @@ func TestConnectionsBehindProxy(t *testing.T) {
 	visit("192.0.2.1")
 	first.closed("the first connection of the client")
 	s.waiting(2)
+}
+
+// A byteBudget is a budget of bytes.
+type byteBudget struct{ left atomic.Int64 }
+
+func (b *byteBudget) TryAcquire(_ netip.Prefix, n int64) bool {
+	if b.left.Add(-n) < 0 {
+		b.left.Add(n)
+		return false
+	}
+	return true
+}
+
+func (b *byteBudget) Release(_ netip.Prefix, n int64) { b.left.Add(n) }
+
+// Heads of requests that are not whole have what the budget has, and long ones that are whole are served.
+func TestHeadsWithinBudget(t *testing.T) {
+	t.Parallel()
+	paths(t, func(t *testing.T, configure func(*httptest.Server)) {
+		const room = 100 << 10
+		budget := new(byteBudget)
+		budget.left.Store(room)
+		s := serveLimited(t, ConnectionLimits{Buffers: budget}, byAddress(), nothing, configure, nil)
+		long := s.visit("127.0.0.2")
+		for range 3 {
+			if !long.ask("/fast?"+strings.Repeat("a", 60_000)) || !long.ask("/fast") {
+				t.Fatal("no response to a long head")
+			}
+		}
+		s.waiting(1)
+		if left := budget.left.Load(); left != room {
+			t.Errorf("%d bytes are left of %d", left, room)
+		}
+		partial := "GET /fast HTTP/1.1\r\nHost: h\r\nX-A: " + strings.Repeat("a", 60_000)
+		first := s.visit("127.0.0.2")
+		fmt.Fprint(first, partial)
+		for budget.left.Load() > room-(60_000-freeHead) {
+			time.Sleep(time.Millisecond)
+		}
+		second := s.visit("127.0.0.2")
+		fmt.Fprint(second, partial)
+		if answer, err := io.ReadAll(second.r); errors.Is(err, os.ErrDeadlineExceeded) || strings.Contains(string(answer), " 200 ") {
+			t.Errorf("a connection whose head has no room is not closed: %q, %v", answer, err)
+		}
+		fmt.Fprint(first, "\r\n\r\n")
+		if res, err := http.ReadResponse(first.r, nil); err != nil || res.StatusCode != http.StatusOK {
+			t.Errorf("no response to a head that has room: %v", err)
+		}
+		s.waiting(2)
+		first.Close()
+		for budget.left.Load() != room {
+			time.Sleep(time.Millisecond)
+		}
+	})
 }
 
 // Nothing is left of connections that are closed.

@@ -195,9 +195,19 @@ func (c *coalescingConn) read(p []byte) (int, error) {
 	case c.buffer == 0: // the first Read
 		c.buffer = len(p)
 	case len(p) == c.buffer && c.between.awaits() && !c.refused:
-		return c.fast.serve(c, p)
+		return c.received(c.fast.serve(c, p))
 	}
-	return c.socket.Read(p)
+	return c.received(c.socket.Read(p))
+}
+
+// received counts what net/http gets of a request.
+func (c *coalescingConn) received(n int, err error) (int, error) {
+	if c.waits != nil && err == nil {
+		if err = c.limits.received(c, n); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
 }
 
 // peeked is how many bytes of the next request net/http waits for by the deadline of the idle time.
@@ -472,6 +482,7 @@ func (c *coalescingConn) Close() error {
 func (c *coalescingConn) closeNow() error {
 	if c.waits != nil {
 		c.limits.forget(c)
+		c.waits.head.close(c.limits.limits.Buffers)
 	}
 	return c.TCPConn.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/httpconn"
@@ -24,9 +25,9 @@ const (
 )
 
 // connections returns the limits of visitors' connections for a process that may have that many open files, 0 if that
-// is not known. perClient is the limit of a client; 0 means the default.
-func connections(files int64, perClient int, log *slog.Logger) *httpconn.Connections {
-	cfg := httpconn.ConnectionLimits{Total: int(files - min(files/2, reservedFiles)), PerClient: clientConnections, Logger: log}
+// is not known. perClient is the limit of a client; 0 means the default. within is the budget of their buffers.
+func connections(files int64, perClient int, within *buffers.Budget, log *slog.Logger) *httpconn.Connections {
+	cfg := httpconn.ConnectionLimits{Total: int(files - min(files/2, reservedFiles)), PerClient: clientConnections, Buffers: within, Logger: log}
 	if cfg.Total > 0 {
 		cfg.PerClient = max(min(clientConnections, cfg.Total/clientParts), 1)
 	}

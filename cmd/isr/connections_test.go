@@ -25,7 +25,7 @@ func TestConnectionLimits(t *testing.T) {
 		{1 << 20, 5000, "files=1048576 visitors=1044480 client=5000"},
 	} {
 		var log strings.Builder
-		connections(tt.files, tt.given, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		connections(tt.files, tt.given, nil, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		if got := strings.TrimSpace(log.String()); !strings.HasSuffix(got, tt.want) {
 			t.Errorf("got %s, expected %s", got, tt.want)
 		}

@@ -186,7 +186,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams, k *kong.Context) err
 	reloader.edge(file, secrets)
 	defer keepMemory(ctx, int64(c.Memory), limits.Of().Memory)()
 	defer keepProcessors(ctx, st.engine)()
-	public.limits = connections(limits.Of().Files, c.MaxClientConnections, log)
+	public.limits = connections(limits.Of().Files, c.MaxClientConnections, c.buffered, log)
 	public.start(file, time.Duration(c.ClientTimeout))
 	health.ready(problems)
 	log.Info("serving "+strings.Join(public.urls(), ", "), "origin", originText(file), "store", st.where)
