@@ -131,8 +131,8 @@ func asciiHost(host string) string {
 	}
 	profile := idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.CheckHyphens(false), idna.StrictDomainName(false))
 	ascii, err := profile.ToASCII(decoded)
-	if err != nil {
-		return host
+	if _, isName := canonicalName(ascii); err != nil || !isName {
+		return host // an encoded slash, for example, ends no host
 	}
 	return ascii + port
 }

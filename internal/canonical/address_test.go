@@ -34,6 +34,8 @@ func TestAddress(t *testing.T) {
 		{"http://xn--mnchen-3ya.example/", "http://xn--mnchen-3ya.example/"},
 		{"http://[::1]:80/é", "http://[::1]:80/%C3%A9"},
 		{"http://a\u2024\u00ad\ufffd/", "http://a\u2024\u00ad\ufffd/"},
+		{"http://h%2Fa/b", "http://h%2Fa/b"},
+		{"%0000000", "%0000000"},
 		{"http://h/\xff", "http://h/%FF"},
 		{"", ""},
 		{"/é", "/%C3%A9"},
