@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,8 +24,23 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          errorLog(log),
 	}
+}
+
+// errorLog returns the log of a server of net/http. Its lines are warnings, except handshakes of TLS that
+// the client has ended: port scanners, health checks and browsers that connect in advance do so.
+func errorLog(log *slog.Logger) *stdlog.Logger { return stdlog.New(serverErrors{log}, "", 0) }
+
+type serverErrors struct{ log *slog.Logger }
+
+func (e serverErrors) Write(p []byte) (int, error) {
+	line, level := strings.TrimSuffix(string(p), "\n"), slog.LevelWarn
+	if strings.HasPrefix(line, "http: TLS handshake error") && (strings.HasSuffix(line, ": EOF") || strings.HasSuffix(line, "connection reset by peer")) {
+		level = slog.LevelDebug
+	}
+	e.log.Log(context.Background(), level, line)
+	return len(p), nil
 }
 
 // A running server answers requests until it is stopped.
