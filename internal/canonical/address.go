@@ -16,7 +16,7 @@ import (
 // accepts stays as it is. The query is not encoded, since [Query] accepts both forms.
 func Address(s string) string {
 	scheme, host, path, rest := splitAddress(trimAddress(s))
-	path = EncodePath(strings.ReplaceAll(path, `\`, "/"))
+	path = EncodePath(path)
 	if scheme != "" {
 		path = withoutDots(path)
 		rest, _, _ = strings.Cut(rest, "#")
@@ -28,7 +28,7 @@ func Address(s string) string {
 // which would extend what it covers.
 func AddressPrefix(s string) string {
 	scheme, host, path, rest := splitAddress(trimAddress(s))
-	return scheme + asciiHost(host) + EncodePath(strings.ReplaceAll(path, `\`, "/")) + encode(rest, func(c byte) bool { return c <= ' ' || c >= 0x7f })
+	return scheme + asciiHost(host) + EncodePath(path) + encode(rest, func(c byte) bool { return c <= ' ' || c >= 0x7f })
 }
 
 // trimAddress removes what browsers remove before they read a URL.
@@ -40,15 +40,17 @@ func trimAddress(s string) string {
 // splitAddress splits a URL or key. The scheme includes "://", the path its first slash, and
 // rest begins with '?' or '#'. scheme is empty unless it is http or https.
 func splitAddress(s string) (scheme, host, path, rest string) {
-	for _, known := range []string{"http://", "https://"} {
-		if len(s) >= len(known) && strings.EqualFold(s[:len(known)], known) {
-			scheme, s = s[:len(known)], s[len(known):]
-		}
-	}
 	if i := strings.IndexAny(s, "?#"); i >= 0 {
 		s, rest = s[:i], s[i:]
 	}
-	if i := strings.IndexAny(s, `/\`); i >= 0 {
+	s = strings.ReplaceAll(s, `\`, "/")
+	for _, known := range []string{"http://", "https://"} {
+		if len(s) >= len(known) && strings.EqualFold(s[:len(known)], known) {
+			scheme, s = s[:len(known)], s[len(known):]
+			break
+		}
+	}
+	if i := strings.IndexByte(s, '/'); i >= 0 {
 		s, path = s[:i], s[i:]
 	}
 	return scheme, s, path, rest
