@@ -387,13 +387,29 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, go
 		// The response must not be shared, and is not for this visitor: their own request is
 		// passed on.
 		status.Detail = o.reason
-		if o.reason == detailLearned {
+		switch o.reason {
+		case detailLearned:
 			h.passLearned(w, r, k, got.flight, status)
-			return
+		case detailHead:
+			h.passHead(w, r, k, status)
+		default:
+			h.pass(w, r, status)
 		}
-		h.pass(w, r, status)
 	case failure:
 		h.answerFailure(w, r, o, got.state, status)
+	}
+}
+
+// passHead passes through a HEAD request for a page that is not stored. If the response says that the page may
+// be stored, and so is no one-time link, the page is rendered in the background: the next request finds it.
+func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status) {
+	began, storable := h.c.now(), false
+	h.passThrough(w, r, status, func(code int, header http.Header) {
+		v := h.route.judge(k, code, header, h.route.maxBody, nil, began)
+		storable = v.Refused == "" && !v.Failed
+	})
+	if storable && h.c.storeDown() == nil {
+		h.c.join(h.search(r, k))
 	}
 }
 

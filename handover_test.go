@@ -474,6 +474,23 @@ func TestHandoverWithoutStore(t *testing.T) {
 	})
 }
 
+// A page whose response to HEAD says that it may be stored is rendered behind that.
+func TestHeadOfAStorablePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		head, _ := reported(h, headOf("/"))
+		if head.status() != "isr; fwd=miss; fwd-status=200; detail=head" {
+			t.Errorf("HEAD: %d, %s", head.Code, head.status())
+		}
+		time.Sleep(2 * site.delay)
+		synctest.Wait()
+		if a := get(h, "/"); !strings.HasPrefix(a.status(), "isr; hit; ttl=") {
+			t.Errorf("GET: %d %q, %s", a.Code, a.Body, a.status())
+		}
+	})
+}
+
 // A GET that joins the search of a HEAD request gets its page.
 func TestGetJoinsHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

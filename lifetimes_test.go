@@ -85,6 +85,25 @@ func TestDate(t *testing.T) {
 	})
 }
 
+// TestAgeIsOfTheMoment: hits share their Age for a second of the page's age, not of the clock, so that none is
+// sent as younger than it is (RFC 9111, section 4.2.3).
+func TestAgeIsOfTheMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, s := newTable(t), newSite()
+		s.delay = 0
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, s)
+		time.Sleep(600 * time.Millisecond)
+		get(h, "/")
+		time.Sleep(1500 * time.Millisecond)
+		for _, want := range []string{"1", "1", "1", "1", "1", "2", "2"} {
+			if got := get(h, "/").Header().Get("Age"); got != want {
+				t.Errorf("the Age is %s, want %s", got, want)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+}
+
 // TestApparentAge: a response whose Date is long ago has been in a cache that does not send Age (RFC
 // 9111, section 4.2.3).
 func TestApparentAge(t *testing.T) {

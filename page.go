@@ -53,7 +53,7 @@ type page struct {
 	dropped *atomic.Bool
 	// rejected: the last attempt in this process to replace the page was rejected.
 	rejected atomic.Bool
-	// stamp has Age and Cache-Status of hits in the current second.
+	// stamp has Age and Cache-Status of hits in the current second of the page's age.
 	stamp atomic.Pointer[stamp]
 	// nextTry is the earliest moment of the next search for a newer generation, so
 	// that a stale page does not start a flight per request.
@@ -203,6 +203,10 @@ func (a *attempt) claim(p *page) bool {
 	return now >= at && a.notBefore.CompareAndSwap(at, now+int64(searchPause))
 }
 
+// generatedAhead makes ages positive, so that whole seconds of them are rounded down, also of a page whose
+// writer's clock is ahead.
+const generatedAhead = 24 * time.Hour
+
 // serveHit answers with a cache hit. cutOff: the log was not read, so that the page may be
 // outdated.
 func (p *page) serveHit(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, cutOff bool) {
@@ -221,9 +225,10 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, as *presentation
 	p.write(w, r, as, s.instead)
 }
 
-// stampAt returns the stamp of the current second.
+// stampAt returns the stamp of the current second of the page's age.
 func (p *page) stampAt(as *presentation, now time.Time, state store.State, cutOff bool) *stamp {
-	second := now.Unix()
+	// Not of the clock: the age of the first request in a second of that is too low for later ones.
+	second := int64((now.Sub(p.entry.GeneratedAt) + generatedAhead) / time.Second)
 	s := p.stamp.Load()
 	if s != nil && s.second == second && s.fresh == (state == store.Fresh) && s.cutOff == cutOff && s.as == as {
 		return s

@@ -264,7 +264,7 @@ type stretch struct {
 const (
 	steady   = 8
 	pause    = 100 * time.Millisecond
-	lookTime = time.Second
+	lookTime = 250 * time.Millisecond
 )
 
 // take answers the requests that were read.

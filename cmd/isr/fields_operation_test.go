@@ -84,7 +84,7 @@ func (s *fieldServer) state() string {
 // operationFieldTests are tests of the admin API, health checks, the shutdown, purging by
 // others, and the log.
 func operationFieldTests() []fieldTest {
-	const cached = "defaults: {revalidate: 1h}\n"
+	const cached = "defaults: {revalidate: 1h, stale: 1h}\n"
 	writeToken := func(s *fieldServer) { s.write("token", testToken) }
 	hooks := func(rest string) string {
 		return cached + "admin: {address: 127.0.0.1:0}\ntriggers: {hooks: {cms: {provider: generic, secrets: {file: DIR/token}, targets: [all]" + rest

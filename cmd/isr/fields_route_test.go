@@ -203,7 +203,7 @@ func routeFields() []fieldTest {
 		{fields: "defaults.render_timeout", settings: "revalidate: 1h, render_timeout: 50ms", origin: held, show: func(s *fieldServer) {
 			s.expect("/", 504, "isr; fwd=miss")
 		}},
-		{fields: "defaults.wait", settings: "revalidate: 1h, policy: wait, wait: 50ms", origin: first(answer(200, "old"), held), show: func(s *fieldServer) {
+		{fields: "defaults.wait", settings: "revalidate: 1h, stale: 1h, policy: wait, wait: 50ms", origin: first(answer(200, "old"), held), show: func(s *fieldServer) {
 			s.expect("/", 200, stored)
 			s.isr("purge", "--soft", s.url+"/")
 			if v := s.expect("/", 200, hit); v.body != "old" || !strings.HasSuffix(v.status, "detail=timeout") {

@@ -121,11 +121,11 @@ func cacheFieldTests() []fieldTest {
 				s.Errorf("the request is kept for %d days", days)
 			}
 		}},
-		{fields: "build", file: "build: one\ndefaults: {revalidate: 1h}", show: func(s *fieldServer) {
+		{fields: "build", file: "build: one\ndefaults: {revalidate: 1h, stale: 1h}", show: func(s *fieldServer) {
 			s.expect("/", 200, stored, "Host", "localhost")
-			s.restart("build: one\ndefaults: {revalidate: 1h}")
+			s.restart("build: one\ndefaults: {revalidate: 1h, stale: 1h}")
 			s.expect("/", 200, hit+"; ttl=", "Host", "localhost")
-			s.restart("build: two\ndefaults: {revalidate: 1h}")
+			s.restart("build: two\ndefaults: {revalidate: 1h, stale: 1h}")
 			s.contains(s.expect("/", 200, hit, "Host", "localhost").status, "detail=stale")
 		}},
 		fleet("poll", "poll: 10ms", func(s *fieldServer, f *cloud) {
@@ -192,7 +192,7 @@ func fleet(fields, file string, show func(*fieldServer, *cloud)) fieldTest {
 	if !strings.Contains(file, "store:") {
 		file += "\nstore: {table: pages, bucket: my-pages, dynamodb_endpoint: 'DYNAMODB', s3_endpoint: 'S3', create_table: true, require: true}"
 	}
-	return fieldTest{fields: fields, file: file + "\ndefaults: {revalidate: 1h}", prepare: c.start, show: func(s *fieldServer) { show(s, c) }}
+	return fieldTest{fields: fields, file: file + "\ndefaults: {revalidate: 1h, stale: 1h}", prepare: c.start, show: func(s *fieldServer) { show(s, c) }}
 }
 
 // withOrigin is a test with another site.

@@ -27,7 +27,7 @@ func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	all := blocks(t)
-	first, rest := split(t, all, "curl -sI")
+	first, rest := split(t, all, "curl -so")
 	u.run(t, first...)
 	local := u.serve(t, u.environment(t))
 	u.prelude += fmt.Sprintf("curl() { command curl -H 'Host: www.example.com' \"${@/https:\\/\\/www.example.com/%s}\"; }\n", strings.ReplaceAll(local, "/", `\/`))

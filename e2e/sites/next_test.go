@@ -32,7 +32,8 @@ type nextSite struct{ program, origin string }
 // behind starts isr with an empty cache in front of the site.
 func (n *nextSite) behind(t *testing.T, flags ...string) (pair, gate) {
 	t.Helper()
-	g := startGate(t, n.program, n.origin, append([]string{"--preset", "next"}, flags...)...)
+	// Pages per request name the visitor's browser, which no Vary of Next.js says.
+	g := startGate(t, n.program, n.origin, append([]string{"--preset", "next", "--own-request"}, flags...)...)
 	return pair{newVisitor(g.address), newVisitor(n.origin)}, g
 }
 

@@ -138,7 +138,7 @@ func ofPage(word string) (d Detail, ok bool) {
 	case "purged":
 		d = Detail{"the page was purged hard while it was rendered", "", ""}
 	case "head":
-		d = Detail{"the page is not stored, and a HEAD request renders none: it is sent to the origin as it is", "", "RFC 9110, section 9.3.2"}
+		d = Detail{"the page is not stored, and a HEAD request is sent to the origin as it is; if its response may be stored, the page is rendered behind it", "", "RFC 9110, section 9.3.2"}
 	case "learned":
 		d = Detail{"the last renders of the section (the first segment of the path) were refused, so that the visitor's own request goes first; a render is tried now and then", "isr top and the log say why they were refused; with cache: off for the section, no render is tried", ""}
 	case "variants":
