@@ -44,13 +44,26 @@ type handover struct {
 	settled chan struct{}
 	settle  func() // closes settled
 
+	admit func() (leave func(), ok bool) // of an Admitter; nil if the renderer is none
+
 	mu     sync.Mutex
-	closed bool // guarded by mu: the visitor is answered, or has left
+	closed bool   // guarded by mu: the visitor is answered, or has left
+	leave  func() // guarded by mu: ends the admission; nil if there is none
 
 	// Set before ready is closed, and not changed then.
 	reader *reader
 	from   *recorder
 	reason string // why the response must not be shared
+}
+
+// An Admitter is a renderer that bounds the requests of visitors that pass through. A visitor who gets the
+// response of a render, which must not be shared, counts as one of them while they read it.
+type Admitter interface {
+	http.Handler
+	// Admit counts a request until leave is called, once. ok is false, and leave nil, if the renderer would not
+	// serve the request at once: then the visitor's own request is sent. It does not wait, and must be
+	// safe for concurrent use.
+	Admit(r *http.Request) (leave func(), ok bool)
 }
 
 // handOver returns the claim of a visitor; nil if their own request must be sent in any case. The
@@ -60,10 +73,14 @@ func (h *handler) handOver(r *http.Request) *handover {
 		return nil
 	}
 	settled := make(chan struct{})
-	return &handover{
+	o := &handover{
 		route: h.route.projector, head: r.Method == http.MethodHead, asked: r.Header.Clone(), ready: make(chan struct{}),
 		settled: settled, settle: sync.OnceFunc(func() { close(settled) }),
 	}
+	if a, ok := h.route.renderer.(Admitter); ok {
+		o.admit = func() (func(), bool) { return a.Admit(r) }
+	}
+	return o
 }
 
 // isImpersonal reports whether a request has no part that its render lacks and by which an origin
@@ -166,9 +183,20 @@ func (o *handover) offer(r *recorder, f *flight) bool {
 	if o.closed || o.reader != nil {
 		return false
 	}
+	var leave func()
+	if o.admit != nil {
+		var admitted bool
+		if leave, admitted = o.admit(); !admitted {
+			return false
+		}
+	}
 	if o.reader = r.stream.attach(f); o.reader == nil {
+		if leave != nil {
+			leave()
+		}
 		return false
 	}
+	o.leave = leave
 	r.stream.stored = o.settled
 	o.from, o.reason = r, r.verdict.Refused
 	close(o.ready)
@@ -229,6 +257,10 @@ func (o *handover) close() {
 	o.closed = true
 	if o.reader != nil {
 		o.reader.leave()
+	}
+	if o.leave != nil {
+		o.leave()
+		o.leave = nil
 	}
 }
 

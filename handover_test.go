@@ -474,6 +474,37 @@ func TestHandoverWithoutStore(t *testing.T) {
 	})
 }
 
+// A renderer with one place for requests that pass through.
+type bounded struct {
+	oneTime
+	taken, left atomic.Int64
+}
+
+func (b *bounded) Admit(*http.Request) (leave func(), ok bool) {
+	if b.taken.Load() > b.left.Load() {
+		return nil, false
+	}
+	b.taken.Add(1)
+	return func() { b.left.Add(1) }, true
+}
+
+// A visitor who gets the response of a render counts among those who pass through, and if there is no place
+// for them, sends their own request.
+func TestHandoverIsAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, origin := newTable(t), &bounded{oneTime: oneTime{header: []string{"Cache-Control: private"}}}
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, origin)
+		if a := get(h, "/a"); a.Body.String() != "the secret" || origin.taken.Load() != 1 || origin.left.Load() != 1 {
+			t.Errorf("got %q; %d admitted, %d left", a.Body, origin.taken.Load(), origin.left.Load())
+		}
+		origin.taken.Add(1) // another visitor has the place
+		get(h, "/b")
+		if seen := origin.seen(); !slices.Equal(seen, []string{"GET /a", "GET /b", "GET /b"}) || origin.left.Load() != 1 {
+			t.Errorf("the origin saw %q; %d left", seen, origin.left.Load())
+		}
+	})
+}
+
 // A page whose response to HEAD says that it may be stored is rendered behind that.
 func TestHeadOfAStorablePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,11 +56,34 @@ func (a *admission) enter(ctx context.Context, client netip.Prefix) (leave func(
 		a.part(client)
 		return nil, err
 	}
+	return a.leaver(client, slots), nil
+}
+
+// tryEnter is enter without a wait: ok is false if the request could not be sent at once.
+func (a *admission) tryEnter(client netip.Prefix) (leave func(), ok bool) {
+	slots := a.join(client)
+	if slots == nil {
+		return nil, false
+	}
+	if !slots.TryAcquire(1) {
+		a.part(client)
+		return nil, false
+	}
+	if !a.all.TryAcquire(1) {
+		slots.Release(1)
+		a.part(client)
+		return nil, false
+	}
+	return a.leaver(client, slots), true
+}
+
+// leaver returns the function that ends a request which has its slots.
+func (a *admission) leaver(client netip.Prefix, slots *semaphore.Weighted) func() {
 	return func() {
 		a.all.Release(1)
 		slots.Release(1)
 		a.part(client)
-	}, nil
+	}
 }
 
 // acquire acquires a slot of a client, and one of all. The timer of the wait is made only if there

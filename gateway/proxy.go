@@ -127,6 +127,13 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.serve(w, r)
 }
 
+var _ isr.Admitter = (*proxy)(nil)
+
+// Admit implements [isr.Admitter].
+func (p *proxy) Admit(r *http.Request) (leave func(), ok bool) {
+	return p.admission.tryEnter(canonical.Client(r.RemoteAddr))
+}
+
 // allowed are the methods that are forwarded.
 const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
