@@ -96,14 +96,14 @@ func (m *memory) last(k store.Key) *page {
 	return p
 }
 
-// lastUses yields when each page was served last, rounded up to whole seconds.
+// lastUses yields when each page was served last, to a second.
 func (m *memory) lastUses() iter.Seq2[store.Key, time.Time] {
 	return func(yield func(store.Key, time.Time) bool) {
 		if m.pages == nil {
 			return
 		}
 		for k, p := range m.pages.All() {
-			if hit := p.stamp.Load(); hit != nil && !yield(k, time.Unix(hit.second+1, 0)) {
+			if hit := p.stamp.Load(); hit != nil && !yield(k, time.Unix(hit.used, 0)) {
 				return
 			}
 		}

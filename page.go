@@ -83,7 +83,8 @@ type representation struct {
 }
 
 type stamp struct {
-	second  int64
+	second  int64 // of the page's age, counted from generatedAhead before it
+	used    int64 // the Unix time after its first hit
 	fresh   bool
 	cutOff  bool
 	aged    time.Duration // the age of the page
@@ -236,6 +237,7 @@ func (p *page) stampAt(as *presentation, now time.Time, state store.State, cutOf
 	status := p.hitStatus(now, state, cutOff)
 	s = &stamp{
 		second:  second,
+		used:    now.Unix() + 1,
 		fresh:   state == store.Fresh,
 		cutOff:  cutOff,
 		as:      as,

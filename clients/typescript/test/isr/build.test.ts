@@ -43,7 +43,8 @@ onEngines('a page keeps its build, and is stale for a newer one until it is roll
     ['g2', first],
   ] as const) {
     const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
-    await store.publish(lease, lease.record, generation(id, Date.now(), { build, staleSeconds: 60 }), { history: true });
+    const next = generation(id, Date.now(), { build, staleSeconds: 60 });
+    await store.publish(lease, lease.record, next, { history: true });
   }
   const state = async (build: number) => {
     const { entry } = await store.read({ cacheKey });
