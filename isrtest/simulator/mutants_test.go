@@ -67,9 +67,6 @@ func mutants() []mutant {
 		{"an unsafe request ignores a page that is being rendered", "posts", []edited{
 			{"invalidate.go", "if isLease(rec.Lock) {", "if isLease(rec.Lock) && !mutated(\"an unsafe request ignores a page that is being rendered\") {"},
 		}},
-		{"the second unsafe request within a second is forgotten", "posts", []edited{
-			{"invalidate.go", "if len(w.variants) < maxSenderVariants &&", "if !mutated(\"the second unsafe request within a second is forgotten\") && len(w.variants) < maxSenderVariants &&"},
-		}},
 		{"a receipt is not waited for", "purges", []edited{
 			{"minseq.go", "err = h.c.follower.reach(ctx, seq, &h.c.follower.receipts)", "err = h.c.mutantReach(ctx, seq)"},
 		}},
@@ -80,7 +77,7 @@ func mutants() []mutant {
 			{"peerbodies.go", "\t\tif err == nil {\n\t\t\terr = verify(e, body)\n", "\t\tif err == nil && !mutated(\"a body of a peer is not verified\") {\n\t\t\terr = verify(e, body)\n"},
 		}},
 		{"a purge does not take effect before the next poll", "purges", []edited{
-			{"purge.go", "\tif err == nil {\n\t\tc.applyPurge(", "\tif err == nil && !mutated(\"a purge does not take effect before the next poll\") {\n\t\tc.applyPurge("},
+			{"purge.go", "\tif err == nil {\n\t\tcommitted(receipt.Seq)\n\t\tc.applyPurge(", "\tif err == nil && !mutated(\"a purge does not take effect before the next poll\") {\n\t\tcommitted(receipt.Seq)\n\t\tc.applyPurge("},
 		}},
 	}
 }

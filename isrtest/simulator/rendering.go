@@ -114,6 +114,11 @@ func (w *world) mayHaveReloaded(l *life, p *page) time.Time {
 	if reloaded := l.pages[p].reloaded; reloaded.After(at) {
 		at = reloaded
 	}
+	for _, c := range l.pages[p].posts {
+		if !c.changed.IsZero() && time.Since(c.changed) < followTime+purgeTime {
+			return time.Now() // its purge may be under way, and retires flights also if it fails
+		}
+	}
 	return at
 }
 
