@@ -1,14 +1,12 @@
 package dirbody
 
 import (
+	"crypto/sha256"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/facetheory/isr/internal/backoff"
 )
@@ -18,8 +16,8 @@ import (
 //
 // If the machine has not been started since, as the name of the journal tells, nothing is lost:
 // the files of all acknowledged bodies are in the memory of the system. Missing ones have been
-// deleted, and stay so. They only have to reach the disk. Otherwise bodies are restored as by an
-// Open while no other store is open.
+// deleted, and stay so. They only have to reach the disk; a file that a bad disk has damaged since is written
+// again. Otherwise bodies are restored as by an Open while no other store is open.
 
 // maxAdopted bounds how many journals are adopted at a time, each up to maxSegment and one batch
 // long.
@@ -57,7 +55,7 @@ func (s *Store) adoptJournals() {
 	}
 }
 
-// adopt makes the bodies in a journal durable and removes it, unless it has an owner. Two stores
+// adopt makes the bodies in a journal durable and ends it, unless it has an owner. Two stores
 // may adopt the same journal one after the other.
 func (s *Store) adopt(name string) (ok bool, err error) {
 	_, boot, locked := strings.Cut(strings.TrimPrefix(name, journalPrefix), ".")
@@ -77,50 +75,43 @@ func (s *Store) adopt(name string) (ok bool, err error) {
 		return false, nil
 	}
 	if err == nil {
-		if boot != "" && boot == s.boot {
-			_, err = s.rewrite(f)
-		} else {
-			err = s.restoreAll(f)
+		err = s.salvage(f, name, boot == "" || boot != s.boot)
+	}
+	return err == nil, err
+}
+
+// isElsewhere reports whether another journal has the content of a file. Then two processes have put different
+// bodies under one key at the same time, and the file is right.
+func (r *repair) isElsewhere(name string) bool {
+	if r.elsewhere == nil {
+		r.elsewhere = make(map[string]bool)
+		r.readOthers()
+	}
+	content, _, err := r.store.folder.Read(name, maxJournaled)
+	return err == nil && r.elsewhere[fileAndSum(name, content)]
+}
+
+// readOthers reads the other journals. One that cannot be read tells nothing.
+func (r *repair) readOthers() {
+	entries, _ := fs.ReadDir(r.store.root.FS(), tempFolder)
+	for _, entry := range entries {
+		name := tempFolder + "/" + entry.Name()
+		if !strings.HasPrefix(name, journalPrefix) || name == r.journal {
+			continue
 		}
+		f, err := r.store.root.Open(name)
+		if err != nil {
+			continue
+		}
+		_, _ = readJournal(f, func(file string, body []byte) error {
+			r.elsewhere[fileAndSum(file, body)] = true
+			return nil
+		})
+		_ = f.Close() // read only
 	}
-	if err != nil {
-		return false, err
-	}
-	return true, s.removeJournal(name)
 }
 
-// rewrite writes the bodies of a journal to their files again, and syncs them. It is not enough
-// to sync files again whose sync may have failed: the system counts what it could not write as
-// written, and the second fsync returns success (see "Errors" in fsync(2), and "PostgreSQL's fsync()
-// surprise", https://lwn.net/Articles/752063/).
-func (s *Store) rewrite(in io.Reader) (files []string, err error) {
-	if files, err = readRecords(in, s.rewriteBody); err != nil {
-		return nil, err
-	}
-	return files, s.syncFiles(files)
-}
-
-// rewriteBody writes what a file contains, so that readers see no difference. It leaves files that
-// are missing, which were deleted or whose Put was not acknowledged.
-func (s *Store) rewriteBody(name string, body []byte) error {
-	err := s.compare(name, body)
-	var f *os.File
-	if err == nil {
-		f, err = s.root.OpenFile(name, os.O_WRONLY, 0)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s again: %w", name, err)
-	}
-	used, err := f.Stat()
-	if err == nil {
-		_, err = f.WriteAt(body, 0)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	_ = s.root.Chtimes(name, time.Time{}, used.ModTime()) // or it counts as used now
-	return nil
+func fileAndSum(file string, content []byte) string {
+	sum := sha256.Sum256(content)
+	return file + "\x00" + string(sum[:])
 }

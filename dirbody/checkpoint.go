@@ -2,10 +2,10 @@ package dirbody
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"syscall"
 	"time"
 
 	"github.com/facetheory/isr/internal/backoff"
@@ -73,10 +73,10 @@ func (c *checkpoint) run() {
 	}
 }
 
-// sync is the first attempt.
+// sync is the first attempt. The descriptor of the segment is older than all that was written to its files.
 func (c *checkpoint) sync() error {
 	c.segment.placed.Wait()
-	if err := c.store.syncFiles(c.segment.files); err != nil {
+	if err := c.store.syncFiles(c.segment.file, c.segment.files); err != nil {
 		return err
 	}
 	return c.store.removeJournal(c.segment.name)
@@ -84,14 +84,45 @@ func (c *checkpoint) sync() error {
 
 // rewrite is every further attempt.
 func (c *checkpoint) rewrite() error {
-	files, err := c.store.rewrite(io.NewSectionReader(c.segment.file, 0, int64(c.segment.size)))
+	r, err := c.store.newRepair(c.segment.file, c.segment.name, false)
 	if err != nil {
 		return err
 	}
-	if want := len(c.segment.files); len(files) != want {
-		return fmt.Errorf("the journal is damaged: %d of its %d bodies can be read", len(files), want)
+	found, err := readJournal(io.NewSectionReader(c.segment.file, 0, int64(c.segment.size)), r.body)
+	if err != nil {
+		return err
 	}
-	return c.store.removeJournal(c.segment.name)
+	if err := c.rewriteRest(found.files); err != nil {
+		return err
+	}
+	if err := c.store.syncFiles(c.segment.file, c.segment.files); err != nil {
+		return err
+	}
+	return c.store.endJournal(c.segment.name, found)
+}
+
+// rewriteRest writes files again whose records are damaged. What the system has of them is all there is.
+func (c *checkpoint) rewriteRest(rewritten []string) error {
+	if len(rewritten) == len(c.segment.files) {
+		return nil
+	}
+	done := make(map[string]bool, len(rewritten))
+	for _, file := range rewritten {
+		done[file] = true
+	}
+	for _, file := range c.segment.files {
+		if done[file] {
+			continue
+		}
+		content, _, err := c.store.folder.Read(file, maxJournaled)
+		if err == nil {
+			err = c.store.overwrite(file, content)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EIO) {
+			return err
+		}
+	}
+	return nil
 }
 
 // removeJournal removes a journal whose bodies are on disk. Another process may have done so.

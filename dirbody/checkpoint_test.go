@@ -146,8 +146,8 @@ func TestJournalsAreAdoptedInTime(t *testing.T) {
 	}
 }
 
-// A body of another content is not replaced by that of an adopted journal, which stays for an Open
-// while no other store is open.
+// A body of another content is not replaced by that of an adopted journal, if the journal of another process has
+// it: two have put different bodies under one key, and one has lost.
 func TestAdoptionReplacesNoContent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -165,7 +165,7 @@ func TestAdoptionReplacesNoContent(t *testing.T) {
 	if got := read(t, second, pageKey(1, "g")); got != "mine" {
 		t.Errorf("read %q", got)
 	}
-	if _, err := os.Stat(filepath.Join(dir, ".tmp", journal)); err != nil || strings.Count(log.String(), "level=WARN") != 1 {
+	if _, err := os.Stat(filepath.Join(dir, ".tmp", journal)); !os.IsNotExist(err) || strings.Contains(log.String(), "level=WARN") {
 		t.Errorf("the journal: %v; the log:\n%s", err, log)
 	}
 }

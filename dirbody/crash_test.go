@@ -78,7 +78,7 @@ func tear(t *testing.T, dir string, keys []string) {
 	torn := 0
 	for i, key := range keys {
 		file := pagePath(dir, key)
-		if file == "" || len(crashBody(key)) > maxJournaled {
+		if !isJournaled(key) {
 			continue
 		}
 		var err error
@@ -120,7 +120,12 @@ func pagePath(dir, key string) string {
 	return filepath.Join(dir, "bodies", element[1][:3], element[1][3:]+"."+element[2]+".body")
 }
 
-// runUntil starts a writer, kills it once it has acknowledged count bodies, and
+// isJournaled reports whether the body of a key is in the journal.
+func isJournaled(key string) bool {
+	return pagePath("", key) != "" && len(crashBody(key)) <= maxJournaled
+}
+
+// runUntil starts a writer, kills it once it has acknowledged count bodies, one of them in the journal, and
 // returns all keys that it acknowledged.
 func runUntil(t *testing.T, dir string, count int) []string {
 	t.Helper()
@@ -135,6 +140,7 @@ func runUntil(t *testing.T, dir string, count int) []string {
 		t.Fatal(err)
 	}
 	var keys []string
+	inJournal, killed := false, false
 	for lines := bufio.NewReader(out); ; {
 		line, err := lines.ReadString('\n')
 		if err == io.EOF {
@@ -143,8 +149,11 @@ func runUntil(t *testing.T, dir string, count int) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys = append(keys, strings.TrimSuffix(line, "\n"))
-		if len(keys) == count {
+		key := strings.TrimSuffix(line, "\n")
+		keys = append(keys, key)
+		inJournal = inJournal || isJournaled(key)
+		if len(keys) >= count && inJournal && !killed {
+			killed = true
 			if err := command.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}

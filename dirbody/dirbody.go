@@ -18,7 +18,9 @@
 // the link (O_TMPFILE), where the file system has such files.
 //
 // The guarantees: a body whose Put returned nil survives a crash of the process or the
-// kernel, and a power failure if the disk honours fsync. A crash during Put leaves at
+// kernel, and a power failure if the disk honours fsync. If the disk damages a journal, the bodies
+// of the damaged records are lost, which is logged with the file, the offset and the length, and up to four
+// damaged journals stay as .tmp/damaged-journal-…. A crash during Put leaves at
 // most a temporary file, which the next Open removes, empty folders, and a complete
 // body that was not acknowledged. No name leads outside the directory, not even through
 // symbolic links (see [os.Root]).

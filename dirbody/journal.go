@@ -2,12 +2,9 @@ package dirbody
 
 import (
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -29,7 +26,8 @@ import (
 // Each store that is open has a journal of its own, which exists from its first Put to its
 // Close, and is locked meanwhile (flock). The journal of a process that was killed is replayed by
 // the next Open of the directory if no other store is open, and adopted by the others if one
-// is (see adopt.go).
+// is (see adopt.go). A damaged part of a journal is skipped and logged, and the file is kept aside,
+// see [Store.endJournal].
 const (
 	// maxJournaled is the length of the largest body that is written to the journal. Larger
 	// bodies are synced one by one: to write them twice costs more than the sync.
@@ -45,12 +43,9 @@ const (
 	maxBuffer = 1 << 20
 
 	journalPrefix = tempFolder + "/journal-"
+	// asidePrefix begins the names of damaged journals, which are kept, see endJournal.
+	asidePrefix = tempFolder + "/damaged-"
 )
-
-// A record is: a checksum of all that follows, the lengths of key and body, the key, the body.
-const recordHeader = 4 + 2 + 4
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A journal is the journal of an open store.
 type journal struct {
@@ -103,17 +98,6 @@ func (j *journal) append(key, file string, body []byte) (*segment, error) {
 	}
 	<-b.done
 	return b.segment, b.err
-}
-
-func appendRecord(to []byte, key string, body []byte) []byte {
-	at := len(to)
-	to = slices.Grow(to, recordHeader+len(key)+len(body))
-	to = append(to, 0, 0, 0, 0)
-	to = binary.BigEndian.AppendUint16(to, uint16(len(key)))
-	to = binary.BigEndian.AppendUint32(to, uint32(len(body)))
-	to = append(append(to, key...), body...)
-	binary.BigEndian.PutUint32(to[at:], crc32.Checksum(to[at+4:], castagnoli))
-	return to
 }
 
 // commit writes a batch. While the previous one is written, further Puts join this one.

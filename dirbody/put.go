@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"sync"
 
@@ -58,7 +59,7 @@ func (s *Store) putJournaled(ctx context.Context, key string, body []byte) error
 	}
 	if err == nil {
 		// Another process may have put it, whose journal cannot be relied on for this Put.
-		return s.syncFiles([]string{name})
+		return s.persist(name, body)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -77,7 +78,27 @@ func (s *Store) putJournaled(ctx context.Context, key string, body []byte) error
 		return err
 	}
 	defer s.removeTemp(temp)
-	return s.place(temp, name, body)
+	_, err = s.place(temp, name, body)
+	return err
+}
+
+// persist makes a body durable whose file exists. It writes the file again, see repair.body.
+func (s *Store) persist(name string, body []byte) error {
+	f, err := s.root.OpenFile(name, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // deleted after the comparison
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(body, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return s.syncFolders(path.Dir(name))
 }
 
 // A keyLocks has a lock for each key in use.
@@ -125,13 +146,14 @@ func (s *Store) put(ctx context.Context, name string, body []byte, durable bool)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.place(temp, name, body); err != nil {
+	placed, err := s.place(temp, name, body)
+	if err != nil || !durable {
 		return err
 	}
 	// A crash here leaves the whole body under its name; a power failure may lose the
 	// name. The body is not acknowledged yet.
-	if !durable {
-		return nil
+	if !placed {
+		return s.persist(name, body)
 	}
 	return s.syncFolders(path.Dir(name))
 }
@@ -156,27 +178,26 @@ func (s *Store) placeUnnamed(name string, body []byte) (placed bool) {
 }
 
 // place links the temporary file to its name, or compares the content if the name
-// exists.
-func (s *Store) place(temp, name string, body []byte) error {
-	var err error
+// exists. It reports whether it has linked it.
+func (s *Store) place(temp, name string, body []byte) (placed bool, err error) {
 	for range placeAttempts {
 		err = s.root.Link(temp, name) // the commit point
 		if err == nil {
-			return nil
+			return true, nil
 		}
 		if errors.Is(err, fs.ErrExist) {
 			err = s.compare(name, body)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return false, err
 		}
 		// The folder is new, or a Delete removed it before Link, or the body before compare.
 		if err = s.root.MkdirAll(path.Dir(name), folderMode); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			return err
+			return false, err
 		}
 		// On those errors, a Delete removed a folder during MkdirAll.
 	}
-	return fmt.Errorf("gave up after %d attempts: %w", placeAttempts, err)
+	return false, fmt.Errorf("gave up after %d attempts: %w", placeAttempts, err)
 }
 
 // compare returns nil if the file holds exactly body, store.ErrExists if it holds

@@ -1,20 +1,21 @@
 package dirbody
 
 import (
-	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"io/fs"
 	"os"
 	"path"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
+
+	"github.com/facetheory/isr/store"
 )
 
 // replay restores the bodies in the journal of a process that was killed, makes them
-// durable, and removes the journal. It may be repeated after a crash. Bodies that were
+// durable, and ends the journal. It may be repeated after a crash. Bodies that were
 // deleted since they were written may exist again, and can be deleted again.
 func (s *Store) replay(name string) error {
 	f, err := s.root.Open(name)
@@ -22,105 +23,210 @@ func (s *Store) replay(name string) error {
 		return err
 	}
 	defer f.Close()
-	if err := s.restoreAll(f); err != nil {
-		return err
-	}
-	return s.removeJournal(name)
+	return s.salvage(f, name, true)
 }
 
-// restoreAll restores the bodies in a journal and makes them durable.
-func (s *Store) restoreAll(journal *os.File) error {
-	written, err := journal.Stat()
+// salvage makes the bodies in the journal of a process that has ended durable, and ends the journal.
+// The machine may have been restarted since: then files are missing, or are not what they were. Otherwise a
+// missing file was deleted, and stays so.
+func (s *Store) salvage(journal *os.File, name string, restarted bool) error {
+	r, err := s.newRepair(journal, name, restarted)
 	if err != nil {
 		return err
 	}
-	files, err := readRecords(journal, func(name string, body []byte) error { return s.restore(name, body, written.ModTime()) })
+	found, err := readJournal(journal, r.body)
 	if err != nil {
-		return fmt.Errorf("restoring bodies from %s: %w", journal.Name(), err)
+		return fmt.Errorf("restoring bodies from %s: %w", name, err)
 	}
-	return s.syncFiles(files)
+	if err := s.syncFiles(journal, found.files); err != nil {
+		return err
+	}
+	return s.endJournal(name, found)
 }
 
-// readRecords calls do with each record of a journal, and returns the files of their bodies.
-func readRecords(from io.Reader, do func(file string, body []byte) error) (files []string, err error) {
-	in := bufio.NewReaderSize(from, 1<<20)
-	for {
-		key, body, err := readRecord(in)
-		if errors.Is(err, errNoRecord) {
-			return files, nil // the end, or what was being written by a Put that was not acknowledged
-		}
-		if err == nil {
-			err = do(fileName(key), body)
-		}
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, fileName(key))
-	}
+// A repair gives the files of bodies the content that a journal has.
+type repair struct {
+	store     *Store
+	journal   string    // its name
+	written   time.Time // when the journal was written to: the time of files that are missing
+	restarted bool      // see salvage
+
+	elsewhere map[string]bool // what other journals have, see isElsewhere; nil until it is needed
 }
 
-// restore gives a file the content that it had before the crash, and the time.
-func (s *Store) restore(name string, body []byte, written time.Time) error {
-	switch err := s.compare(name, body); {
+func (s *Store) newRepair(journal *os.File, name string, restarted bool) (*repair, error) {
+	info, err := journal.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return &repair{store: s, journal: name, written: info.ModTime(), restarted: restarted}, nil
+}
+
+// body repairs the file of one body. The content is written again also if the file has it. It is not enough
+// to sync files again whose sync may have failed: the system counts what it could not write as
+// written, and the second fsync returns success (see "Errors" in fsync(2), and "PostgreSQL's fsync()
+// surprise", https://lwn.net/Articles/752063/).
+func (r *repair) body(name string, body []byte) error {
+	s := r.store
+	err := s.compare(name, body)
+	switch {
 	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		// Other content, or none that can be read. Only one body is written under a key, so it is
-		// what a power failure, or a bad disk, has left of it.
-		if err := s.root.RemoveAll(name); err != nil {
-			return err
+		err = s.overwrite(name, body)
+		if errors.Is(err, fs.ErrNotExist) && !r.restarted {
+			return nil // deleted after the comparison
 		}
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		if !r.restarted {
+			return nil // deleted, or its Put was not acknowledged
+		}
+		return s.restore(name, body, r.written)
+	case !r.restarted && !isDamage(err):
+		return fmt.Errorf("writing %s again: %w", name, err)
+	case !r.restarted && r.isElsewhere(name):
+		return nil // the Put of this body failed: that of another process was placed
 	}
-	temp, err := s.writeTemp(body, true)
+	// Only one body is written under a key, so the file is what a power failure, or a bad disk, has left of it.
+	return s.replace(name, body, r.written)
+}
+
+// isDamage reports whether the error of a comparison says that a file was damaged. Other errors may pass.
+func isDamage(err error) bool { return errors.Is(err, store.ErrExists) || errors.Is(err, syscall.EIO) }
+
+// overwrite writes what a file contains, so that readers see no difference.
+func (s *Store) overwrite(name string, body []byte) error {
+	f, err := s.root.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("writing %s again: %w", name, err)
+	}
+	used, err := f.Stat()
+	if err == nil {
+		_, err = f.WriteAt(body, 0)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	_ = s.root.Chtimes(name, time.Time{}, used.ModTime()) // or it counts as used now
+	return nil
+}
+
+// restore gives a body that has no file one, with the time at which it was written.
+func (s *Store) restore(name string, body []byte, written time.Time) error {
+	temp, err := s.writeRestored(body, written)
 	if err != nil {
 		return err
 	}
 	defer s.removeTemp(temp)
-	if err := s.root.Chtimes(temp, time.Time{}, written); err != nil {
+	_, err = s.place(temp, name, body)
+	return err
+}
+
+// replace replaces a damaged file, of which readers see either content.
+func (s *Store) replace(name string, body []byte, written time.Time) error {
+	info, err := s.root.Lstat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = s.root.RemoveAll(name) // Rename does not replace a folder
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return s.place(temp, name, body)
+	temp, err := s.writeRestored(body, written)
+	if err != nil {
+		return err
+	}
+	defer s.removeTemp(temp)
+	return s.root.Rename(temp, name)
 }
 
-// errNoRecord: no complete record follows.
-var errNoRecord = errors.New("no further record")
-
-func readRecord(in io.Reader) (key string, body []byte, err error) {
-	var header [recordHeader]byte
-	if err := readFull(in, header[:]); err != nil {
-		return "", nil, err
+func (s *Store) writeRestored(body []byte, written time.Time) (temp string, err error) {
+	if temp, err = s.writeTemp(body, true); err != nil {
+		return "", err
 	}
-	keyLength, bodyLength := int(binary.BigEndian.Uint16(header[4:])), int(binary.BigEndian.Uint32(header[6:]))
-	if bodyLength > maxJournaled {
-		return "", nil, errNoRecord
+	if err := s.root.Chtimes(temp, time.Time{}, written); err != nil {
+		s.removeTemp(temp)
+		return "", err
 	}
-	rest := make([]byte, keyLength+bodyLength)
-	if err := readFull(in, rest); err != nil {
-		return "", nil, err
-	}
-	sum := crc32.Update(crc32.Checksum(header[4:], castagnoli), castagnoli, rest)
-	key, body = string(rest[:keyLength]), rest[keyLength:]
-	if sum != binary.BigEndian.Uint32(header[:]) || !journaled(key, body) {
-		return "", nil, errNoRecord
-	}
-	return key, body, nil
+	return temp, nil
 }
 
-func readFull(in io.Reader, to []byte) error {
-	_, err := io.ReadFull(in, to)
-	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errNoRecord
+// maxAside bounds how many damaged journals are kept, each up to maxSegment and one batch long.
+const maxAside = 4
+
+// endJournal ends a journal whose bodies are on disk. It is removed, or kept aside if a part of it cannot be
+// read, so that somebody can look into it. If we crash before, the bodies are restored again.
+func (s *Store) endJournal(name string, found journalContent) error {
+	log := s.log.With("folder", s.dir, "journal", name)
+	for i, lost := range found.lost {
+		switch {
+		case found.torn && i == len(found.lost)-1:
+			log.Warn("dirbody: a journal ends within a record, which was being written when its process ended, or is damaged",
+				"offset", lost.at, "bytes", lost.length)
+		case i < maxLogged:
+			log.Warn("dirbody: a part of a journal is damaged; the bodies in it are lost unless their files are whole",
+				"offset", lost.at, "bytes", lost.length)
+		}
+	}
+	if !found.isDamaged() {
+		return s.removeJournal(name)
+	}
+	aside := asidePrefix + strings.TrimPrefix(name, tempFolder+"/")
+	if err := s.root.Rename(name, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	log.Warn("dirbody: kept a damaged journal aside; it can be removed", "file", aside, "damaged_parts", len(found.lost), "bodies_read", len(found.files))
+	return s.pruneAside()
+}
+
+// maxLogged bounds the log lines about one journal.
+const maxLogged = 16
+
+// pruneAside removes the oldest of the journals that are kept aside, down to maxAside.
+func (s *Store) pruneAside() error {
+	entries, err := fs.ReadDir(s.root.FS(), tempFolder)
+	if err != nil {
+		return err
+	}
+	var kept []fs.FileInfo
+	for _, entry := range entries {
+		if !strings.HasPrefix(tempFolder+"/"+entry.Name(), asidePrefix) {
+			continue
+		}
+		if info, err := entry.Info(); err == nil { // or another process has removed it
+			kept = append(kept, info)
+		}
+	}
+	slices.SortFunc(kept, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+	for _, info := range kept[min(len(kept), maxAside):] {
+		if err := s.removeJournal(tempFolder + "/" + info.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncFiles makes files and their names durable. Files that were deleted are skipped. The descriptor was opened
+// before the files were written: Linux reports that data could not be written to each descriptor that was
+// open then (errseq_t), but to later ones only if no other has reported it, and, of a file, only while the file
+// is in memory. So the descriptors that are opened here may miss it, and this one does not: syncfs reports the
+// failures of the whole file system to it.
+func (s *Store) syncFiles(since *os.File, files []string) error {
+	if len(files) <= maxSyncedSingly {
+		if err := s.syncSingly(files); err != nil {
+			return err
+		}
+	}
+	ok, err := syncFileSystem(since)
+	if !ok && len(files) > maxSyncedSingly {
+		return s.syncSingly(files)
 	}
 	return err
 }
 
-// syncFiles makes files and their names durable. Files that were deleted are skipped.
-func (s *Store) syncFiles(files []string) error {
-	if len(files) > maxSyncedSingly {
-		if ok, err := s.syncFileSystem(); ok {
-			return err
-		}
-	}
+// maxSyncedSingly is up to how many files are synced one by one before the file system is, which then has
+// less to write at once. Beyond, to sync the whole file system costs less, also if other processes write to it.
+const maxSyncedSingly = 256
+
+func (s *Store) syncSingly(files []string) error {
 	folders := make(map[string]bool)
 	for _, name := range files {
 		err := s.syncFile(name)
@@ -136,10 +242,6 @@ func (s *Store) syncFiles(files []string) error {
 	}
 	return nil
 }
-
-// maxSyncedSingly is up to how many files are synced one by one. Beyond, to sync the whole
-// file system costs less, also if other processes write to it.
-const maxSyncedSingly = 256
 
 func (s *Store) syncFile(name string) error {
 	f, err := s.root.Open(name)

@@ -27,14 +27,16 @@ func dataSync(f *os.File) error {
 	}
 }
 
-// syncFileSystem makes all durable that was written to the file system of the directory. It
+// syncFileSystem makes all durable that was written to the file system of an open file. It
 // reports whether the system can do that. Linux reports failed writes since version 5.8.
-func (s *Store) syncFileSystem() (ok bool, err error) {
-	f, err := s.root.Open(tempFolder)
-	if err != nil {
-		return true, err
+func syncFileSystem(f *os.File) (ok bool, err error) {
+	for {
+		if err = unix.Syncfs(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+			break
+		}
 	}
-	defer f.Close()
-	err = unix.Syncfs(int(f.Fd()))
-	return !errors.Is(err, unix.ENOSYS), os.NewSyscallError("syncfs", err)
+	if errors.Is(err, unix.ENOSYS) {
+		return false, nil
+	}
+	return true, os.NewSyscallError("syncfs", err)
 }

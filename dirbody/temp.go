@@ -70,7 +70,7 @@ func (s *Store) removeLeftovers() error {
 	}
 	for _, entry := range entries {
 		name := tempFolder + "/" + entry.Name()
-		if name == lockFile {
+		if name == lockFile || strings.HasPrefix(name, asidePrefix) {
 			continue
 		}
 		if strings.HasPrefix(name, journalPrefix) {
