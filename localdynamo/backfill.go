@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
@@ -113,7 +114,8 @@ func (tx *transaction) backfillNext(t *table, id int, from []byte) (next []byte,
 // AWS calls them index key violations and skips them too.
 func (ix *index) entriesFrom(tx *transaction, t *table, from []byte) (entries []entry, next []byte, err error) {
 	items, size := 0, 0
-	tx.Range(t.space(), from, nil, false, func(key, stored []byte) bool {
+	intact := tx.SkipDamaged(func(*store.Damage) {}) // damaged items have no entry; replaced ones get theirs
+	intact.Range(t.space(), from, nil, false, func(key, stored []byte) bool {
 		if items == backfillItems || size >= backfillBytes {
 			next = bytes.Clone(key)
 			return false

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
@@ -15,10 +16,7 @@ import (
 const maxFaults = 20
 
 // Check reads the whole file and verifies its invariants: the structure of the
-// file is intact; every item decodes, is within the limits, re-encodes to the
-// same bytes and is stored under its own key; every index holds exactly the
-// entries of its table's items; the tallies of tables and indexes are correct;
-// request tokens and their expiry times match. The error wraps ErrCorrupt and
+// file is intact, and so is all that [DB.Verify] verifies. The error wraps ErrCorrupt and
 // lists at most 20 faults. Writes block while the file structure is checked;
 // the rest is read from a snapshot.
 func (db *DB) Check(ctx context.Context) error {
@@ -31,7 +29,19 @@ func (db *DB) Check(ctx context.Context) error {
 	if err := db.store.Check(); err != nil {
 		return fmt.Errorf("localdynamo: check %s: %w", db.path, err)
 	}
-	c := &checker{ctx: ctx}
+	return db.Verify(ctx, nil)
+}
+
+// Verify reads all that is stored, from a snapshot, and verifies it: the checksum of every value
+// and the order of keys; every item decodes, is within the limits, re-encodes to the
+// same bytes and is stored under its own key; every index holds exactly the
+// entries of its table's items; the tallies of tables and indexes are correct;
+// request tokens and their expiry times match. The error wraps ErrCorrupt and
+// lists at most 20 faults. It delays no writes, but the file does not reuse space while it runs.
+// progress, if it is not nil, is called with the number of items and index entries that have been
+// verified, and the number of all, about every thousand.
+func (db *DB) Verify(ctx context.Context, progress func(done, total int64)) error {
+	c := &checker{ctx: ctx, progress: progress, damaged: make(map[string]bool)}
 	if err := db.view(ctx, c.run); err != nil {
 		return err
 	}
@@ -42,42 +52,123 @@ func (db *DB) Check(ctx context.Context) error {
 }
 
 type checker struct {
-	ctx    context.Context
-	faults []error
+	ctx         context.Context
+	progress    func(done, total int64)
+	done, total int64
+	tables      catalogue
+	damaged     map[string]bool // spaces with damaged values
+	faults      []error
 }
 
 // report records a fault, and returns whether to go on.
 func (c *checker) report(format string, args ...any) bool {
-	c.faults = append(c.faults, fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...)))
+	return c.add(fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...)))
+}
+
+func (c *checker) add(fault error) bool {
+	if len(c.faults) < maxFaults {
+		c.faults = append(c.faults, fault)
+	}
 	return len(c.faults) < maxFaults
 }
 
+// damage records a damaged value.
+func (c *checker) damage(d *store.Damage) {
+	c.damaged[d.Space] = true
+	c.add(nameDamage(c.tables, d))
+}
+
+// step counts an item or entry, and returns whether to go on.
+func (c *checker) step() bool {
+	if c.done++; c.progress != nil && c.done%1024 == 0 {
+		c.progress(c.done, max(c.done, c.total))
+	}
+	return c.ctx.Err() == nil && len(c.faults) < maxFaults
+}
+
 func (c *checker) run(r store.Reader) error {
-	tables, err := readCatalogue(r)
+	all := r.SkipDamaged(c.damage)
+	known := r.SkipDamaged(func(*store.Damage) {}) // for what has been read by all
+	tables, err := readCatalogue(all)
 	if err != nil {
 		return err
 	}
+	c.tables = tables
+	c.count(known)
+	for _, space := range []string{counterSpace, tallySpace} {
+		all.Range(space, nil, nil, false, func(_, _ []byte) bool { return true })
+	}
+	if err := checkSpaces(known, tables); err != nil {
+		c.add(err)
+	}
 	for _, t := range tables {
-		r.Range(t.space(), nil, nil, false, func(key, item []byte) bool {
-			if c.ctx.Err() != nil {
-				return false
-			}
-			if err := t.checkItem(key, item); err != nil {
-				return c.report("table %s, key %x: %v", t.Name, key, err)
-			}
-			return true
-		})
+		c.items(all, t)
 		for _, ix := range t.Indexes {
-			c.index(r, t, ix)
+			c.entries(all, ix.space(t))
+			if !c.damaged[t.space()] && !c.damaged[ix.space(t)] {
+				c.index(known, t, ix)
+			}
 		}
 		for _, space := range t.spaces() {
-			if held, known, err := readTally(r, space); err != nil || !known || held != recount(r, space) {
+			if c.damaged[space] || c.damaged[tallySpace] {
+				continue
+			}
+			if held, found, err := readTally(known, space); err != nil || !found || held != recount(known, space) {
 				c.report("table %s: tally of %s is missing or wrong: %v", t.Name, space, err)
 			}
 		}
 	}
-	c.tokens(r)
+	c.tokens(all)
 	return c.ctx.Err()
+}
+
+// count computes the number of all steps.
+func (c *checker) count(r store.Reader) {
+	for _, t := range c.tables {
+		for _, space := range t.spaces() {
+			n, _, _ := readTally(r, space) // only for the progress
+			c.total += n.items
+		}
+	}
+}
+
+func (c *checker) items(r store.Reader, t *table) {
+	r.Range(t.space(), nil, nil, false, func(key, item []byte) bool {
+		if err := t.checkItem(key, item); err != nil {
+			c.report("table %s, key %x: %v", t.Name, key, err)
+		}
+		return c.step()
+	})
+}
+
+func (c *checker) entries(r store.Reader, space string) {
+	r.Range(space, nil, nil, false, func(_, _ []byte) bool { return c.step() })
+}
+
+// checkSpaces finds spaces that are missing although their tallies are not zero: those whose names are damaged.
+func checkSpaces(r store.Reader, tables catalogue) error {
+	var missing []string
+	first := func(space string) (found bool) {
+		r.SkipDamaged(func(*store.Damage) { found = true }).Range(space, nil, nil, false, func(_, _ []byte) bool {
+			found = true
+			return false
+		})
+		return found
+	}
+	if len(tables) == 0 && first(tallySpace) {
+		missing = append(missing, tableSpace)
+	}
+	for _, t := range tables {
+		for _, space := range t.spaces() {
+			if held, _, err := readTally(r, space); err == nil && held.items > 0 && !first(space) {
+				missing = append(missing, space)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: %s are missing", ErrCorrupt, strings.Join(missing, ", "))
+	}
+	return nil
 }
 
 func (t *table) checkItem(key, stored []byte) error {

@@ -114,7 +114,7 @@ func newDB(path string, s store.Store, opts Options) (*DB, error) {
 	err := s.View(func(r store.Reader) error {
 		var err error
 		tables, err = readCatalogue(r)
-		return err
+		return errors.Join(err, checkSpaces(r, tables))
 	})
 	if err == nil {
 		err = addMissingTallies(s, tables)

@@ -210,7 +210,7 @@ func TestOpenOnFullDisk(t *testing.T) {
 	if err := os.WriteFile(path, contents, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := openInChild(t, "full-disk", folder, "old"); !strings.Contains(got, "from format 1 to 2") || !strings.Contains(got, "file too large") {
+	if got := openInChild(t, "full-disk", folder, "old"); !strings.Contains(got, "from format 1 to 3") || !strings.Contains(got, "file too large") {
 		t.Errorf("a file of format 1: %s", got)
 	}
 	sameBytes(t, path, contents)

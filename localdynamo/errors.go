@@ -107,11 +107,27 @@ func errNotFound() error {
 // definiteError.
 func (db *DB) internal(err error) error {
 	answer := &types.InternalServerError{Message: aws.String("Internal server error")}
+	if err = db.withDamage(err); errors.Is(err, ErrDamaged) {
+		answer.Message = aws.String(err.Error())
+	}
 	if errors.Is(err, store.ErrUncertain) {
 		return fmt.Errorf("localdynamo: %s: %w: %w", db.path, answer, err)
 	}
+	if errors.Is(err, ErrDamaged) {
+		return &definiteError{fmt.Errorf("localdynamo: %s: %w", db.path, &damageAnswer{answer, err})}
+	}
 	return &definiteError{fmt.Errorf("localdynamo: %s: %w: %w%s", db.path, answer, err, advice(db.path, err))}
 }
+
+// A damageAnswer is an InternalServerError whose message is the text of a *DamageError.
+type damageAnswer struct {
+	*types.InternalServerError
+	damage error
+}
+
+func (a *damageAnswer) Error() string { return a.damage.Error() }
+
+func (a *damageAnswer) Unwrap() []error { return []error{a.InternalServerError, a.damage} }
 
 // A definiteError is a failure of the store that wrote nothing and that a retry
 // would meet again.

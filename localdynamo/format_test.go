@@ -59,7 +59,7 @@ func formatOf(t *testing.T, path string) string {
 	return format
 }
 
-// TestUpgradeFromFormat1 opens a file of format 1, which upgrades it to format 2
+// TestUpgradeFromFormat1 opens a file of format 1, which upgrades it to format 3
 // without loss.
 func TestUpgradeFromFormat1(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestUpgradeFromFormat1(t *testing.T) {
 		if err := errors.Join(db.Check(t.Context()), db.Close()); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, formatOf(t, path), "2")
+		equal(t, formatOf(t, path), "3")
 	}
 	db := openAt(t, path, localdynamo.Options{Now: soon, SweepInterval: -1})
 	for i := range 40 {

@@ -39,6 +39,8 @@ type transaction struct {
 	tables     catalogue        // includes the changes of earlier writes in the batch
 	ownsTables bool             // tables is a copy that may be modified
 	tallies    map[string]tally // changes by this batch, by space
+	recounts   map[string]bool  // spaces whose tally is to be counted again
+	changes    int              // puts, deletions and drops so far
 	overlay    *overlay
 	volatile   bool // a volatile write, not a batch
 }
@@ -118,21 +120,26 @@ func (tx *transaction) ownTables() {
 
 // Put stores a value and records a failure of the store.
 func (tx *transaction) Put(space string, key, value []byte) error {
-	tx.wrote = true
+	tx.noteChange()
 	tx.bytes += len(value)
 	return tx.noteFailure(tx.Writer.Put(space, key, value))
 }
 
 // Delete deletes a key and records a failure of the store.
 func (tx *transaction) Delete(space string, key []byte) error {
-	tx.wrote = true
+	tx.noteChange()
 	return tx.noteFailure(tx.Writer.Delete(space, key))
 }
 
 // Drop removes a space and records a failure of the store.
 func (tx *transaction) Drop(space string) error {
-	tx.wrote = true
+	tx.noteChange()
 	return tx.noteFailure(tx.Writer.Drop(space))
+}
+
+func (tx *transaction) noteChange() {
+	tx.wrote = true
+	tx.changes++
 }
 
 func (tx *transaction) noteFailure(err error) error {
@@ -221,11 +228,20 @@ func (tx *transaction) closeOverlay() error {
 	return tx.keepAll()
 }
 
-// evaluate evaluates a write of the batch.
-func (tx *transaction) evaluate(r *pendingWrite) error {
+// evaluate evaluates a write of the batch. If it meets a damaged value, it fails alone, unless it
+// has written something.
+func (tx *transaction) evaluate(r *pendingWrite) (err error) {
 	tx.overlay.mu.Lock()
 	defer tx.overlay.mu.Unlock()
-	return r.apply(tx)
+	before := tx.changes
+	damage := store.Catch(func() { err = r.apply(tx) })
+	if damage == nil {
+		return err
+	}
+	if tx.changes > before {
+		return tx.noteFailure(damage)
+	}
+	return damage
 }
 
 // commit evaluates the first n writes in order, each seeing the effects of the

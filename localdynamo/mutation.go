@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/localdynamo/internal/expr"
+	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
@@ -172,6 +173,7 @@ func (db *DB) bind(o *operation, m *mutation) error {
 // It does not share memory with the store.
 type effect struct {
 	before  value.Item // "" if there was no item
+	damaged bool       // there was an item, which is damaged
 	after   []byte     // encoded; nil if there will be no item
 	indexes []indexChange
 }
@@ -186,7 +188,10 @@ func (m *mutation) evaluate(tx *transaction) (effect, error) {
 	}
 	space := m.table.space()
 	tx.touch(space, m.key)
-	found := tx.Get(space, m.key)
+	var found []byte
+	if damage := store.Catch(func() { found = tx.Get(space, m.key) }); damage != nil {
+		return m.evaluateDamaged(tx, damage)
+	}
 	s := &document{item: value.View(found)}
 	if !m.condition.Match(s) {
 		return effect{}, m.conditionFailed(s.item)
@@ -207,6 +212,18 @@ func (m *mutation) evaluate(tx *transaction) (effect, error) {
 	}
 	e.indexes, err = m.table.indexChanges(m.key, e.before, value.View(e.after))
 	return e, err
+}
+
+// evaluateDamaged is evaluate for a stored item that is damaged.
+func (m *mutation) evaluateDamaged(tx *transaction, damage *store.Damage) (effect, error) {
+	switch {
+	case !m.replacesDamaged():
+		return effect{}, damage
+	case tx.volatile:
+		return effect{}, errMustWait
+	}
+	indexes, err := m.table.indexChanges(m.key, "", value.View(m.item))
+	return effect{damaged: true, after: m.item, indexes: indexes}, err
 }
 
 // conditionFailed returns a *types.ConditionalCheckFailedException, with the
@@ -271,6 +288,11 @@ func (m *mutation) apply(tx *transaction, e effect) error {
 
 // replace writes or deletes one item and updates its index entries.
 func (t *table) replace(tx *transaction, key []byte, e effect) error {
+	if e.damaged {
+		if err := t.discard(tx, key); err != nil {
+			return err
+		}
+	}
 	for i := range e.indexes {
 		if err := e.indexes[i].apply(tx, t); err != nil {
 			return err

@@ -73,7 +73,7 @@ func TestOpenRefusesForeignFiles(t *testing.T) {
 	clear(zeroed[:8192])
 	wantOpenError(t, "no header", zeroed, localdynamo.ErrCorrupt, "header")
 	wantOpenError(t, "another program's", otherBolt(t, ""), localdynamo.ErrCorrupt, "written by another program")
-	wantOpenError(t, "newer", otherBolt(t, "3"), localdynamo.ErrFormat, "format 3, this program supports up to 2")
+	wantOpenError(t, "newer", otherBolt(t, "4"), localdynamo.ErrFormat, "format 4, this program supports up to 3")
 	wantOpenError(t, "nonsense", otherBolt(t, "x"), localdynamo.ErrCorrupt, "format version")
 }
 

@@ -159,6 +159,11 @@ func (o *overlaid) Get(space string, key []byte) []byte {
 	return o.Reader.Get(space, key)
 }
 
+// SkipDamaged implements store.Reader.
+func (o *overlaid) SkipDamaged(report func(*store.Damage)) store.Reader {
+	return &overlaid{Reader: o.Reader.SkipDamaged(report), trees: o.trees}
+}
+
 // Range reads what is volatile, too.
 func (o *overlaid) Range(space string, lo, hi []byte, reverse bool, fn func(key, value []byte) bool) {
 	over := o.between(space, lo, hi)

@@ -95,7 +95,8 @@ func (db *DB) sweepTable(ctx context.Context, t *table) (int, error) {
 // items and the key to continue with, or nil at the end.
 func (t *table) expired(r store.Reader, from []byte, w expiryWindow) (keys [][]byte, next []byte) {
 	n := 0
-	r.Range(t.space(), from, nil, false, func(key, item []byte) bool {
+	// A damaged item never expires: whether it has is unknown.
+	r.SkipDamaged(func(*store.Damage) {}).Range(t.space(), from, nil, false, func(key, item []byte) bool {
 		if n == sweepRead {
 			next = bytes.Clone(key)
 			return false
@@ -120,8 +121,8 @@ func (db *DB) removeExpired(ctx context.Context, t *table, keys [][]byte, w expi
 		}
 		for _, key := range keys {
 			tx.touch(t.space(), key)
-			item := tx.Get(t.space(), key)
-			if item == nil || !w.contains(item, attribute) {
+			var item []byte
+			if store.Catch(func() { item = tx.Get(t.space(), key) }) != nil || item == nil || !w.contains(item, attribute) {
 				continue
 			}
 			if err := t.remove(tx, key, value.View(item)); err != nil {

@@ -3,6 +3,7 @@ package localdynamo
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/facetheory/isr/localdynamo/internal/store"
@@ -27,9 +28,13 @@ func (t tally) encode() []byte {
 	return binary.AppendVarint(binary.AppendVarint(nil, t.items), t.bytes)
 }
 
-// readTally returns the tally of a space; known is false if none is stored.
+// readTally returns the tally of a space; known is false if none is stored. If the stored one is
+// damaged, the error wraps ErrDamaged.
 func readTally(r store.Reader, space string) (t tally, known bool, err error) {
-	stored := r.Get(tallySpace, []byte(space))
+	var stored []byte
+	if damage := store.Catch(func() { stored = r.Get(tallySpace, []byte(space)) }); damage != nil {
+		return tally{}, false, damage
+	}
 	if stored == nil {
 		return tally{}, false, nil
 	}
@@ -44,10 +49,10 @@ func readTally(r store.Reader, space string) (t tally, known bool, err error) {
 	return tally{items, bytes}, true, nil
 }
 
-// recount computes the tally of a space by reading it.
+// recount computes the tally of a space by reading it. It does not count damaged items.
 func recount(r store.Reader, space string) tally {
 	var t tally
-	r.Range(space, nil, nil, false, func(_, item []byte) bool {
+	r.SkipDamaged(func(*store.Damage) {}).Range(space, nil, nil, false, func(_, item []byte) bool {
 		t.add(tally{1, int64(value.View(item).Size())})
 		return true
 	})
@@ -77,12 +82,28 @@ func (tx *transaction) dropSpace(space string) error {
 		return err
 	}
 	delete(tx.tallies, space)
+	delete(tx.recounts, space)
 	return tx.Delete(tallySpace, []byte(space))
+}
+
+// recount has the tally of a space counted again when the batch is committed.
+func (tx *transaction) recount(space string) {
+	tx.updateTally(space, "", "")
+	if tx.recounts == nil {
+		tx.recounts = make(map[string]bool)
+	}
+	tx.recounts[space] = true
 }
 
 // tally returns the tally of a space, including this batch's changes so far.
 func (tx *transaction) tally(space string) (tally, error) {
+	if tx.recounts[space] {
+		return recount(tx, space), nil
+	}
 	now, _, err := readTally(tx, space)
+	if errors.Is(err, ErrDamaged) {
+		return recount(tx, space), nil
+	}
 	now.add(tx.tallies[space])
 	return now, err
 }
@@ -122,14 +143,15 @@ func (t *table) spaces() []string {
 	return all
 }
 
-// addMissingTallies computes the tallies that a file of an older version lacks.
+// addMissingTallies computes the tallies that a file of an older version lacks, and those that are
+// damaged.
 func addMissingTallies(s store.Store, tables catalogue) error {
 	var unknown []string
 	err := s.View(func(r store.Reader) error {
 		for _, t := range tables {
 			for _, space := range t.spaces() {
 				_, known, err := readTally(r, space)
-				if err != nil {
+				if err != nil && !errors.Is(err, ErrDamaged) {
 					return err
 				}
 				if !known {
@@ -158,6 +180,9 @@ func (db *DB) readTallies(ctx context.Context, t *table) (map[string]tally, erro
 	err := db.view(ctx, func(r store.Reader) error {
 		for _, space := range t.spaces() {
 			n, _, err := readTally(r, space)
+			if errors.Is(err, ErrDamaged) {
+				n, err = recount(r, space), nil
+			}
 			if err != nil {
 				return err
 			}

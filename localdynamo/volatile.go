@@ -152,7 +152,12 @@ func (tx *transaction) adopt(space string, key []byte, before value.Item) value.
 		return before
 	}
 	tx.wrote = true // the commit ends the volatile write, also if the file need not change
-	return value.Item(tx.Writer.Get(space, key))
+	var stored []byte
+	if damage := store.Catch(func() { stored = tx.Writer.Get(space, key) }); damage != nil {
+		_ = tx.Delete(space, key) // a failure ends the batch
+		tx.recount(space)
+	}
+	return value.Item(stored)
 }
 
 // keep writes a volatile item with the batch, which depends on it.

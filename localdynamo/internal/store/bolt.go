@@ -32,6 +32,8 @@ type Bolt struct {
 	db     *bolt.DB
 	broken error // owned by Update, which is not called concurrently
 
+	unchecked bool // the file may have values of formats 1 and 2, without checksums
+
 	inRanges atomic.Int64 // bytes that ranges have read since memory was given back
 	resident atomic.Bool  // memory is given back after residentFor
 }
@@ -135,9 +137,15 @@ func open(path string, noSync bool) (db *bolt.DB, err error) {
 }
 
 // recoverDamage turns a panic into an error: on a damaged page bbolt panics or reads
-// unmapped memory.
+// unmapped memory, and a Reader panics on damaged values.
 func recoverDamage(err *error) {
-	if r := recover(); r != nil {
+	switch r := recover().(type) {
+	case nil:
+	case error:
+		if *err = r; !errors.Is(r, ErrCorrupt) {
+			*err = fmt.Errorf("%w: %w", ErrCorrupt, r)
+		}
+	default:
 		*err = fmt.Errorf("%w: %v", ErrCorrupt, r)
 	}
 }
@@ -222,7 +230,7 @@ func (b *Bolt) View(fn func(Reader) error) (err error) {
 	}
 	defer tx.Rollback()
 	b.used()
-	return fn(reader{tx, b})
+	return fn(reader{tx: tx, b: b})
 }
 
 // Update implements Store.
@@ -232,9 +240,9 @@ func (b *Bolt) Update(fn func(Writer) error) (err error) {
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	// A transaction that read a damaged page may have freed the wrong pages. Its
-	// in-memory freelist must not reach the file.
+	// in-memory freelist must not reach the file. A damaged value does not affect it.
 	defer func() {
-		if errors.Is(err, ErrCorrupt) {
+		if errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrDamaged) {
 			b.broken = err
 		}
 	}()
@@ -246,7 +254,7 @@ func (b *Bolt) Update(fn func(Writer) error) (err error) {
 	id := tx.ID()
 	defer tx.Rollback() // a no-op after a commit
 	b.used()
-	if err := fn(writer{reader{tx, b}}); err != nil {
+	if err := fn(writer{reader{tx: tx, b: b}}); err != nil {
 		return err
 	}
 	// A crash before Commit has written the meta page leaves none of this
@@ -288,15 +296,25 @@ func (b *Bolt) Check() (err error) {
 	defer tx.Rollback()
 	// bbolt checks in its own goroutine, where a memory fault cannot be recovered.
 	// Read everything here first.
+	if err := b.checkPages(tx); err != nil {
+		return err
+	}
 	if err := readAll(tx); err != nil {
 		return err
 	}
 	var faults []error
-	for fault := range tx.Check() {
+	for fault := range tx.Check(bolt.WithKVStringer(unreadKeys{})) {
 		faults = append(faults, fmt.Errorf("%w: %w", ErrCorrupt, fault))
 	}
 	return errors.Join(faults...)
 }
+
+// unreadKeys describes keys in the faults of bbolt's check without reading them: a damaged length may
+// reach beyond the file, and a fault in bbolt's goroutine would end the process.
+type unreadKeys struct{}
+
+func (unreadKeys) KeyToString(key []byte) string     { return fmt.Sprintf("(%d bytes)", len(key)) }
+func (unreadKeys) ValueToString(value []byte) string { return fmt.Sprintf("(%d bytes)", len(value)) }
 
 // readAll reads every reachable page and checks the order of keys.
 func readAll(tx *bolt.Tx) error {
@@ -304,12 +322,16 @@ func readAll(tx *bolt.Tx) error {
 		var last []byte
 		return bucket.ForEach(func(key, _ []byte) error {
 			if last != nil && bytes.Compare(last, key) >= 0 {
-				return fmt.Errorf("%w: the keys of %q are not in order", ErrCorrupt, name)
+				return errOrder(string(name))
 			}
 			last = key
 			return nil
 		})
 	})
+}
+
+func errOrder(space string) error {
+	return fmt.Errorf("%w: the keys of %q are not in order", ErrCorrupt, space)
 }
 
 // Close implements Store.
@@ -318,18 +340,65 @@ func (b *Bolt) Close() error {
 }
 
 type reader struct {
-	tx *bolt.Tx
-	b  *Bolt
+	tx   *bolt.Tx
+	b    *Bolt
+	skip func(*Damage) // nil: damage ends the transaction
 }
 
 func (r reader) Version() uint64 { return uint64(r.tx.ID()) }
+
+// SkipDamaged implements Reader.
+func (r reader) SkipDamaged(report func(*Damage)) Reader {
+	r.skip = report
+	return r
+}
+
+// damaged ends the transaction, or reports the key to be skipped.
+func (r reader) damaged(space string, key []byte) {
+	d := &Damage{Space: space, Key: bytes.Clone(key)}
+	if r.skip == nil {
+		panic(d)
+	}
+	r.skip(d)
+}
+
+// value verifies a stored value and returns it, or ends as damaged does.
+func (r reader) value(space string, key, stored []byte) (value []byte, ok bool) {
+	value, ok = unseal(space, key, stored, r.b.unchecked)
+	if !ok {
+		r.damaged(space, key)
+	}
+	return value, ok
+}
+
+// neighbour verifies the first key outside of a range, which must be beyond bound; nil means that
+// there is none. If it is damaged, what is in the range is unknown.
+func (r reader) neighbour(space string, key, stored, bound []byte, order int) {
+	switch {
+	case key == nil:
+	case !keyIntact(space, key, stored, r.b.unchecked):
+		panic(&Damage{Space: space, Key: bytes.Clone(key)})
+	case bytes.Compare(key, bound) != order:
+		panic(errOrder(space))
+	}
+}
 
 func (r reader) Get(space string, key []byte) []byte {
 	bucket := r.tx.Bucket([]byte(space))
 	if bucket == nil {
 		return nil
 	}
-	return bucket.Get(key)
+	c := bucket.Cursor()
+	found, stored := c.Seek(key)
+	if found != nil && bytes.Equal(found, key) {
+		value, _ := r.value(space, key, stored)
+		return value
+	}
+	r.neighbour(space, found, stored, key, 1)
+	before, stored := c.Prev()
+	r.neighbour(space, before, stored, key, -1)
+	r.checkPath(space, bucket, key, false)
+	return nil
 }
 
 func (r reader) Range(space string, lo, hi []byte, reverse bool, fn func(key, value []byte) bool) {
@@ -339,38 +408,67 @@ func (r reader) Range(space string, lo, hi []byte, reverse bool, fn func(key, va
 	}
 	c := bucket.Cursor()
 	if reverse {
-		rangeReverse(c, lo, hi, fn)
+		r.checkPath(space, bucket, hi, hi == nil)
+		r.rangeReverse(space, c, lo, hi, fn)
 		return
 	}
 	read := int64(0)
 	defer func() { r.b.scanned(r.tx, read) }()
-	for k, v := c.Seek(lo); k != nil && (hi == nil || bytes.Compare(k, hi) < 0); k, v = c.Next() {
+	r.checkPath(space, bucket, lo, false)
+	if len(lo) > 0 {
+		c.Seek(lo)
+		before, stored := c.Prev()
+		r.neighbour(space, before, stored, lo, -1)
+	}
+	var last []byte
+	k, v := c.Seek(lo)
+	for ; k != nil && (hi == nil || bytes.Compare(k, hi) < 0); k, v = c.Next() {
 		if read += int64(len(k) + len(v)); read >= residentScan {
 			r.b.scanned(r.tx, read)
 			read = 0
 		}
-		if !fn(k, v) {
+		if last != nil && bytes.Compare(last, k) >= 0 {
+			panic(errOrder(space))
+		}
+		last = k
+		if value, ok := r.value(space, k, v); ok && !fn(k, value) {
 			return
 		}
 	}
+	if k != nil && last != nil && bytes.Compare(last, k) >= 0 {
+		panic(errOrder(space))
+	}
+	if k != nil && !bytes.Equal(k, hi) {
+		r.neighbour(space, k, v, hi, 1)
+	}
+	r.checkPath(space, bucket, hi, hi == nil)
 }
 
-func rangeReverse(c *bolt.Cursor, lo, hi []byte, fn func(key, value []byte) bool) {
+func (r reader) rangeReverse(space string, c *bolt.Cursor, lo, hi []byte, fn func(key, value []byte) bool) {
 	var k, v []byte
 	if hi != nil {
 		k, v = c.Seek(hi) // the first key at or above hi, or nil
+		if k != nil && !bytes.Equal(k, hi) {
+			r.neighbour(space, k, v, hi, 1)
+		}
 	}
 	if k == nil {
 		k, v = c.Last()
-	}
-	for k != nil && hi != nil && bytes.Compare(k, hi) >= 0 {
+	} else {
 		k, v = c.Prev()
 	}
+	last := hi
 	for ; k != nil && bytes.Compare(k, lo) >= 0; k, v = c.Prev() {
-		if !fn(k, v) {
+		if last != nil && bytes.Compare(last, k) <= 0 {
+			panic(errOrder(space))
+		}
+		last = k
+		if value, ok := r.value(space, k, v); ok && !fn(k, value) {
 			return
 		}
 	}
+	r.neighbour(space, k, v, lo, -1)
+	r.checkPath(space, c.Bucket(), lo, false)
 }
 
 type writer struct{ reader }
@@ -380,8 +478,8 @@ func (w writer) Put(space string, key, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if value == nil {
-		value = []byte{} // a nil value would read as absent until the commit
+	if space != formatSpace {
+		value = seal(space, key, value)
 	}
 	return bucket.Put(key, value)
 }

@@ -16,12 +16,16 @@ import (
 //   - 2 may also have secondary indexes. A program that does not know them would
 //     write items without updating the index entries, hence the new version. Without
 //     an index, 1 and 2 are the same.
-const Format = 2
+//   - 3 has checksums of keys and values (see checksum.go). A file that was upgraded may still
+//     have values without; then it has the key uncheckedKey.
+const Format = 3
 
-// The space and key that hold the format version.
+// The space and key that hold the format version, and the key that exists while values without
+// checksums may exist.
 const (
-	formatSpace = "localdynamo"
-	formatKey   = "format"
+	formatSpace  = "localdynamo"
+	formatKey    = "format"
+	uncheckedKey = "values without checksums"
 )
 
 // format initializes an empty file.
@@ -43,6 +47,7 @@ func (b *Bolt) upgrade() error {
 	version := 0
 	err := b.View(func(r Reader) (err error) {
 		version, err = formatOf(r)
+		b.unchecked = version < Format || r.Get(formatSpace, []byte(uncheckedKey)) != nil
 		return err
 	})
 	if err != nil || version == Format {
@@ -54,8 +59,11 @@ func (b *Bolt) upgrade() error {
 		return err
 	}
 	// A crash before this commit leaves the old format, a crash after it the new
-	// one. Tables and items are the same in both.
-	if err := b.Update(writeFormat); err != nil {
+	// one. The values get their checksums when they are written next.
+	err = b.Update(func(w Writer) error {
+		return errors.Join(w.Put(formatSpace, []byte(uncheckedKey), []byte(strconv.Itoa(version))), writeFormat(w))
+	})
+	if err != nil {
 		return fmt.Errorf("upgrade the file from format %d to %d: %w", version, Format, err)
 	}
 	return nil

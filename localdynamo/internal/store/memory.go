@@ -113,6 +113,9 @@ func (m *Memory) Close() error {
 // Version implements Reader.
 func (s *state) Version() uint64 { return s.version }
 
+// SkipDamaged implements Reader. Nothing is damaged in memory.
+func (s *state) SkipDamaged(func(*Damage)) Reader { return s }
+
 // Get implements Reader.
 func (s *state) Get(space string, key []byte) []byte {
 	t := s.spaces[space]

@@ -33,7 +33,8 @@ type Store interface {
 	// a crash (but see ErrUncertain).
 	Update(fn func(Writer) error) error
 
-	// Check verifies the structure of the file, below the level of keys.
+	// Check verifies the structure of the file, below the level of keys. It does not verify
+	// checksums, as reading does.
 	Check() error
 
 	// Close waits for running transactions.
@@ -43,6 +44,10 @@ type Store interface {
 // Reader reads within a transaction. The slices it returns must not be modified,
 // and must not be used after the transaction ends. Keys are grouped in spaces, each
 // ordered by itself. A space that was never written to is empty.
+//
+// If a value that Get or Range reads is damaged, or a key next to what it looks for, it panics
+// with a *Damage, which View and Update return, and Catch. What was written to a Writer before
+// stays written if fn goes on.
 type Reader interface {
 	// Version is the number of the state that a Reader sees. That of a Writer is the number of
 	// the state that its commit makes current. It grows with every commit.
@@ -51,6 +56,10 @@ type Reader interface {
 	// Get returns the value of key, or nil if key does not exist. An empty value is
 	// not nil.
 	Get(space string, key []byte) []byte
+
+	// SkipDamaged returns a Reader of the same state whose Range reports damaged values
+	// instead of ending, and skips them, and whose Get reports them and returns nil.
+	SkipDamaged(report func(*Damage)) Reader
 
 	// Range calls fn for the keys in [lo, hi), ascending or (reverse) descending,
 	// until fn returns false. A nil hi is no bound.

@@ -98,6 +98,10 @@ func checkKeyOrder(t tester, a, b, tail types.AttributeValue) {
 	if want != 0 && bytes.HasPrefix(y, x) {
 		t.Fatalf("%x is a prefix of %x", x, y)
 	}
+	decoded, rest, ok := value.DecodeKey(types.ScalarAttributeType(value.Type(a)), joined)
+	if order, _ := value.Compare(decoded, a); !ok || order != 0 || !bytes.Equal(rest, joined[len(x):]) {
+		t.Fatalf("%x decodes to %v, %x (%v), want %v", joined, decoded, rest, ok, a)
+	}
 	end := value.PrefixEnd(x)
 	if end != nil && (bytes.Compare(joined, end) >= 0 || want < 0 && bytes.Compare(y, end) < 0) {
 		t.Fatalf("PrefixEnd(%x) = %x", x, end)
