@@ -62,6 +62,45 @@ func wantOpenError(t *testing.T, name string, contents []byte, want error, words
 	sameBytes(t, path, contents)
 }
 
+// TestFailedOpenReleasesTheFile: a file that cannot be opened, because bbolt panics on
+// its damage, can be replaced and opened by the same process.
+func TestFailedOpenReleasesTheFile(t *testing.T) {
+	t.Parallel()
+	whole := fileWithItems(t)
+	path := filepath.Join(t.TempDir(), "db")
+	failed := 0
+	for page := 2 * os.Getpagesize(); page < len(whole); page += os.Getpagesize() {
+		damaged := bytes.Clone(whole)
+		for i := range 16 {
+			damaged[page+i] = 0xff // its header
+		}
+		for _, contents := range [][]byte{damaged, whole} {
+			file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) // the same file: a lock belongs to it, not to its name
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = file.WriteAt(contents, 0)
+			if err := errors.Join(err, file.Close()); err != nil {
+				t.Fatal(err)
+			}
+			db, err := localdynamo.Open(path, localdynamo.Options{NoSync: true, SweepInterval: -1})
+			switch {
+			case err == nil:
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+			case &contents[0] == &whole[0]:
+				t.Fatalf("page %d: after the damage was repaired: %v", page/os.Getpagesize(), err)
+			default:
+				failed++
+			}
+		}
+	}
+	if failed == 0 {
+		t.Error("no damaged file was refused")
+	}
+}
+
 func TestOpenRefusesForeignFiles(t *testing.T) {
 	t.Parallel()
 	whole := fileWithItems(t)

@@ -107,11 +107,24 @@ func syncFolder(path string) error {
 }
 
 // open opens the database. It turns bbolt's reactions to a damaged file, including
-// panics and memory faults, into errors.
+// panics and memory faults, into errors. After an error the file is not locked.
 func open(path string, noSync bool) (db *bolt.DB, err error) {
+	var file *os.File // bbolt's
+	defer func() {
+		if err != nil && file != nil {
+			// bbolt closes the file after an error, but not when it panics. Then the file
+			// stays mapped, and a lock lasts as long as a mapping unless it is released.
+			unlock(file)
+			file.Close()
+		}
+	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer recoverDamage(&err)
 	options := &bolt.Options{
+		OpenFile: func(name string, flag int, mode os.FileMode) (opened *os.File, err error) {
+			file, err = os.OpenFile(name, flag, mode)
+			return file, err
+		},
 		Timeout:      lockWait,
 		NoSync:       noSync,
 		NoGrowSync:   noSync,
