@@ -124,7 +124,7 @@ func (ix *index) entriesFrom(tx *transaction, t *table, from []byte) (entries []
 		size += len(stored)
 		var e entry
 		// Copies the item: the entry is written back, and the store owns stored.
-		if e, err = ix.entryOf(t, key, value.Item(stored)); err != nil {
+		if e, err = ix.entryOf(t, key, &document{item: value.Item(stored)}); err != nil {
 			return false
 		}
 		if e.key != nil {

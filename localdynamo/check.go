@@ -201,7 +201,7 @@ func (t *table) checkItem(key, stored []byte) error {
 func (c *checker) index(r store.Reader, t *table, ix *index) {
 	due, found := 0, 0
 	r.Range(t.space(), nil, nil, false, func(key, item []byte) bool {
-		e, err := ix.entryOf(t, key, value.View(item))
+		e, err := ix.entryOf(t, key, &document{item: value.View(item)})
 		if err != nil {
 			return true // already reported by checkItem
 		}

@@ -5,18 +5,31 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
 // document is a stored item as an expr.Document; an empty item has no
 // attributes. It decodes attributes on demand. err is set if decoding failed.
 type document struct {
-	item value.Item
-	err  error
+	item   value.Item
+	loaded expr.Fields // of load; nil: Attribute looks in item
+	err    error
+}
+
+// load decodes the named attributes, which must be sorted, in one pass. Afterwards
+// Attribute finds only these.
+func (s *document) load(names []string) {
+	loaded := make(expr.Fields)
+	s.Select(names, func(name string, v types.AttributeValue) { loaded[name] = v })
+	s.loaded = loaded
 }
 
 // Attribute implements expr.Document.
 func (s *document) Attribute(name string) types.AttributeValue {
+	if s.loaded != nil {
+		return s.loaded[name]
+	}
 	if s.item == "" {
 		return nil
 	}
@@ -25,6 +38,16 @@ func (s *document) Attribute(name string) types.AttributeValue {
 		s.err = corrupt(err)
 	}
 	return v
+}
+
+// Select implements expr.Document.
+func (s *document) Select(names []string, fn func(name string, v types.AttributeValue)) {
+	if s.item == "" {
+		return
+	}
+	if err := s.item.Find(names, fn); err != nil {
+		s.err = corrupt(err)
+	}
 }
 
 // decode decodes all attributes of an item, and returns nil for "".

@@ -42,19 +42,16 @@ func (ix *index) projects(t *table, name string) bool {
 // entryOf returns the index entry of an item with this table key. There is no
 // entry if the item lacks a key attribute of the index, or if the item is older
 // than the index and its attribute cannot be an index key. With projection ALL
-// the entry shares memory with item.
-func (ix *index) entryOf(t *table, key []byte, item value.Item) (entry, error) {
-	if item == "" {
+// the entry shares memory with the item.
+func (ix *index) entryOf(t *table, key []byte, s *document) (entry, error) {
+	if s.item == "" {
 		return entry{}, nil
 	}
 	fields := make(map[string]types.AttributeValue, 2)
 	for _, a := range ix.keyAttributes() {
-		v, err := item.Lookup(a.Name)
-		if err != nil {
-			return entry{}, corrupt(err)
-		}
+		v := s.Attribute(a.Name)
 		if v == nil || ix.checkKey(a, v) != nil {
-			return entry{}, nil
+			return entry{}, s.err
 		}
 		fields[a.Name] = v
 	}
@@ -62,30 +59,26 @@ func (ix *index) entryOf(t *table, key []byte, item value.Item) (entry, error) {
 	if err != nil {
 		return entry{}, nil // too long to be a key
 	}
-	projected, err := ix.project(t, item, fields)
-	return entry{key: append(at, key...), item: projected}, err
+	projected := ix.project(t, s, fields)
+	return entry{key: append(at, key...), item: projected}, s.err
 }
 
 // project returns the projected item. fields holds the index's key attributes;
 // project adds the others to it.
-func (ix *index) project(t *table, item value.Item, fields map[string]types.AttributeValue) (value.Item, error) {
+func (ix *index) project(t *table, s *document, fields map[string]types.AttributeValue) value.Item {
 	if ix.Projection == types.ProjectionTypeAll {
-		return item, nil
+		return s.item
 	}
 	names := ix.Include
 	for _, a := range t.keyAttributes() {
 		names = append(slices.Clip(names), a.Name)
 	}
 	for _, name := range names {
-		v, err := item.Lookup(name)
-		if err != nil {
-			return "", corrupt(err)
-		}
-		if v != nil {
+		if v := s.Attribute(name); v != nil {
 			fields[name] = v
 		}
 	}
-	return value.View(value.Encode(nil, fields)), nil
+	return value.View(value.Encode(nil, fields))
 }
 
 // checkIndexKeys refuses an item whose attribute has a type or size that an
@@ -152,14 +145,20 @@ func (t *table) indexChanges(key []byte, old, now value.Item) ([]indexChange, er
 	if len(t.Indexes) == 0 {
 		return nil, nil
 	}
+	before, after := &document{item: old}, &document{item: now}
+	if len(t.Indexes) > 1 {
+		names := t.indexedNames()
+		before.load(names)
+		after.load(names)
+	}
 	out := make([]indexChange, 0, len(t.Indexes))
 	for _, ix := range t.Indexes {
 		r := indexChange{index: ix}
 		var err error
-		if r.before, err = ix.entryOf(t, key, old); err != nil {
+		if r.before, err = ix.entryOf(t, key, before); err != nil {
 			return nil, err
 		}
-		if r.after, err = ix.entryOf(t, key, now); err != nil {
+		if r.after, err = ix.entryOf(t, key, after); err != nil {
 			return nil, err
 		}
 		if !bytes.Equal(r.before.key, r.after.key) || r.before.item != r.after.item {
@@ -167,6 +166,22 @@ func (t *table) indexChanges(key []byte, old, now value.Item) ([]indexChange, er
 		}
 	}
 	return out, nil
+}
+
+// indexedNames returns the names of the attributes that the entries of the table's
+// indexes consist of, sorted.
+func (t *table) indexedNames() []string {
+	var names []string
+	attributes := t.keyAttributes()
+	for _, ix := range t.Indexes {
+		attributes = append(attributes, ix.keyAttributes()...)
+		names = append(names, ix.Include...)
+	}
+	for _, a := range attributes {
+		names = append(names, a.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // moved reports whether the entry is added, removed, or gets another key.

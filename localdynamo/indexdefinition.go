@@ -43,6 +43,9 @@ func (t *table) setIndexes(global []types.GlobalSecondaryIndex, local []types.Lo
 	case global != nil && len(global) == 0:
 		return invalid("One or more parameter values were invalid: List of GlobalSecondaryIndexes is empty")
 	}
+	if err := checkIndexCounts(len(global), len(local)); err != nil { // before they are compared with each other
+		return err
+	}
 	requests := make([]*indexRequest, 0, len(global)+len(local))
 	for _, l := range local {
 		requests = append(requests, localRequest(&l))
@@ -176,13 +179,21 @@ func (t *table) checkIndexLimits() error {
 		}
 		included += len(ix.Include)
 	}
+	if err := checkIndexCounts(global, len(t.Indexes)-global); err != nil {
+		return err
+	}
+	if included > maxProjected {
+		return invalid("One or more parameter values were invalid: Number of projected attributes exceeds per-table limit of %d", maxProjected)
+	}
+	return nil
+}
+
+func checkIndexCounts(global, local int) error {
 	switch {
 	case global > maxGlobal:
 		return invalid("One or more parameter values were invalid: GlobalSecondaryIndex count exceeds the per-table limit of %d", maxGlobal)
-	case len(t.Indexes)-global > maxLocal:
+	case local > maxLocal:
 		return invalid("One or more parameter values were invalid: Number of LocalSecondaryIndexes exceeds per-table limit of %d", maxLocal)
-	case included > maxProjected:
-		return invalid("One or more parameter values were invalid: Number of projected attributes exceeds per-table limit of %d", maxProjected)
 	}
 	return nil
 }

@@ -273,7 +273,7 @@ func (m *mutation) applyUpdate(old value.Item) ([]byte, error) {
 		return nil, err
 	}
 	if value.ItemSize(fields) > value.MaxItemSize {
-		return nil, invalid("Item size to update has exceeded the maximum allowed size")
+		return nil, asInvalid(expr.ErrItemSize)
 	}
 	return value.Encode(nil, fields), nil
 }

@@ -12,6 +12,12 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
+// maxOperands bounds the operands that the filter of one Query or Scan evaluates,
+// over all items: the item that reaches it is the last. ScanFilter and QueryFilter may
+// have any number of operands; an expression reaches it only on tens of thousands of
+// tiny items.
+const maxOperands = 20_000_000
+
 // maxPage bounds the bytes of items that one Query or Scan reads. The item that
 // reaches it is the last.
 const maxPage = 1 << 20
@@ -51,7 +57,7 @@ func (p *page) read(r store.Reader, lo, hi []byte, reverse bool) error {
 		if p.err = p.add(r, item); p.err != nil {
 			return false
 		}
-		if (p.limit == 0 || p.scanned < p.limit) && p.bytes < maxPage {
+		if (p.limit == 0 || p.scanned < p.limit) && p.bytes < maxPage && p.scanned*p.filter.Operands() < maxOperands {
 			return true
 		}
 		if p.atMostOne {

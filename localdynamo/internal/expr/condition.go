@@ -16,12 +16,26 @@ import (
 // Document is what conditions read: an item, or a missing item, which has no
 // attributes.
 type Document interface {
-	// Attribute returns a top-level attribute, or nil if it is absent.
+	// Attribute returns a top-level attribute, or nil if it is absent. The work may
+	// grow with the number of attributes.
 	Attribute(name string) types.AttributeValue
+
+	// Select calls fn for the attributes that are present, in the order of names,
+	// which must be sorted. It is for any number of names: the work grows with the
+	// number of attributes, or with the number of names, but not with their product.
+	Select(names []string, fn func(name string, v types.AttributeValue))
 }
 
 // Condition is a bound condition or filter.
-type Condition struct{ binding }
+type Condition struct {
+	binding
+	operands int      // number of operands, a bound for the paths that Match follows
+	roots    []string // what Roots returns; nil if there are at most maxSingle operands
+}
+
+// maxSingle is the maximum number of operands of a condition that are looked up one by
+// one. The attributes of more operands are selected together.
+const maxSingle = 8
 
 // Condition binds a condition or filter expression of the given kind. A nil text, for
 // an absent parameter, returns a nil Condition.
@@ -36,14 +50,47 @@ func (s *Scope) Condition(kind Kind, text *string) (*Condition, error) {
 	if err := b.checkCond(b.cond); err != nil {
 		return nil, err
 	}
-	return &Condition{b}, nil
+	return newCondition(b), nil
+}
+
+// newCondition returns the condition of a valid tree.
+func newCondition(b binding) *Condition {
+	c := &Condition{binding: b, operands: countOperands(b.cond)}
+	if c.operands > maxSingle {
+		c.roots = c.Roots()
+	}
+	return c
+}
+
+func countOperands(c *cond) int {
+	n := len(c.args)
+	for _, child := range c.children {
+		n += countOperands(child)
+	}
+	return n
+}
+
+// Operands returns the number of operands, to which the work of Match is proportional.
+func (c *Condition) Operands() int {
+	if c == nil {
+		return 0
+	}
+	return c.operands
 }
 
 // Match reports whether the document satisfies c. A nil Condition always matches. A
 // comparison with an absent attribute, or with a value of another type, is false,
 // except <>, which is true.
 func (c *Condition) Match(d Document) bool {
-	return c == nil || c.match(c.cond, d)
+	if c == nil {
+		return true
+	}
+	if c.roots != nil {
+		selected := make(Fields)
+		d.Select(c.roots, func(name string, v types.AttributeValue) { selected[name] = v })
+		d = selected
+	}
+	return c.match(c.cond, d)
 }
 
 // Mentions returns the first of names that is the root of a path in c, or "".
@@ -82,13 +129,13 @@ func (c *Condition) Roots() []string {
 		return nil
 	}
 	found := map[string]struct{}{}
-	c.roots(c.cond, found)
+	c.addRoots(c.cond, found)
 	return slices.Sorted(maps.Keys(found))
 }
 
-func (b *binding) roots(c *cond, found map[string]struct{}) {
+func (b *binding) addRoots(c *cond, found map[string]struct{}) {
 	for _, child := range c.children {
-		b.roots(child, found)
+		b.addRoots(child, found)
 	}
 	for _, arg := range c.args {
 		for arg.kind == operandSize {

@@ -97,7 +97,7 @@ func AttributesToGet(names []string) (*Projection, error) {
 		}
 		root.names[name] = &branch{first: attributePath(name), leaf: true}
 	}
-	return &Projection{root: root}, nil
+	return newProjection(root), nil
 }
 
 // legacy builds the tree of a legacy parameter. It has no placeholders: values holds
@@ -148,7 +148,7 @@ func (l *legacy) join(conds []*cond, operator types.ConditionalOperator) (*Condi
 		return nil, nil
 	}
 	l.Parsed.cond = &cond{op: joined, children: conds}
-	return &Condition{l.binding}, nil
+	return newCondition(l.binding), nil
 }
 
 // expect converts an element of Expected. It is either a comparison, or the value that

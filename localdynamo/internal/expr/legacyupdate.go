@@ -25,18 +25,18 @@ func AttributeUpdates(updates map[string]types.AttributeValueUpdate) (*Update, e
 			return nil, fmt.Errorf("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must satisfy enum value set: [ADD, PUT, DELETE]", a, l.member(name, "action"))
 		}
 	}
-	touched := Projection{root: &branch{}}
+	touched := &branch{}
 	for _, name := range names {
 		a, err := l.update(name, updates[name])
 		if err != nil {
 			return nil, err
 		}
 		l.actions = append(l.actions, a)
-		if err := l.insert(touched.root, a.path); err != nil {
+		if err := l.insert(touched, a.path); err != nil {
 			return nil, err
 		}
 	}
-	return &Update{binding: l.binding, touched: touched}, nil
+	return &Update{binding: l.binding, touched: newProjection(touched)}, nil
 }
 
 // update converts an element to an action of an update expression.

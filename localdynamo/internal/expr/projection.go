@@ -9,7 +9,8 @@ import (
 
 // Projection is a set of document paths that do not overlap.
 type Projection struct {
-	root *branch
+	root  *branch
+	names []string // the names of root, sorted
 }
 
 // branch is a node in the tree of a projection's or an update's paths. It branches by
@@ -19,6 +20,7 @@ type branch struct {
 	leaf    bool // a path ends here
 	names   map[string]*branch
 	indexes map[int]*branch
+	order   []int // the keys of indexes, sorted; set by sort
 }
 
 // Projection binds a projection expression. A nil text returns a nil Projection.
@@ -36,7 +38,24 @@ func (s *Scope) Projection(text *string) (*Projection, error) {
 			return nil, err
 		}
 	}
-	return &Projection{root: root}, nil
+	return newProjection(root), nil
+}
+
+// newProjection returns the projection of a complete tree.
+func newProjection(root *branch) *Projection {
+	root.sort()
+	return &Projection{root: root, names: slices.Sorted(maps.Keys(root.names))}
+}
+
+// sort sets order, here and below.
+func (n *branch) sort() {
+	n.order = slices.Sorted(maps.Keys(n.indexes))
+	for _, next := range n.names {
+		next.sort()
+	}
+	for _, next := range n.indexes {
+		next.sort()
+	}
 }
 
 // Roots returns the top-level attributes that p selects, wholly or in part, sorted.
@@ -44,7 +63,7 @@ func (p *Projection) Roots() []string {
 	if p == nil {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(p.root.names))
+	return p.names
 }
 
 // insert validates a path and adds it to the tree. Two paths overlap if one is a prefix
@@ -107,12 +126,12 @@ func child[K comparable](m *map[K]*branch, key K) *branch {
 // Apply returns the selected parts of a document: maps keep the selected members, lists
 // the selected elements without gaps. The result shares values with the document.
 func (p *Projection) Apply(d Document) map[string]types.AttributeValue {
-	out := make(map[string]types.AttributeValue, len(p.root.names))
-	for name, n := range p.root.names {
-		if v := n.prune(d.Attribute(name)); v != nil {
+	out := make(map[string]types.AttributeValue)
+	d.Select(p.names, func(name string, v types.AttributeValue) {
+		if v := p.root.names[name].prune(v); v != nil {
 			out[name] = v
 		}
-	}
+	})
 	return out
 }
 
@@ -122,18 +141,12 @@ func (n *branch) prune(v types.AttributeValue) types.AttributeValue {
 	}
 	switch v := v.(type) {
 	case *types.AttributeValueMemberM:
-		kept := make(map[string]types.AttributeValue, len(n.names))
-		for name, next := range n.names {
-			if e := next.prune(v.Value[name]); e != nil {
-				kept[name] = e
-			}
-		}
-		if len(kept) > 0 {
+		if kept := n.pruneMap(v.Value); len(kept) > 0 {
 			return &types.AttributeValueMemberM{Value: kept}
 		}
 	case *types.AttributeValueMemberL:
 		var kept []types.AttributeValue
-		for _, i := range slices.Sorted(maps.Keys(n.indexes)) {
+		for _, i := range n.order {
 			if i >= len(v.Value) {
 				break
 			}
@@ -146,4 +159,28 @@ func (n *branch) prune(v types.AttributeValue) types.AttributeValue {
 		}
 	}
 	return nil
+}
+
+// pruneMap walks the smaller of the map and the branch.
+func (n *branch) pruneMap(m map[string]types.AttributeValue) map[string]types.AttributeValue {
+	kept := make(map[string]types.AttributeValue)
+	keep := func(name string) {
+		next, v := n.names[name], m[name]
+		if next == nil || v == nil {
+			return
+		}
+		if e := next.prune(v); e != nil {
+			kept[name] = e
+		}
+	}
+	if len(m) < len(n.names) {
+		for name := range m {
+			keep(name)
+		}
+		return kept
+	}
+	for name := range n.names {
+		keep(name)
+	}
+	return kept
 }

@@ -18,10 +18,13 @@ var (
 	errUnlikeTypes = errors.New("Type mismatch for attribute to update") // replaces errBadOperand in AttributeUpdates
 )
 
+// ErrItemSize means that an update makes the item larger than value.MaxItemSize.
+var ErrItemSize = errors.New("Item size to update has exceeded the maximum allowed size")
+
 // Update is a bound update expression.
 type Update struct {
 	binding
-	touched Projection
+	touched *Projection
 }
 
 // Update binds an update expression. A nil text returns a nil Update, which changes
@@ -34,9 +37,9 @@ func (s *Scope) Update(text *string) (*Update, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &Update{binding: b, touched: Projection{root: &branch{}}}
+	touched := &branch{}
 	for _, a := range b.actions {
-		if err := b.insert(u.touched.root, a.path); err != nil {
+		if err := b.insert(touched, a.path); err != nil {
 			return nil, err
 		}
 	}
@@ -45,7 +48,7 @@ func (s *Scope) Update(text *string) (*Update, error) {
 			return nil, err
 		}
 	}
-	return u, nil
+	return &Update{binding: b, touched: newProjection(touched)}, nil
 }
 
 // Touches reports whether u writes the attribute or a part of it.
@@ -90,6 +93,15 @@ type Fields map[string]types.AttributeValue
 // Attribute implements Document.
 func (f Fields) Attribute(name string) types.AttributeValue { return f[name] }
 
+// Select implements Document.
+func (f Fields) Select(names []string, fn func(name string, v types.AttributeValue)) {
+	for _, name := range names {
+		if v := f[name]; v != nil {
+			fn(name, v)
+		}
+	}
+}
+
 // Apply updates item in place. After an error the contents of item are undefined. All
 // operands are evaluated before the first change, so every action sees the original
 // item.
@@ -97,16 +109,12 @@ func (u *Update) Apply(item map[string]types.AttributeValue) error {
 	if u == nil {
 		return nil
 	}
-	results := make([]types.AttributeValue, len(u.actions))
-	for i, a := range u.actions {
-		v, err := u.result(a, Fields(item))
-		if errors.Is(err, errBadOperand) && u.kind == KindAttributeUpdates {
-			return errUnlikeTypes
-		}
-		if err != nil {
-			return err
-		}
-		results[i] = v
+	results, err := u.results(Fields(item))
+	if errors.Is(err, errBadOperand) && u.kind == KindAttributeUpdates {
+		return errUnlikeTypes
+	}
+	if err != nil {
+		return err
 	}
 	e := edit{binding: &u.binding, root: &types.AttributeValueMemberM{Value: item}}
 	for i, a := range u.actions {
@@ -116,6 +124,28 @@ func (u *Update) Apply(item map[string]types.AttributeValue) error {
 	}
 	e.closeGaps()
 	return nil
+}
+
+// results computes what the actions write, in order. All of it will be in the item, at
+// paths that do not overlap. So it is too large as soon as they are together: a few
+// bytes of an expression can copy a large attribute, and so can each of the next.
+func (u *Update) results(item Fields) ([]types.AttributeValue, error) {
+	results := make([]types.AttributeValue, len(u.actions))
+	size := 0
+	for i, a := range u.actions {
+		v, err := u.result(a, item)
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			size += value.Size(v)
+		}
+		if size > value.MaxItemSize {
+			return nil, ErrItemSize
+		}
+		results[i] = v
+	}
+	return results, nil
 }
 
 // result computes the value that an action writes at its path; nil removes it.

@@ -1,6 +1,7 @@
 package value
 
 import (
+	"cmp"
 	"encoding/base64"
 	"slices"
 	"strconv"
@@ -34,8 +35,8 @@ const invalidCollection = "One or more parameter values were invalid: Input coll
 // errDuplicateSS, errDuplicateNS and errDuplicateBS report duplicate set members.
 func errDuplicateSS(members []string) error {
 	return &Fault{
-		invalidCollection + "[" + strings.Join(quoted(inMessageOrder(members)), ", ") + "] contains duplicates.",
-		invalidCollection + "[" + strings.Join(members, ", ") + "] contains duplicates.",
+		invalidCollection + "[" + list(inMessageOrder(members), ", ", strconv.Quote) + "] contains duplicates.",
+		invalidCollection + "[" + list(members, ", ", strings.Clone) + "] contains duplicates.",
 	}
 }
 
@@ -44,35 +45,56 @@ func errDuplicateNS() error {
 }
 
 func errDuplicateBS(set [][]byte) error {
-	encode := func(members []string) []string {
-		out := make([]string, len(members))
-		for i, m := range members {
-			out[i] = base64.StdEncoding.EncodeToString([]byte(m))
-		}
-		return out
-	}
+	encode := func(member string) string { return base64.StdEncoding.EncodeToString([]byte(member)) }
 	members := binaryMembers(set)
 	return &Fault{
-		invalidCollection + "[" + strings.Join(quoted(encode(inMessageOrder(members))), ",") + "]of type BS contains duplicates.",
-		invalidCollection + "[" + strings.Join(encode(members), ", ") + "]of type BS contains duplicates.",
+		invalidCollection + "[" + list(inMessageOrder(members), ",", func(member string) string { return strconv.Quote(encode(member)) }) + "]of type BS contains duplicates.",
+		invalidCollection + "[" + list(members, ", ", encode) + "]of type BS contains duplicates.",
 	}
 }
 
 // inMessageOrder orders members as AWS's message lists them: those before the
 // first duplicate sorted bytewise, the rest in the order of the request.
 func inMessageOrder(members []string) []string {
-	for i, m := range members {
-		if slices.Contains(members[:i], m) {
-			return slices.Concat(slices.Sorted(slices.Values(members[:i])), members[i:])
-		}
-	}
-	return members
+	first := firstDuplicate(members)
+	return slices.Concat(slices.Sorted(slices.Values(members[:first])), members[first:])
 }
 
-func quoted(texts []string) []string {
-	out := make([]string, len(texts))
-	for i, text := range texts {
-		out[i] = strconv.Quote(text)
+// firstDuplicate returns the position of the first member that equals an earlier
+// one, or the number of members if there is none.
+func firstDuplicate(members []string) int {
+	order := make([]int, len(members))
+	for i := range order {
+		order[i] = i
 	}
-	return out
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(strings.Compare(members[a], members[b]), cmp.Compare(a, b))
+	})
+	first := len(members)
+	for i := 1; i < len(order); i++ {
+		if members[order[i-1]] == members[order[i]] {
+			first = min(first, order[i])
+		}
+	}
+	return first
+}
+
+// maxListed is the maximum size of the members that a message lists, in bytes. A
+// request may have 16 MiB of them.
+const maxListed = 32 << 10
+
+// list joins the formatted members. It ends with "..." if they exceed maxListed.
+func list(members []string, separator string, format func(string) string) string {
+	var b strings.Builder
+	for i, m := range members {
+		if i > 0 {
+			b.WriteString(separator)
+		}
+		if b.Len()+len(m) > maxListed {
+			b.WriteString("...")
+			break
+		}
+		b.WriteString(format(m))
+	}
+	return b.String()
 }
