@@ -38,6 +38,16 @@ export function unstored(response: Response, body: Answer['body'], detail: strin
   return { status: response.status, headers, body: isBodiless(response.status) ? null : body };
 }
 
+/** Returns the answer for a failed render whose own error page is for another visitor. */
+export function plainFailure(response: Response, detail: string): Answer {
+  const { status } = response;
+  const headers = new Headers({ 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' });
+  const retryAfter = response.headers.get('retry-after');
+  if (retryAfter !== null) headers.set('retry-after', retryAfter);
+  headers.set('cache-status', `${cacheName}; fwd=miss; detail=${detail}`);
+  return { status, headers, body: Buffer.from(`The page could not be rendered (status ${status}).\n`) };
+}
+
 /** Marks the response to a request that passed through. */
 export function bypassed(response: Response, reason: string): Response {
   const headers = new Headers(response.headers);

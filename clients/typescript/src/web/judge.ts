@@ -5,8 +5,8 @@ import type { HeaderFields } from '../isr/entry.js';
  * rules of `isr serve` with its defaults.
  */
 export type Verdict =
-  /** The renderer failed: a stored page stays valid. */
-  | { failed: true }
+  /** The renderer failed: a stored page stays valid. `isPersonal`: its error page is for one visitor. */
+  | { failed: true; isPersonal: boolean }
   /** `withdraws`: a stored copy must not be served any longer. */
   | { refused: string; withdraws: boolean }
   | { revalidateSeconds: number; staleSeconds: number; tags: string[] };
@@ -24,8 +24,10 @@ export interface Bounds {
 
 /** Judges a response by its status and header. */
 export function judge(status: number, headers: Headers, { maxBodyBytes, staleSeconds }: Bounds): Verdict {
-  if (status >= 500 || status === 408 || status === 425 || status === 429) return { failed: true };
   const directives = directivesOf(headers);
+  if (status >= 500 || status === 408 || status === 425 || status === 429) {
+    return { failed: true, isPersonal: directives.malformed || directives.of.has('private') || setsCookie(headers) };
+  }
   const reason = refusal(status, headers, directives, maxBodyBytes);
   const withdraws = isWithdrawal(status, headers, directives);
   if (reason) return { refused: reason, withdraws };

@@ -15,8 +15,8 @@ import type { PurgeTarget } from '../isr/purgetarget.js';
 import type { PageRecord } from '../isr/record.js';
 import type { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import { rejection } from '../retry.js';
-import { type Answer, answerOf, bypassed, forVisitor, type How, readBody, unstored } from './answer.js';
-import { judge, storedFields } from './judge.js';
+import { type Answer, answerOf, bypassed, forVisitor, type How, plainFailure, readBody, unstored } from './answer.js';
+import { judge, storedFields, type Verdict } from './judge.js';
 import { type PageCacheOptions, type Settings, settingsOf } from './options.js';
 import { type Projection, project } from './projection.js';
 
@@ -29,10 +29,12 @@ interface Page {
   body: Uint8Array;
 }
 
-/** The result of a search: what visitors get, and whether it may be shared by those who wait. */
+/** The result of a search. A visitor for whom there is no answer sends their own request. */
 interface Found {
-  answer: Answer;
-  isShared: boolean;
+  /** For the visitor who caused the search. */
+  answer: Answer | undefined;
+  /** For those who waited for it: nothing that is personal to one visitor. */
+  others: Answer | undefined;
 }
 
 /** How many pages' metadata, and how many uncacheable pages, are remembered. */
@@ -46,6 +48,8 @@ const maxPollMs = 500;
 const firstBackOffMs = 3_000;
 const maxBackOffMs = 300_000;
 const daySeconds = 24 * 3600;
+/** Why a redirect to the page's own key is refused; another visitor's spelling of the URL may be the one it leads to. */
+const selfRedirect = 'self-redirect';
 
 /**
  * A cache in front of a renderer, in its process: pages are stored in a table and a bucket that all
@@ -120,9 +124,8 @@ export class PageCache {
       return forVisitor(request, this.#answer(known.page, 'stale'));
     }
     const found = await search;
-    // A response that must not be stored is that of one visitor.
-    if (isSearching && !found.isShared) return bypassed(await render(request), 'uncacheable');
-    return forVisitor(request, found.answer);
+    const answer = isSearching ? found.others : found.answer;
+    return answer ? forVisitor(request, answer) : bypassed(await render(request), 'uncacheable');
   }
 
   /**
@@ -242,8 +245,8 @@ export class PageCache {
     const timed = AbortSignal.any([signal, AbortSignal.timeout(this.#settings.renderMs)]);
     try {
       const response = await within(timed, async () => render(new Request(rendered, { signal: timed })));
-      const verdict = judge(response.status, response.headers, this.#settings);
-      if ('failed' in verdict) throw new FailedRender(response);
+      const verdict = this.#verdict(rendered, response);
+      if ('failed' in verdict) throw new FailedRender(response, verdict);
       const body = await within(timed, () => readBody(response, this.#settings.maxBodyBytes));
       if ('refused' in verdict) return await this.#refused(lease, response, body, verdict);
       if (!(body instanceof Uint8Array)) {
@@ -267,9 +270,8 @@ export class PageCache {
     });
     if (page) return this.#sharing(page, 'stale');
     if (!(failure instanceof FailedRender)) throw failure;
-    const { response } = failure;
-    const body = await readBody(response, this.#settings.maxBodyBytes);
-    return { answer: unstored(response, body, 'status'), isShared: body instanceof Uint8Array };
+    const { response, isPersonal } = failure;
+    return failed(response, await readBody(response, this.#settings.maxBodyBytes), isPersonal, 'status');
   }
 
   /** Returns a response that must not be stored, for one visitor. A stored copy that it replaces is purged. */
@@ -284,7 +286,9 @@ export class PageCache {
       await this.#breaker.call('a purge', () => this.purge([{ kind: 'key', value: cacheKey }], { hard: true }));
     }
     this.#uncacheable.set(cacheKey, this.#settings.clock.elapsed() + uncacheableMs, 1);
-    return { answer: unstored(response, body, refused), isShared: false };
+    if (refused !== selfRedirect) return { answer: unstored(response, body, refused), others: undefined };
+    if (!(body instanceof Uint8Array)) await body?.cancel();
+    return { answer: undefined, others: undefined };
   }
 
   /** Stores a page, body first. If that fails visitors get it nevertheless. */
@@ -315,7 +319,7 @@ export class PageCache {
       });
     });
     this.#records.delete(cacheKey);
-    if (!stored) return { answer: unstored(response, body, 'store-unavailable'), isShared: true };
+    if (!stored) return shared(unstored(response, body, 'store-unavailable'));
     this.#inMemory.set(stored.htmlPointer, body, body.byteLength);
     return this.#sharing({ entry: stored, body }, 'stored');
   }
@@ -324,14 +328,31 @@ export class PageCache {
   async #withoutStoring(rendered: Request, render: Render, detail: string): Promise<Found> {
     const signal = AbortSignal.timeout(this.#settings.renderMs);
     const response = await within(signal, async () => render(new Request(rendered, { signal })));
-    const verdict = judge(response.status, response.headers, this.#settings);
+    const verdict = this.#verdict(rendered, response);
     const body = await within(signal, () => readBody(response, this.#settings.maxBodyBytes));
-    const isShared = body instanceof Uint8Array && !('refused' in verdict);
-    return { answer: unstored(response, body, detail), isShared };
+    if ('failed' in verdict) return failed(response, body, verdict.isPersonal, detail);
+    const answer = unstored(response, body, detail);
+    return 'refused' in verdict || !(body instanceof Uint8Array) ? { answer, others: undefined } : shared(answer);
+  }
+
+  /** Judges the response to a render. A redirect to the page's own key would be a loop for its visitors. */
+  #verdict(rendered: Request, response: Response): Verdict {
+    const verdict = judge(response.status, response.headers, this.#settings);
+    if ('failed' in verdict || !this.#redirectsToItself(rendered, response)) return verdict;
+    return { refused: selfRedirect, withdraws: false };
+  }
+
+  #redirectsToItself(rendered: Request, { status, headers }: Response): boolean {
+    const location = headers.get('location');
+    if (status < 300 || status > 399 || location === null || !URL.canParse(location, rendered.url)) return false;
+    const [from, to] = [rendered, new Request(new URL(location, rendered.url))].map((r) => project(r, this.#settings));
+    return (
+      from !== undefined && to !== undefined && 'cacheKey' in from && 'cacheKey' in to && from.cacheKey === to.cacheKey
+    );
   }
 
   #sharing(page: Page, how: How): Found {
-    return { answer: this.#answer(page, how), isShared: true };
+    return shared(this.#answer(page, how));
   }
 
   #answer({ entry, body }: Page, how: How): Answer {
@@ -342,11 +363,24 @@ export class PageCache {
 /** The renderer answered with a status that says that it failed. */
 class FailedRender extends Error {
   readonly response: Response;
+  readonly isPersonal: boolean;
 
-  constructor(response: Response) {
+  constructor(response: Response, { isPersonal }: { isPersonal: boolean }) {
     super(`the renderer answered with status ${response.status}`);
     this.response = response;
+    this.isPersonal = isPersonal;
   }
+}
+
+function shared(answer: Answer): Found {
+  return { answer, others: answer };
+}
+
+/** The response of a failed render, which those who waited for it get without what is personal to one visitor. */
+function failed(response: Response, body: Answer['body'], isPersonal: boolean, detail: string): Found {
+  const answer = unstored(response, body, detail);
+  if (!isPersonal && !(body instanceof ReadableStream)) return shared(answer);
+  return { answer, others: plainFailure(response, detail) };
 }
 
 /** Waits for work until a signal is aborted. */

@@ -37,7 +37,16 @@ test('only responses that say so are stored', () => {
       withdraws: status === 401 || status === 403,
     });
   }
-  for (const status of [408, 429, 500, 503]) assert.deepEqual(judged({}, status), { failed: true });
+  for (const status of [408, 429, 500, 503]) {
+    assert.deepEqual(judged({}, status), { failed: true, isPersonal: false });
+    for (const [name, value] of [
+      ['set-cookie', 'session=1'],
+      ['cache-control', 'private'],
+      ['cache-control', 'ext="unclosed, private'],
+    ] as const) {
+      assert.deepEqual(judged({ [name]: value }, status), { failed: true, isPersonal: true }, value);
+    }
+  }
 });
 
 test('windows and tags', () => {

@@ -196,6 +196,52 @@ onStores('a failed render leaves the page, and a page that becomes private is go
   assert.equal(await rig.text(a, '/secret'), 'private');
 });
 
+onStores('an error page for one visitor is sent to nobody else', async (rig) => {
+  const cache = rig.cache({ trustSeconds: 60 }); // those who come second look in memory
+  for (const [path, personal] of [
+    ['/cookie', { 'set-cookie': 'sid=secret; HttpOnly' }],
+    ['/private', { 'cache-control': 'private' }],
+    ['/malformed', { 'cache-control': 'max-age=60, ext="private' }],
+  ] as const) {
+    let open = () => {};
+    const gate = new Promise<void>((resolve) => (open = resolve));
+    rig.respond = async (_, n) => {
+      await gate;
+      return page(`secret ${n}`, { 'cache-control': 'max-age=60', ...personal }, 500);
+    };
+    const first = rig.get(cache, path);
+    await until('the render has begun', () => rig.renders.at(-1)?.url.endsWith(path) ?? false);
+    const waiting = Array.from({ length: 8 }, () => rig.get(cache, path));
+    await new Promise((resolve) => setImmediate(resolve));
+    open();
+    const answers = await Promise.all([first, ...waiting]);
+    const secrets: string[] = [];
+    for (const answer of answers) {
+      assert.equal(answer.status, 500, path);
+      const text = await answer.text();
+      if (text.startsWith('secret')) secrets.push(text);
+      else assert.equal(answer.headers.get('set-cookie'), null, path);
+    }
+    assert.match(secrets[0] ?? '', /^secret/, path);
+    assert.equal(new Set(secrets).size, secrets.length, `${path}: ${secrets.join(', ')}`);
+  }
+});
+
+onStores('a redirect to the page itself is neither stored nor sent to a visitor of another spelling', async (rig) => {
+  const cache = rig.cache({ query: ['a', 'b'] });
+  const wanted = 'http://example.com/p?b=2&a=1';
+  rig.respond = ({ url }) => {
+    if (url === wanted) return page('page');
+    return page('', { location: wanted, 'cache-control': 'max-age=60' }, 301);
+  };
+  for (let i = 0; i < 3; i++) {
+    assert.equal(await rig.text(cache, '/p?b=2&a=1'), 'page');
+    const other = await rig.get(cache, '/p?a=1&b=2');
+    assert.deepEqual([other.status, other.headers.get('location')], [301, wanted]);
+    assert.doesNotMatch(other.headers.get('cache-status') ?? '', /hit|stored/);
+  }
+});
+
 onStores('large bodies and streams reach the visitor complete, and are not stored', async (rig) => {
   const cache = rig.cache({ maxBodyBytes: 1000 });
   const large = 'x'.repeat(300_000);
