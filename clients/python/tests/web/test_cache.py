@@ -360,6 +360,40 @@ def test_refused(rig: Rig, headers: list[tuple[str, str]], reason: str) -> None:
     assert site.closed == 3
 
 
+@pytest.mark.parametrize(
+    "location",
+    [
+        "/p%c3%a9?b=1",
+        f"//{HOST}:443/p%C3%A9?b=1",
+        f"https://{HOST}./p%C3%A9?b=1#top",
+        "?b=1",
+        "p\u00e9?b=1&utm_source=x",
+    ],
+)
+def test_redirect_to_the_page_itself(rig: Rig, location: str) -> None:
+    redirect = [("Cache-Control", "s-maxage=60"), ("Location", location.encode().decode("latin-1"))]
+    site = Site(status="301 Moved Permanently", headers=redirect)
+    app = WsgiCache(site, rig.new(query=["b"]))
+    path = "/p\u00e9".encode().decode("latin-1")
+    for _ in range(2):
+        answer = get(app, path, "b=1", HTTP_X_VISITOR="me")
+        assert answer.cache.endswith("detail=self-redirect"), answer.cache
+    assert not stored(rig, "/p%C3%A9?b=1")
+    site.headers = [("Cache-Control", "s-maxage=60"), ("Location", "/other")]
+    assert "stored" in get(app, "/another").cache
+
+
+def test_unsafe_request_purges_its_location(rig: Rig) -> None:
+    site = Site()
+    app = WsgiCache(site, rig.new())
+    path = "/p\u00e9".encode().decode("latin-1")
+    before = get(app, path).body
+    site.headers = [*SHARED, ("Location", "/p%C3%A9"), ("Content-Location", "http://["), ("Location", "ftp://x/")]
+    assert get(app, "/form", method="POST").status == "200 OK"
+    site.headers = list(SHARED)
+    assert get(app, path).body != before
+
+
 def test_bodies(rig: Rig) -> None:
     site = Site()
     app = WsgiCache(site, rig.new(max_body_bytes=1000))

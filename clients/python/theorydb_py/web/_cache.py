@@ -10,7 +10,7 @@ from collections.abc import Collection
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote
 
 from theorydb_py import InvalidInputError
 from theorydb_py.isr import FaceTheoryIsrMetaStore, PurgeTarget, Receipt, State, canonical_key
@@ -258,11 +258,12 @@ class PageCache:
     def invalidate(self, request: Request, headers: Headers) -> Future[Any] | None:
         """Purge the stored pages of an unsafe request, and of its Location on the same host, hard."""
         keys = {self._projection.key(request)[0]}
-        base = f"http://{request.host}{request.path}"
+        base = f"http://{request.host}{quote(request.path.encode('utf-8', 'surrogateescape'))}"
+        host = self._projection.key_of(request.host, "/", "")[0]
         for text in values(headers, "location") + values(headers, "content-location"):
-            url = urlsplit(urljoin(base, text[:4096]))
-            if url.netloc == request.host:
-                keys.add(self._projection.key_of(url.netloc, url.path or "/", url.query)[0])
+            key = self._projection.key_at(base, text)
+            if host and key.startswith(host):
+                keys.add(key)
         self._start()
         for key in keys:
             self._memory.drop(key)
@@ -282,7 +283,9 @@ class PageCache:
                 return
             self._memory = Memory(self._memory_bytes)
             self._follower = Follower(self._store, self._memory, self._poll_seconds)
-            self._regeneration = Regeneration(self._store, self._bodies, self._memory, self._settings)
+            self._regeneration = Regeneration(
+                self._store, self._bodies, self._memory, self._settings, self._projection.key_at
+            )
             self._registry = threading.Lock()
             self._flying: dict[tuple[str, bool], Flight] = {}  # guarded by _registry
             # Searches that hang in the store leave those that do without it their threads.

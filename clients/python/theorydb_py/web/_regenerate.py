@@ -7,6 +7,7 @@ import logging
 import math
 import random
 import time
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 
@@ -78,8 +79,19 @@ class _Found:
 class Regeneration:
     """Searches for pages. Safe for concurrent use."""
 
-    def __init__(self, store: FaceTheoryIsrMetaStore, bodies: Bodies, memory: Memory, settings: Settings) -> None:
-        """Search in a store and in its bodies, and keep what is found in memory."""
+    def __init__(
+        self,
+        store: FaceTheoryIsrMetaStore,
+        bodies: Bodies,
+        memory: Memory,
+        settings: Settings,
+        key_at: Callable[[str, str], str],
+    ) -> None:
+        """Search in a store and in its bodies, and keep what is found in memory.
+
+        ``key_at`` returns the key of a reference in a response from a URL.
+        """
+        self._key_at = key_at
         self._store = store
         self._bodies = bodies
         self._memory = memory
@@ -197,7 +209,7 @@ class Regeneration:
         if isinstance(rendered, Failed):
             self._back_off(flight, lease, rendered)
             return
-        verdict = self._judge(rendered)
+        verdict = self._judge(flight.key, rendered)
         if verdict.failed:
             self._back_off(flight, lease, self._error_page(rendered))
         elif verdict.refused:
@@ -226,16 +238,24 @@ class Regeneration:
             _logger.exception("rendering %s failed", flight.key)
             return Failed("render-failed", 0)
 
-    def _judge(self, rendered: Rendered) -> Verdict:
+    def _judge(self, key: str, rendered: Rendered) -> Verdict:
         settings = self._settings
         verdict = judge(
             rendered.status, rendered.headers, stale_seconds=settings.stale_seconds, max_body=settings.max_body
         )
+        if not verdict.failed and self._redirects_to_itself(key, rendered):
+            return Verdict(refused="self-redirect")
         if verdict.failed or verdict.refused:
             return verdict
         empty = rendered.body == b"" and rendered.status in (200, 203)
         reason = rendered.refused or ("empty" if empty else "")
         return replace(verdict, refused=reason, withdraws=False) if reason else verdict
+
+    def _redirects_to_itself(self, key: str, rendered: Rendered) -> bool:
+        """Return whether a redirect leads to another spelling of the page: stored, it would be a loop for visitors."""
+        if not 300 <= rendered.status <= 399:
+            return False
+        return any(self._key_at(f"http://{key}", location) == key for location in values(rendered.headers, "location"))
 
     def _back_off(self, flight: Flight, lease: IsrLease, failed: Failed) -> None:
         """Keep all processes from rendering the page for a moment that doubles with each failure."""
@@ -343,7 +363,7 @@ class Regeneration:
         if isinstance(rendered, Failed):
             self._fail(flight, replace(rendered, retry_at=time.time() + _FIRST_PAUSE))
             return
-        verdict = self._judge(rendered)
+        verdict = self._judge(flight.key, rendered)
         if verdict.failed:
             self._fail(flight, replace(self._error_page(rendered), retry_at=time.time() + _FIRST_PAUSE))
         elif verdict.refused:

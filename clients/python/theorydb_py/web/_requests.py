@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, unquote_plus
+from urllib.parse import quote, unquote_plus, unquote_to_bytes, urljoin, urlsplit
 
 from theorydb_py import InvalidInputError, InvalidKeyError
 from theorydb_py.isr import canonical_key
@@ -13,6 +13,7 @@ from ._wellknown import COOKIE_PREFIXES, COOKIES, PARAMETER_PREFIXES, PARAMETERS
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPORT", "SEARCH"})
 _TENANT_HEADERS = ("x-tenant", "x-tenant-id", "tenant-id", "x-org-id", "x-organization-id", "x-account-id")
+_MAX_REFERENCE = 4096
 _PATH_SAFE = "/!$&'()*+,;=:@[]-._~"
 
 
@@ -116,6 +117,20 @@ class Projection:
             return "", "host" if len(encoded) + len(kept) < 1024 else "key-length"
         known = not self._hosts or key.partition("/")[0] in self._hosts
         return (key, "") if known else ("", "host")
+
+    def key_at(self, base: str, reference: str) -> str:
+        """Return the key of a reference in a response from a URL, such as its Location; empty if it has none.
+
+        The reference is a header value: each character is a byte.
+        """
+        try:
+            url = urlsplit(urljoin(base, reference[:_MAX_REFERENCE]))
+        except ValueError:
+            return ""
+        if url.scheme not in ("http", "https"):
+            return ""
+        path = unquote_to_bytes((url.path or "/").encode("latin-1", "replace"))
+        return self.key_of(url.netloc, path.decode("utf-8", "surrogateescape"), url.query)[0]
 
     def _kept(self, query: str) -> str | None:
         """Return the declared parameters; None if there are others, or their meaning is ambiguous."""
