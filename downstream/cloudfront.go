@@ -51,7 +51,8 @@ func NewCloudFront(api CloudFrontAPI, distribution string, tags bool) *CloudFron
 func (c *CloudFront) Limits() Limits { return Limits{Targets: cloudFrontPaths, Debounce: time.Second} }
 
 // Deliver implements [Destination]. CallerReference is derived from the batch: CloudFront
-// recognises a repetition, and creates (and bills) no second invalidation.
+// recognises a repetition, and creates (and bills) no second invalidation. It remembers
+// references without limit, so that those of two jobs must never be equal.
 func (c *CloudFront) Deliver(ctx context.Context, b Batch) error {
 	for _, paths := range c.paths(selectionOf(b.Targets)) {
 		if err := c.invalidate(ctx, b.part(paths...), paths); err != nil {

@@ -17,8 +17,8 @@ import (
 func due(jobs []store.Job, now time.Time, delay time.Duration, all bool) []store.Job {
 	var ready []store.Job
 	for _, j := range jobs {
-		// CreatedAt is rounded down to seconds.
-		old := delay == 0 || !j.CreatedAt.Add(delay+time.Second).After(now)
+		// CreatedAt is rounded down to seconds. That of a malformed job may be unknown.
+		old := delay == 0 || j.Malformed != nil || !j.CreatedAt.Add(delay+time.Second).After(now)
 		if old && (all || !j.NextAt.After(now)) {
 			ready = append(ready, j)
 		}
@@ -82,11 +82,13 @@ func merge(jobs []store.Job) []Batch {
 	return batches
 }
 
-// jobsID returns an id of the jobs together.
+// jobsID returns an id of the jobs together. Their tokens and times distinguish them from
+// those of another table, which begins with the same sequences: one of an earlier data
+// folder, or one that was restored.
 func jobsID(jobs []store.Job) string {
 	h := sha256.New()
 	for _, j := range jobs {
-		_, _ = fmt.Fprintln(h, j.ID()) // a hash does not fail
+		_, _ = fmt.Fprintln(h, j.ID(), j.Token, j.CreatedAt.Unix()) // a hash does not fail
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -14,6 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
@@ -508,6 +512,90 @@ func TestDeliveredAgain(t *testing.T) {
 	})
 }
 
+// TestBatchOfAnotherTable: a batch of the first purge of a table has another id than that of
+// the first purge of another one, which may be its restored copy or a new data folder, also
+// if an older version of isr wrote the jobs: a cache that recognizes repetitions by the id
+// must not take one for the other.
+func TestBatchOfAnotherTable(t *testing.T) {
+	inFleet(t, func(t *testing.T, _ *fleet) {
+		tests := []struct {
+			name  string
+			later time.Duration // than the table before
+			older bool          // the version of isr
+			fleet *fleet
+		}{{name: "a table"}, {name: "at the same time"}, {name: "older version", later: time.Hour, older: true}, {name: "later", later: time.Hour, older: true}}
+		for i, test := range tests {
+			time.Sleep(test.later)
+			db := localdynamo.OpenMemory(localdynamo.Options{})
+			defer func() {
+				if err := db.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			if err := dynamostore.CreateTable(t.Context(), db, "isr"); err != nil {
+				t.Fatal(err)
+			}
+			f := &fleet{t: t, db: db}
+			f.meta = f.process()
+			f.purge("a")
+			if test.older {
+				f.withoutTokens()
+			}
+			tests[i].fleet = f
+		}
+		seen := make(map[string]string)
+		for _, test := range tests {
+			c := newCache(nil)
+			w := test.fleet.worker(test.fleet.process(), c, downstream.Config{})
+			after(time.Second)
+			w.Close()
+			test.fleet.delivered(c, "a")
+			id := c.batches[0].ID
+			if other, ok := seen[id]; ok {
+				t.Errorf("%s: the id of the batch is also that of %q", test.name, other)
+			}
+			seen[id] = test.name
+		}
+	})
+}
+
+// withoutTokens makes the jobs as an older version of isr wrote them.
+func (f *fleet) withoutTokens() {
+	f.t.Helper()
+	for _, j := range f.outbox() {
+		_, err := f.db.UpdateItem(f.t.Context(), &dynamodb.UpdateItemInput{
+			TableName: aws.String("isr"),
+			Key: map[string]types.AttributeValue{
+				"pk": &types.AttributeValueMemberS{Value: "OUTBOX"},
+				"sk": &types.AttributeValueMemberS{Value: fmt.Sprintf("JOB#%s#%020d", j.Destination, j.Seq)},
+			},
+			UpdateExpression: aws.String("REMOVE id"),
+		})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// TestMalformedJobIsDelivered: a job that cannot be read is delivered, although its age is not
+// known: later than what this process has just read, and at once.
+func TestMalformedJobIsDelivered(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		_, err := f.db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("isr"), Item: map[string]types.AttributeValue{
+			"pk": &types.AttributeValueMemberS{Value: "OUTBOX"},
+			"sk": &types.AttributeValueMemberS{Value: fmt.Sprintf("JOB#cdn#%020d", 1)},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCache(nil)
+		w := f.worker(f.process(), c, downstream.Config{Delay: func() time.Duration { return 5 * time.Second }})
+		defer w.Close()
+		after(time.Minute)
+		f.delivered(c, "") // the target of everything has no value
+	})
+}
+
 // TestCrash: the jobs of a process that has crashed during a delivery are delivered by
 // another one once its lease has expired.
 func TestCrash(t *testing.T) {
@@ -629,6 +717,7 @@ func TestMerging(t *testing.T) {
 			want string
 		}{
 			{func() { purge(false, tag("a"), tag("b")); purge(true, tag("b")) }, "hard: [tag b]; soft: [tag a]; "},
+			{func() { purge(true, tag("a")); purge(false, tag("a")) }, "hard: [tag a]; "},
 			{func() { purge(true, tag("a")); purge(false, site); purge(false, tag("b")) }, "hard: [tag a]; soft: [site]; "},
 			{func() { purge(false, tag("a")); purge(true, site); purge(true, tag("b")) }, "hard: [site]; "},
 		} {

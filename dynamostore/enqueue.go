@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 
@@ -31,8 +32,9 @@ var requiredOfOutboxCursor = []required{{attrSeq, expectedCount}}
 type enqueuing struct {
 	store       *Store
 	destination string
-	from        row   // CURSOR as it was read; nil if there is none
-	to          int64 // the sequence at which the cursor will be
+	id          string // of the jobs
+	from        row    // CURSOR as it was read; nil if there is none
+	to          int64  // the sequence at which the cursor will be
 	jobs        []*jobRow
 }
 
@@ -58,7 +60,7 @@ func (s *Store) enqueue(ctx context.Context, destination string) (more bool, err
 	if err != nil {
 		return false, err
 	}
-	q := &enqueuing{store: s, destination: destination, from: cursor}
+	q := &enqueuing{store: s, destination: destination, id: rand.Text(), from: cursor}
 	after, known, err := q.cursor(ctx)
 	if err != nil {
 		return false, err
@@ -131,8 +133,8 @@ func (q *enqueuing) everything(end int64, reason string) {
 
 func (q *enqueuing) add(seq int64, targets []store.JobTarget) {
 	row := &jobRow{
-		location: q.store.at(pkOutbox, jobKey(jobRowPrefix, q.destination, seq)),
-		Created:  instant(floorSeconds(q.store.config.Now())),
+		location: q.store.at(pkOutbox, jobKey(jobRowPrefix, q.destination, seq)), ID: laxText(q.id),
+		Created: instant(floorSeconds(q.store.config.Now())),
 	}
 	for _, t := range targets {
 		row.Targets = addJobTarget(row.Targets, jobTarget{string(t.Kind), t.Tenant, t.Value, flag(t.Hard)})
@@ -151,7 +153,9 @@ func (q *enqueuing) execute(ctx context.Context) error {
 	cursor := &outboxCursorRow{location: q.store.at(pkOutbox, outboxCursorPrefix+q.destination), Seq: count(q.to)}
 	actions := []action{update(onCursor, cursor, []string{"Seq"}, unmoved)}
 	for _, row := range q.jobs {
-		// No condition: the transaction that moves the cursor owns the rows.
+		// No condition: the transaction that moves the cursor owns the rows. A job that it
+		// replaces has a part of the targets. The process that delivers that one cannot end
+		// this one, which has another id.
 		a := put(onJob, row)
 		a.item = itemKey{row.PK, row.SK}
 		actions = append(actions, a)

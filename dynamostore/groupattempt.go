@@ -38,7 +38,7 @@ func newGroupAttempt(g *groupCommit, batch []*queuedChange, seen seenSequence) *
 		a.members = append(a.members, q)
 	}
 	log := &logRow{ID: a.id, Targets: shared.logTargets(), Destinations: a.delivered()}
-	parts = append(parts, append(shared.purgeActions(), shared.jobActions()...), g.store.advance(seen, log, shared.lifetime()))
+	parts = append(parts, append(shared.purgeActions(), shared.jobActions(a.id)...), g.store.advance(seen, log, shared.lifetime()))
 	a.transaction = g.store.newTransaction(parts...)
 	return a
 }

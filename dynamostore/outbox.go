@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
@@ -26,14 +27,17 @@ const (
 
 	maxJobError = 1024 // bytes of the stored error
 
-	// maxBatchWrite is DynamoDB's limit of writes in one BatchWriteItem.
-	maxBatchWrite = 25
+	// maxFinishing is how many jobs FinishJobs deletes at a time.
+	maxFinishing = 16
 )
 
 // jobRow is a delivery to a downstream cache.
 type jobRow struct {
 	location
 
+	// ID belongs to the transaction that wrote the job, as in a log row. It distinguishes
+	// jobs that had the same key, in this table or in another one.
+	ID       laxText     `theorydb:"attr:id,omitempty"`
 	Targets  []jobTarget `theorydb:"attr:targets"`
 	Created  instant     `theorydb:"attr:created_at"`
 	Attempts count       `theorydb:"attr:attempts,omitempty"`
@@ -87,11 +91,11 @@ func addJobTarget(targets []jobTarget, t jobTarget) []jobTarget {
 	return append(targets, t)
 }
 
-// jobActions returns the puts of the jobs.
-func (w *logWrites) jobActions() []action {
+// jobActions returns the puts of the jobs. id is that of the log row.
+func (w *logWrites) jobActions(id string) []action {
 	var actions []action
 	for _, d := range slices.Sorted(maps.Keys(w.jobs)) {
-		row := &jobRow{location: w.store.at(pkOutbox, jobKey(jobRowPrefix, d, w.next())), Targets: w.jobs[d], Created: instant(w.now)}
+		row := &jobRow{location: w.store.at(pkOutbox, jobKey(jobRowPrefix, d, w.next())), ID: laxText(id), Targets: w.jobs[d], Created: instant(w.now)}
 		// No condition: the transaction that advances SEQ to the sequence owns the row.
 		a := put(onJob, row)
 		a.item = itemKey{row.PK, row.SK}
@@ -154,10 +158,16 @@ func (s *Store) job(ctx context.Context, found row) (j store.Job, ok bool) {
 	if !ok {
 		return j, false
 	}
+	j.Token = found.text(attrID)
 	err := s.fillJob(ctx, &j, found)
 	if err != nil {
 		// It may be any purge. Delivering too much is harmless.
-		j.CreatedAt, j.Malformed, j.Targets = s.config.Now(), err, []store.JobTarget{{PurgeTarget: store.PurgeTarget{Kind: store.PurgeSite}, Hard: true}}
+		j.Malformed, j.Targets = err, []store.JobTarget{{PurgeTarget: store.PurgeTarget{Kind: store.PurgeSite}, Hard: true}}
+		var created instant
+		if unreadable := created.UnmarshalDynamoDBAttributeValue(found[attrCreated]); unreadable != nil {
+			created = instant(floorSeconds(s.config.Now()))
+		}
+		j.CreatedAt = created.time()
 	}
 	return j, true
 }
@@ -207,45 +217,37 @@ func (s *Store) fillJob(ctx context.Context, j *store.Job, found row) error {
 }
 
 // FinishJobs implements [store.OutboxStore]. It costs a write unit for each job of at most
-// 1 KB. The deletes have no condition: a job is the same delivery as long as its row
-// exists.
+// 1 KB.
 func (s *Store) FinishJobs(ctx context.Context, jobs []store.Job) error {
 	ctx = s.metered(ctx, "outbox")
-	var keys []types.WriteRequest
+	deletes, ctx := errgroup.WithContext(ctx)
+	deletes.SetLimit(maxFinishing)
 	for _, j := range jobs {
-		keys = append(keys, deleteOf(jobKey(jobRowPrefix, j.Destination, j.Seq)))
+		deletes.Go(func() error { return s.deleteJob(ctx, jobRowPrefix, j) })
 	}
-	for some := range slices.Chunk(keys, maxBatchWrite) {
-		if err := s.batchWrite(ctx, some); err != nil {
-			return fmt.Errorf("delete delivered jobs: %w", err)
-		}
+	if err := deletes.Wait(); err != nil {
+		return fmt.Errorf("delete delivered jobs: %w", err)
 	}
 	return nil
 }
 
-func deleteOf(sk string) types.WriteRequest {
-	return types.WriteRequest{DeleteRequest: &types.DeleteRequest{Key: map[string]types.AttributeValue{
-		attrPK: stringOf(pkOutbox), attrSK: stringOf(sk),
-	}}}
+// deleteJob deletes a job, if it is the one that was read.
+func (s *Store) deleteJob(ctx context.Context, prefix string, j store.Job) error {
+	row := &jobRow{location: s.at(pkOutbox, jobKey(prefix, j.Destination, j.Seq))}
+	return s.execute(ctx, operation{bounded: true, refused: ignoreRefusal, send: func(ctx context.Context) error {
+		return s.db.WithContext(ctx).Model(row).WithConditionExpression(sameJob(j)).Delete()
+	}})
 }
 
-// batchWrite makes at most maxBatchWrite idempotent writes. It repeats the request for
-// those that DynamoDB leaves unprocessed.
-func (s *Store) batchWrite(ctx context.Context, writes []types.WriteRequest) error {
-	for attempt := 1; len(writes) > 0; attempt++ {
-		var out *dynamodb.BatchWriteItemOutput
-		err := s.try(ctx, func(ctx context.Context) (err error) {
-			out, err = s.api.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{s.table: writes}})
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if writes = out.UnprocessedItems[s.table]; len(writes) > 0 && !s.pause(ctx, attempt) {
-			return context.Cause(ctx)
-		}
+// sameJob is the condition that a row is the job that was read. Enqueue replaces the job
+// of a change by one with more targets, and needs no lease: the process that delivers the
+// first one must not end the second.
+func sameJob(j store.Job) (expression string, values map[string]any) {
+	if j.Token == "" {
+		// An older version wrote it, or the attribute is damaged.
+		return "attribute_exists(pk) AND NOT id > :none", map[string]any{":none": stringOf("")}
 	}
-	return nil
+	return "id = :id", map[string]any{":id": stringOf(j.Token)}
 }
 
 // DelayJob implements [store.OutboxStore]. It costs a write unit.
@@ -256,7 +258,7 @@ func (s *Store) DelayJob(ctx context.Context, j store.Job) error {
 		Attempts: count(j.Attempts), NextAt: horizon(ceilSeconds(j.NextAt)), Error: cut(j.Error, maxJobError),
 	}
 	err := s.execute(ctx, operation{bounded: true, refused: ignoreRefusal, send: func(ctx context.Context) error {
-		return s.db.WithContext(ctx).Model(row).IfExists().Update("Attempts", "NextAt", "Error")
+		return s.db.WithContext(ctx).Model(row).WithConditionExpression(sameJob(j)).Update("Attempts", "NextAt", "Error")
 	}})
 	if err != nil {
 		return fmt.Errorf("delay job %s: %w", j.ID(), err)
@@ -280,8 +282,8 @@ func (s *Store) FailJob(ctx context.Context, j store.Job) error {
 // jobRow returns the row of a job, without the attributes of a delay or a failure.
 func (s *Store) jobRow(prefix string, j store.Job) *jobRow {
 	row := &jobRow{
-		location: s.at(pkOutbox, jobKey(prefix, j.Destination, j.Seq)),
-		Created:  instant(floorSeconds(j.CreatedAt)), Attempts: count(j.Attempts), Error: cut(j.Error, maxJobError),
+		location: s.at(pkOutbox, jobKey(prefix, j.Destination, j.Seq)), ID: laxText(j.Token),
+		Created: instant(floorSeconds(j.CreatedAt)), Attempts: count(j.Attempts), Error: cut(j.Error, maxJobError),
 	}
 	for _, t := range j.Targets {
 		row.Targets = append(row.Targets, jobTarget{string(t.Kind), t.Tenant, t.Value, flag(t.Hard)})
@@ -289,45 +291,62 @@ func (s *Store) jobRow(prefix string, j store.Job) *jobRow {
 	return row
 }
 
-// moveJob replaces the row of a job by another one, in a transaction, if it exists.
-func (s *Store) moveJob(ctx context.Context, from string, j store.Job, to *jobRow) error {
+// moveJob replaces the row of a job by another one, in a transaction, if it is the job that
+// was read. The conditions are on the other row.
+func (s *Store) moveJob(ctx context.Context, from string, j store.Job, to *jobRow, conditions ...tabletheory.Precondition) error {
 	row := &jobRow{location: s.at(pkOutbox, jobKey(from, j.Destination, j.Seq))}
-	gone := remove(onJob, row, tabletheory.IfExists())
+	gone := remove(onJob, row, tabletheory.ConditionExpression(sameJob(j)))
 	gone.item = itemKey{row.PK, row.SK}
-	tx := s.newTransaction([]action{gone, put(onJob, to)})
+	tx := s.newTransaction([]action{gone, put(onJob, to, conditions...)})
 	return s.execute(ctx, operation{bounded: true, send: tx.send, refused: ignoreRefusal})
 }
 
-// findJob reads a job, pending or failed.
-func (s *Store) findJob(ctx context.Context, destination string, seq int64) (store.Job, error) {
+// readJob reads a job, pending or failed, by the prefix of its sort key. ok is false if there
+// is none.
+func (s *Store) readJob(ctx context.Context, prefix, destination string, seq int64) (j store.Job, ok bool, err error) {
+	found, err := s.readRow(ctx, true, pkOutbox, jobKey(prefix, destination, seq))
+	if err != nil {
+		return store.Job{}, false, err
+	}
+	j, ok = s.job(ctx, found)
+	return j, ok, nil
+}
+
+// eachJob calls do with the pending and the failed job of a sequence. It returns
+// [store.ErrNoJob] if there is neither, and ends after the first error.
+func (s *Store) eachJob(ctx context.Context, destination string, seq int64, do func(prefix string, j store.Job) error) error {
 	if err := store.ValidDestination(destination); err != nil {
-		return store.Job{}, err
+		return err
 	}
+	result := store.ErrNoJob
 	for _, prefix := range []string{jobRowPrefix, failedPrefix} {
-		found, err := s.readRow(ctx, true, pkOutbox, jobKey(prefix, destination, seq))
-		if err != nil {
-			return store.Job{}, err
+		j, ok, err := s.readJob(ctx, prefix, destination, seq)
+		if ok {
+			result, err = nil, do(prefix, j)
 		}
-		if j, ok := s.job(ctx, found); ok {
-			return j, nil
+		if err != nil {
+			return err
 		}
 	}
-	return store.Job{}, store.ErrNoJob
+	return result
 }
 
 // RetryJob implements [store.OutboxStore].
 func (s *Store) RetryJob(ctx context.Context, destination string, seq int64) error {
 	ctx = s.metered(ctx, "outbox")
-	j, err := s.findJob(ctx, destination, seq)
-	switch {
-	case err != nil:
-	case j.Failed:
-		j.Attempts, j.Error = 0, ""
-		err = s.moveJob(ctx, failedPrefix, j, s.jobRow(jobRowPrefix, j))
-	default:
+	pending := false
+	err := s.eachJob(ctx, destination, seq, func(prefix string, j store.Job) error {
 		j.Attempts, j.Error, j.NextAt = 0, "", s.config.Now()
-		err = s.DelayJob(ctx, j)
-	}
+		switch {
+		case prefix == jobRowPrefix:
+			pending = true
+			return s.DelayJob(ctx, j)
+		case pending:
+			return nil
+		}
+		// A job that has become pending since was written by Enqueue, and includes this one.
+		return s.moveJob(ctx, failedPrefix, j, s.jobRow(jobRowPrefix, j), tabletheory.IfNotExists())
+	})
 	if err != nil {
 		return fmt.Errorf("retry job %s/%d: %w", destination, seq, err)
 	}
@@ -337,12 +356,7 @@ func (s *Store) RetryJob(ctx context.Context, destination string, seq int64) err
 // DropJob implements [store.OutboxStore].
 func (s *Store) DropJob(ctx context.Context, destination string, seq int64) error {
 	ctx = s.metered(ctx, "outbox")
-	_, err := s.findJob(ctx, destination, seq)
-	if err == nil {
-		err = s.batchWrite(ctx, []types.WriteRequest{
-			deleteOf(jobKey(jobRowPrefix, destination, seq)), deleteOf(jobKey(failedPrefix, destination, seq)),
-		})
-	}
+	err := s.eachJob(ctx, destination, seq, func(prefix string, j store.Job) error { return s.deleteJob(ctx, prefix, j) })
 	if err != nil {
 		return fmt.Errorf("drop job %s/%d: %w", destination, seq, err)
 	}

@@ -183,7 +183,7 @@ func (p *publication) prepare(ctx context.Context) (done bool, err error) {
 		actions = append(actions, p.store.advance(p.seen, log, 0)...)
 		jobs := logWrites{store: p.store, seen: p.seen, now: floorSeconds(p.store.config.Now())}
 		jobs.deliver(p.deliver, true, pageTarget(p.page))
-		actions = append(actions, jobs.jobActions()...)
+		actions = append(actions, jobs.jobActions(p.id)...)
 	}
 	p.sent = append(p.sent, p.store.newTransaction(actions))
 	return false, nil

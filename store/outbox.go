@@ -53,12 +53,16 @@ func ValidDestinations(names []string) error {
 func OutboxPartition(destination string) string { return "JOB#outbox/" + destination }
 
 // A Job is the delivery of one or more purges, which were committed together, to one
-// downstream cache. Destination and Seq identify it.
+// downstream cache. Destination and Seq identify it at a time; Enqueue may replace it by one
+// with more targets.
 type Job struct {
 	// Destination is the name of the downstream cache.
 	Destination string
 	// Seq is the sequence of the change in the log.
 	Seq int64
+	// Token distinguishes the job from others with its Destination and Seq, in this table or
+	// in another one. It is random; empty if a version of isr without it wrote the job.
+	Token string
 	// Targets are what is to be purged.
 	Targets []JobTarget
 	// CreatedAt is when the change was made.
@@ -104,14 +108,15 @@ type OutboxStore interface {
 	// Outbox yields all jobs, pending and failed, of all destinations, by strongly
 	// consistent reads of some hundred rows, and ends after the first error.
 	Outbox(ctx context.Context) iter.Seq2[Job, error]
-	// FinishJobs deletes pending jobs, which have been delivered. Missing jobs are no
-	// error. After an error some may have been deleted.
+	// FinishJobs deletes pending jobs, which have been delivered. Missing jobs, and jobs that
+	// another one has replaced (by their Token), are no error, and the other one stays. After
+	// an error some may have been deleted.
 	FinishJobs(ctx context.Context, jobs []Job) error
 	// DelayJob records a failed delivery of a pending job: it stores Attempts, Error and
-	// NextAt. It does nothing if the job is gone.
+	// NextAt. It does nothing if the job is gone or replaced.
 	DelayJob(ctx context.Context, j Job) error
 	// FailJob makes a pending job a failed one, with its Attempts, Error and FailedAt, for
-	// [FailedJobLife]. It does nothing if the job is gone.
+	// [FailedJobLife]. It does nothing if the job is gone or replaced.
 	FailJob(ctx context.Context, j Job) error
 	// RetryJob makes a job pending, due at once, with no attempts. It returns
 	// [ErrNoJob] if there is no such job.
