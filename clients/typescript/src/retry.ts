@@ -56,6 +56,14 @@ export class Calls {
     return this.#repeat(signal, call, (attempt, startedAt) => this.exhausted(attempt, startedAt));
   }
 
+  /**
+   * Retries like `retry`, for `callTimeoutMs`, however many attempts that takes: until another
+   * transaction that is being committed no longer conflicts.
+   */
+  retryInTime<T>(signal: AbortSignal | undefined, call: Call<T>): Promise<T> {
+    return this.#repeat(signal, call, (_, startedAt) => this.clock.elapsed() - startedAt >= this.timeoutMs);
+  }
+
   /** Retries like `retry`, but without bounds: only the signal ends it. */
   retryUntilAborted<T>(signal: AbortSignal, call: Call<T>): Promise<T> {
     return this.#repeat(signal, call, () => false);

@@ -1,7 +1,7 @@
 import type { Backend } from '../isr/backend.js';
 import type { Mark, PurgeState } from '../isr/entry.js';
 import { mergePurgeStates, NEVER_PURGED } from '../isr/freshness.js';
-import { LOG_LIFE_MS, readChanges, readSequence } from '../isr/log.js';
+import { LOG_LIFE_MS, readChanges, readRecent, readSequence } from '../isr/log.js';
 import { markKey, mergeMarks, purgeStateOfMark, readMarksOf } from '../isr/mark.js';
 import { covers } from '../isr/purgetarget.js';
 
@@ -91,15 +91,20 @@ export class PurgeMarks {
     return this.cursor;
   }
 
-  /** Reloads all marks. SEQ is read first: a concurrent purge has a higher sequence and is read from the log later. */
+  /**
+   * Reloads all marks. SEQ is read first: a concurrent purge has a higher sequence and is read from
+   * the log later, or is being committed, and then among the newest rows of the log.
+   */
   async #reload(): Promise<void> {
     const startedAt = this.#backend.clock.elapsed();
     const { seq, markLifetimeSeconds } = await readSequence(this.#backend, undefined);
+    const recent = await readRecent(this.#backend, undefined, seq);
     const marks = await readMarksOf(this.#backend, this.#tenant);
     this.#ofTags = new Map();
     this.#ofPrefixes = new Map();
     this.#others = new Map();
     for (const mark of marks) this.#add(mark);
+    for (const { marks: logged } of recent.reverse()) for (const mark of logged) this.#add(mark);
     this.#markLifetimeSeconds = markLifetimeSeconds;
     this.#cursor = seq;
     this.#audited = startedAt;

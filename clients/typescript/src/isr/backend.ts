@@ -8,6 +8,8 @@ import {
   GetItemCommand,
   QueryCommand,
   type QueryCommandInput,
+  TransactGetItemsCommand,
+  type TransactGetItemsCommandOutput,
   UpdateItemCommand,
 } from '@aws-sdk/client-dynamodb';
 
@@ -55,14 +57,45 @@ export async function readRow(
   return (await b.calls.retry(signal, read)).Item;
 }
 
-/** Like {@link readRow}, but retries until the signal is aborted. */
-export async function readRowUntilAborted(
+/**
+ * Reads rows of a partition by their sort keys, in one transaction; missing rows are absent from the
+ * result. It is retried for `callTimeoutMs` while another transaction is about to write one of them.
+ * Other reads of several rows may show a transaction that is being committed in part, see
+ * spec/schema.md.
+ */
+export async function readSerializable(
+  b: Backend,
+  signal: AbortSignal | undefined,
+  pk: string,
+  sks: readonly string[],
+): Promise<Map<string, Row>> {
+  return rowsOf(sks, await b.calls.retryInTime(signal, transactGet(b, pk, sks)));
+}
+
+/** Like {@link readSerializable}, but retries until the signal is aborted. */
+export async function readSerializableUntilAborted(
   b: Backend,
   signal: AbortSignal,
   pk: string,
-  sk: string,
-): Promise<Row | undefined> {
-  return (await b.calls.retryUntilAborted(signal, get(b, pk, sk))).Item;
+  sks: readonly string[],
+): Promise<Map<string, Row>> {
+  return rowsOf(sks, await b.calls.retryUntilAborted(signal, transactGet(b, pk, sks)));
+}
+
+function transactGet(b: Backend, pk: string, sks: readonly string[]) {
+  const gets = sks.map((sk) => ({ Get: { TableName: b.tableName, Key: keyOf(pk, sk) } }));
+  const command = new TransactGetItemsCommand({ TransactItems: gets });
+  return (abortSignal: AbortSignal) => b.ddb.send(command, { abortSignal });
+}
+
+/** Returns the rows that a transaction has found, by their sort keys. */
+function rowsOf(sks: readonly string[], { Responses = [] }: TransactGetItemsCommandOutput): Map<string, Row> {
+  const rows = new Map<string, Row>();
+  for (const [i, sk] of sks.entries()) {
+    const row = Responses[i]?.Item;
+    if (row && Object.keys(row).length > 0) rows.set(sk, row);
+  }
+  return rows;
 }
 
 function get(b: Backend, pk: string, sk: string) {
@@ -118,9 +151,14 @@ export async function queryAll(b: Backend, signal: AbortSignal | undefined, term
   return rows;
 }
 
-/** Reads one page of a strongly consistent query. */
-export async function queryPage(b: Backend, signal: AbortSignal | undefined, terms: QueryTerms): Promise<Row[]> {
-  return (await b.calls.retry(signal, query(b, terms, undefined))).Items ?? [];
+/** Reads one page of a strongly consistent query, and whether it is the last one. */
+export async function queryPage(
+  b: Backend,
+  signal: AbortSignal | undefined,
+  terms: QueryTerms,
+): Promise<{ rows: Row[]; isLast: boolean }> {
+  const { Items = [], LastEvaluatedKey: next } = await b.calls.retry(signal, query(b, terms, undefined));
+  return { rows: Items, isLast: !next || Object.keys(next).length === 0 };
 }
 
 function query(b: Backend, terms: QueryTerms, from: Row | undefined) {

@@ -106,9 +106,13 @@ export function hardSeqOf(mark: Mark, nowMs: number): number {
   return Math.max(mark.hardSeq, mark.expireAtMs <= nowMs ? mark.expireSeq : 0);
 }
 
-/** Merges a mark of the log into an older one of the same target. Sequences only grow. */
+/**
+ * Merges a mark of the log into the known one of the same target. Sequences only grow: one that is
+ * not newer is part of the known one already, also its expiry, which it must not bring back.
+ */
 export function mergeMarks(before: Mark | undefined, logged: Mark): Mark {
   if (!before) return logged;
+  if (logged.seq <= before.seq) return before;
   const { expireSeq, expireAtMs } = logged.expireSeq > 0 ? logged : before;
   return {
     ...logged,

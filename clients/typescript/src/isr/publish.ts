@@ -2,7 +2,7 @@ import { ConditionFailedError, LeaseLostError, MovedError } from '../errors.js';
 import { outcomeOf } from '../outcome.js';
 import { deleteLock } from './acquire.js';
 import { finishedRow, isCurrent } from './attempt.js';
-import { type Backend, errorOf, randomText, readRowUntilAborted } from './backend.js';
+import { type Backend, errorOf, randomText, readSerializableUntilAborted } from './backend.js';
 import type { Entry } from './entry.js';
 import { execute, type Verdict, type Write } from './execute.js';
 import { conditionOf, updateOf } from './expression.js';
@@ -150,14 +150,15 @@ class PublishWrite implements Write {
 
   /** Looks for our generation in META, its version row, and the remembered client tokens. */
   async committed(sent: readonly WriteRequest[], signal: AbortSignal): Promise<boolean> {
-    const { pk } = this.#lease;
-    const meta = await readRowUntilAborted(this.#backend, signal, pk, SK.meta);
+    const { currentSk } = this.#swap;
+    // The version row is written in the same transaction as META, and read in one with it.
+    const sks = currentSk === '' ? [SK.meta] : [SK.meta, currentSk];
+    const rows = await readSerializableUntilAborted(this.#backend, signal, this.#lease.pk, sks);
+    const meta = rows.get(SK.meta);
     if (this.#isOurs(meta)) return true;
     const v = versionOf(meta);
     if (!meta || (v !== undefined && v <= this.#swap.version)) return false; // unchanged, or another writer used our version
-    const { currentSk } = this.#swap;
-    // The version row is written in the same transaction as META.
-    if (currentSk !== '' && (await readRowUntilAborted(this.#backend, signal, pk, currentSk))) return true;
+    if (rows.has(currentSk)) return true;
     return this.#appliedByToken(sent, signal);
   }
 

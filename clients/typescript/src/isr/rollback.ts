@@ -1,13 +1,14 @@
 import { MovedError, NoVersionError, PurgedError } from '../errors.js';
-import { type Backend, readRow } from './backend.js';
+import { type Backend, readSerializable } from './backend.js';
 import type { Entry, PurgeState } from './entry.js';
 import { updateOf } from './expression.js';
 import { mergePurgeStates, NEVER_PURGED, outlivesMarks } from './freshness.js';
 import type { GroupCommit, LogChange, PlannedWrite } from './groupcommit.js';
-import { readSequence, reloadTarget, type Target } from './log.js';
-import { covering } from './mark.js';
+import { readRecent, readSequence, reloadTarget, type Target } from './log.js';
+import { covering, purgeStateOfMark } from './mark.js';
 import { PREFIX, SK } from './names.js';
 import { purgeStateOf } from './purgerow.js';
+import { covers } from './purgetarget.js';
 import type { PageRecord } from './record.js';
 import { S, text } from './row.js';
 import { Swap } from './swap.js';
@@ -50,14 +51,16 @@ export async function rollback(
   const { backend: b } = on;
   const { entry, fence } = record;
   if (entry && !entry.foreign && entry.generationId === to) return pin(on, signal, record, a);
-  // SEQ first: a hard purge that the reads below miss has a higher sequence, and so covers
-  // the restored entry, whatever SEQ is at the commit.
+  // SEQ first: a hard purge that was not yet made when PURGE and the marks are read has a higher
+  // sequence, and so covers the restored entry, whatever SEQ is at the commit. One that is being
+  // committed is waited for, or found in the log.
   const { seq, markLifetimeSeconds } = await readSequence(b, signal);
-  const purge = await readRow(b, signal, fence.pk, SK.purge);
+  const purge = (await readSerializable(b, signal, fence.pk, [SK.purge])).get(SK.purge);
   const version = await findVersion(b, signal, fence.pk, to);
   checkWithdrawn(version, a.page.key);
+  const recent = await recentPurges(b, signal, a.page, version.tags, seq);
   const marks = await covering(b, signal, a.page, version.tags);
-  checkPurged(version, [record.purge, purge ? purgeStateOf(purge) : NEVER_PURGED, marks]);
+  checkPurged(version, [record.purge, purge ? purgeStateOf(purge) : NEVER_PURGED, recent, marks]);
   if (outlivesMarks(version, markLifetimeSeconds, b.clock.now())) {
     throw new PurgedError(
       `generation ${to}: older than the kept purge marks, so a purge of it may have been forgotten; regenerate the page`,
@@ -97,6 +100,22 @@ export async function pin(
   const next = withAssertion(entry, a.pinnedUntilMs ?? pinEndedNow(entry, b.clock.now()), a);
   const swap = new Swap(b, fence, next, { kept, supersededAtMs: a.supersededAtMs });
   return assertGeneration(on, signal, swap, a, undefined);
+}
+
+/** Merges the marks in the newest rows of the log, up to a sequence, that cover a page with these tags. */
+async function recentPurges(
+  b: Backend,
+  signal: AbortSignal | undefined,
+  page: Target,
+  tags: readonly string[],
+  upTo: number,
+): Promise<PurgeState> {
+  const changes = await readRecent(b, signal, upTo);
+  const now = b.clock.now();
+  return changes
+    .flatMap(({ marks }) => marks.filter((mark) => covers(mark, page, tags)))
+    .map((mark) => purgeStateOfMark(mark, now))
+    .reduce(mergePurgeStates, NEVER_PURGED);
 }
 
 /** Rejects a withdrawn entry: it must not become current again. @throws NoVersionError */
