@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
@@ -68,6 +71,12 @@ type Config struct {
 	// acknowledged. That of the embedded engine is its Volatile. Default: the API of New.
 	Leases API
 
+	// Replace makes replacement the row with this key, or deletes the row if replacement is nil,
+	// provided that the stored row is damaged, and reports whether it was. That of the embedded
+	// engine is its Replace. If a call meets a damaged row of a page, the page then counts as missing.
+	// It must be safe for concurrent use. Default: such a call fails.
+	Replace func(ctx context.Context, table string, key, replacement map[string]types.AttributeValue) (replaced bool, err error)
+
 	// Guards are additional checks of writes to META. Default: none.
 	Guards Guards
 
@@ -127,9 +136,13 @@ func New(api API, table string, config Config) (*Store, error) {
 	if config.Meter != nil {
 		api, leases = meteredAPI{API: api, count: config.Meter}, meteredAPI{API: leases, count: config.Meter}
 	}
+	s := &Store{table: table, config: config.withDefaults()}
+	if config.Replace != nil {
+		api, leases = repairingAPI{API: api, store: s}, repairingAPI{API: leases, store: s}
+	}
 	// Retries are those of Store.execute.
 	db, locks := tabletheory.New(tokenAPI{api}, tabletheory.WithRetries(0)), tabletheory.New(leases, tabletheory.WithRetries(0))
-	s := &Store{api: api, db: db, leases: locks, table: table, config: config.withDefaults()}
+	s.api, s.db, s.leases = api, db, locks
 	s.log = newGroupCommit(s)
 	return s, nil
 }

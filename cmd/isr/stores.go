@@ -109,7 +109,7 @@ func (f *storeFlags) pacer() *pace.Pacer {
 
 // openEngine opens the engine in an existing data folder, and creates its file if needed.
 func openEngine(dir string) (*localdynamo.DB, error) {
-	db, err := localdynamo.Open(embedded.EngineFile(dir), localdynamo.Options{})
+	db, err := embedded.OpenEngine(dir)
 	switch {
 	case errors.Is(err, localdynamo.ErrLocked):
 		return nil, fmt.Errorf("data folder %s is used by another isr process; stop it, or give another folder with --data", dir)

@@ -118,7 +118,7 @@ func (s Stores) openEmbedded(ctx context.Context, to *shared, log *slog.Logger) 
 	if err := os.MkdirAll(s.Data, 0o700); err != nil {
 		return err
 	}
-	db, err := localdynamo.Open(embedded.EngineFile(s.Data), localdynamo.Options{})
+	db, err := embedded.OpenEngine(s.Data)
 	if errors.Is(err, localdynamo.ErrLocked) {
 		return fmt.Errorf("the folder %s is used by another process; stop it, or give another folder: data DIR", s.Data)
 	}

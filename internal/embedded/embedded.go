@@ -1,7 +1,8 @@
 // Package embedded opens the store of a server that needs no other: a folder with a table and bodies.
 //
-//	DIR/table.db   the engine, package localdynamo
-//	DIR/bodies/    the bodies, package dirbody
+//	DIR/table.db     the engine, package localdynamo
+//	DIR/bodies/      the bodies, package dirbody
+//	DIR/format.json  the format of the folder, and who may write to it
 //
 // isr serve and the module of Caddy have the same folder, so that either can go on with the other's.
 package embedded
@@ -33,6 +34,7 @@ func Open(ctx context.Context, dir string, db *localdynamo.DB, config dynamostor
 	}
 	// The process that holds a lease ends with the engine.
 	config.Leases, config.Local, config.Pace, config.Logger = db.Volatile(), true, pacer.Step, log
+	config.Replace = db.Replace
 	meta, err := dynamostore.New(db, Table, config)
 	if err != nil {
 		return nil, nil, err
