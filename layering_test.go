@@ -24,6 +24,8 @@ func TestLayering(t *testing.T) {
 		{"/internal/breaker", []string{module + "$", module + "/store"}, "the breaker counts answers, and knows no store"},
 		{"/internal/frequency", []string{module}, "the sketch must not depend on the cache"},
 		{"/internal/live", []string{module + "/gateway", module + "/dynamostore", "github.com/aws/"}, "counting needs the reports of the cache alone"},
+		{"/internal/localfile", []string{module}, "files know no store"},
+		{"/cmd/isr", []string{module + "/internal/localfile/crashfs"}, "the file system that loses what was not synced is for tests"},
 		{"/internal/marks", []string{module + "$", module + "/internal/httpcache"}, "the table of marks needs the seam alone"},
 		{"/internal/httpcache", []string{module}, "the rules of HTTP caching are pure functions"},
 		{"/internal/details", []string{module + "$", module + "/store", module + "/gateway"}, "texts know no cache"},

@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/localfile"
 )
 
 // An open store adopts the journals of processes that have ended while others have the directory
@@ -33,7 +33,7 @@ func (s *Store) adoptUntilClosed() {
 // adoptJournals logs what fails, and leaves it for later.
 func (s *Store) adoptJournals() {
 	log := s.log.With("folder", s.dir)
-	entries, err := fs.ReadDir(s.root.FS(), tempFolder)
+	entries, err := s.folder.ReadDir(tempFolder)
 	if err != nil {
 		log.Warn("dirbody: failed to look for journals of processes that have ended", "err", err)
 		return
@@ -62,7 +62,7 @@ func (s *Store) adopt(name string) (ok bool, err error) {
 	if !locked {
 		return false, nil // written by an earlier version, which did not lock it
 	}
-	f, err := s.root.OpenFile(name, os.O_RDWR, 0)
+	f, err := s.folder.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -70,8 +70,8 @@ func (s *Store) adopt(name string) (ok bool, err error) {
 		return false, err
 	}
 	defer f.Close() // releases the lock
-	err = flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	err = s.folder.Lock(f, false, false)
+	if errors.Is(err, localfile.ErrLocked) {
 		return false, nil
 	}
 	if err == nil {
@@ -93,13 +93,13 @@ func (r *repair) isElsewhere(name string) bool {
 
 // readOthers reads the other journals. One that cannot be read tells nothing.
 func (r *repair) readOthers() {
-	entries, _ := fs.ReadDir(r.store.root.FS(), tempFolder)
+	entries, _ := r.store.folder.ReadDir(tempFolder)
 	for _, entry := range entries {
 		name := tempFolder + "/" + entry.Name()
 		if !strings.HasPrefix(name, journalPrefix) || name == r.journal {
 			continue
 		}
-		f, err := r.store.root.Open(name)
+		f, err := r.store.folder.OpenFile(name, os.O_RDONLY, 0)
 		if err != nil {
 			continue
 		}

@@ -127,7 +127,7 @@ func (c *checkpoint) rewriteRest(rewritten []string) error {
 
 // removeJournal removes a journal whose bodies are on disk. Another process may have done so.
 func (s *Store) removeJournal(name string) error {
-	if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.folder.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

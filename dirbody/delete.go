@@ -33,7 +33,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 // remove removes a file, and the folders that become empty, but for those of the bodies of
 // pages (see syncFolders).
 func (s *Store) remove(name string) error {
-	err := s.root.Remove(name)
+	err := s.folder.Remove(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *Store) remove(name string) error {
 	// creates it again, so neither disturbs the other. A remaining empty folder is
 	// harmless.
 	for parent := path.Dir(name); parent != "." && !isFanOut(parent); parent = path.Dir(parent) {
-		if s.root.Remove(parent) != nil {
+		if s.folder.Remove(parent) != nil {
 			break
 		}
 	}

@@ -58,9 +58,8 @@ type Store struct {
 	dir     string // as given, for messages
 	log     *slog.Logger
 	boot    string // see bootID
-	root    *os.Root
-	folder  *localfile.Folder
-	writers *os.File // holds the writers' shared lock
+	folder  localfile.FS
+	writers localfile.File // holds the writers' shared lock; nil before
 	journal journal
 	named   atomic.Bool // files need a name from the beginning, see placeUnnamed
 	earlier bool        // bodies of pages may be where earlier versions stored them
@@ -103,19 +102,25 @@ func open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, log: cmp.Or(o.Logger, slog.Default()), boot: bootID(), root: root, durable: make(map[string]bool)}
+	folder, err := localfile.Open(root)
+	if err != nil {
+		return nil, err
+	}
+	return openIn(folder, dir, bootID(), o)
+}
+
+// openIn opens the store in a folder, which belongs to it from now on, also if it fails.
+func openIn(folder localfile.FS, dir, boot string, o Options) (s *Store, err error) {
+	s = &Store{dir: dir, log: cmp.Or(o.Logger, slog.Default()), boot: boot, folder: folder, durable: make(map[string]bool)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.journal.store = s
-	if s.folder, err = localfile.Open(root); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if s.earlier, err = hasEarlier(folder); err == nil {
+		err = s.joinWriters()
 	}
-	if s.earlier, err = hasEarlier(root); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if err == nil {
+		err = s.tryLink()
 	}
-	if err := s.joinWriters(); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	if err := s.tryLink(); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.adopting.Go(s.adoptUntilClosed)
@@ -132,10 +137,7 @@ func (s *Store) Close() error {
 	if s.writers != nil {
 		err = errors.Join(err, s.writers.Close()) // releases the lock
 	}
-	if s.folder != nil {
-		err = errors.Join(err, s.folder.Close())
-	}
-	return errors.Join(err, s.root.Close())
+	return errors.Join(err, s.folder.Close())
 }
 
 // tryLink links a temporary file next to itself, as Put links a body.
@@ -146,7 +148,7 @@ func (s *Store) tryLink() error {
 	}
 	defer s.removeTemp(temp)
 	linked := temp + "-linked"
-	if err := s.root.Link(temp, linked); err != nil {
+	if err := s.folder.Link(temp, linked); err != nil {
 		return fmt.Errorf("the file system must support hard links: %w", err)
 	}
 	s.removeTemp(linked)

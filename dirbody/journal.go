@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
 )
 
@@ -72,7 +72,7 @@ type batch struct {
 
 // A segment is one file of the journal.
 type segment struct {
-	file   *os.File // open for reading too, and locked until its owner ends
+	file   localfile.File // open for reading too, and locked until its owner ends
 	name   string
 	size   int            // of the batches that are on disk
 	broken bool           // what follows them is unknown
@@ -153,7 +153,7 @@ func (j *journal) write(b *batch) error {
 	s := j.segment
 	_, err := s.file.Write(b.data)
 	if err == nil {
-		err = dataSync(s.file)
+		err = j.store.folder.DataSync(s.file)
 	}
 	if err != nil {
 		s.broken = true
@@ -228,12 +228,12 @@ func (j *journal) close() error {
 func (s *Store) newSegment() (*segment, error) {
 	random := rand.Text()
 	temp, name := tempFolder+"/"+random, journalPrefix+random+"."+s.boot
-	f, err := s.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, fileMode)
+	f, err := s.folder.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, fileMode)
 	if err != nil {
 		return nil, err
 	}
-	if err = flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-		err = s.root.Rename(temp, name)
+	if err = s.folder.Lock(f, false, false); err == nil {
+		err = s.folder.Rename(temp, name)
 	}
 	if err == nil {
 		err = s.syncFolders(tempFolder)

@@ -10,8 +10,8 @@ import (
 	"os"
 	"path"
 	"strings"
-	"time"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
 )
 
@@ -57,7 +57,7 @@ type lister struct {
 // It reads names only: ReadDir of a file that [os.Root] has opened also calls lstat for each
 // name, of which only those of bodies that match are needed.
 func (l *lister) walk(name, key string) (more bool, err error) {
-	f, err := l.store.root.Open(name)
+	f, err := l.store.folder.OpenFile(name, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil // never created, or removed by a Delete
 	}
@@ -85,7 +85,7 @@ func (l *lister) walk(name, key string) (more bool, err error) {
 }
 
 // visit lists one name in a folder: a body, or a folder with more of them.
-func (l *lister) visit(in *os.File, name, key string) (more bool, err error) {
+func (l *lister) visit(in localfile.File, name, key string) (more bool, err error) {
 	if page, ok := pageKey(name); ok {
 		if strings.HasPrefix(page, l.prefix) && store.ValidBodyKey(page) == nil {
 			return l.yieldBody(in, name, page)
@@ -116,23 +116,16 @@ func (l *lister) mayHold(start string) bool {
 	return strings.HasPrefix(start, l.prefix) || strings.HasPrefix(l.prefix, start)
 }
 
-func (l *lister) yieldBody(in *os.File, name, key string) (more bool, err error) {
-	info, err := l.store.lstatIn(in, name)
+func (l *lister) yieldBody(in localfile.File, name, key string) (more bool, err error) {
+	info, err := l.store.folder.LstatIn(in, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil // deleted after the folder was read
 	}
 	if err != nil {
 		return false, err
 	}
-	if !info.regular {
+	if !info.Regular {
 		return true, nil
 	}
-	return l.yield(store.BodyInfo{Key: key, Length: info.length, ModifiedAt: info.modified}, nil), nil
-}
-
-// A fileInfo is what lstat tells of a file.
-type fileInfo struct {
-	regular  bool
-	length   int64
-	modified time.Time
+	return l.yield(store.BodyInfo{Key: key, Length: info.Length, ModifiedAt: info.Modified}, nil), nil
 }

@@ -58,6 +58,6 @@ func isUseDue(modified time.Time) bool { return time.Since(modified) > usedEvery
 // recordUse records that a file was used now, at most every usedEvery.
 func (s *Store) recordUse(name string, modified time.Time) {
 	if isUseDue(modified) {
-		_ = s.root.Chtimes(name, time.Time{}, time.Now()) // fails if the directory is read-only for this process
+		_ = s.folder.Chtimes(name, time.Now()) // fails if the directory is read-only for this process
 	}
 }

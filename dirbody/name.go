@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
 )
 
@@ -62,8 +63,8 @@ func (s *Store) earlierName(key string) (name string, ok bool) {
 }
 
 // hasEarlier reports whether a directory has folders of pages that earlier versions made.
-func hasEarlier(root *os.Root) (bool, error) {
-	bodies, err := root.Open(strings.TrimSuffix(store.BodyRoot, "/"))
+func hasEarlier(in localfile.FS) (bool, error) {
+	bodies, err := in.OpenFile(strings.TrimSuffix(store.BodyRoot, "/"), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

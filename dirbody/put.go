@@ -84,7 +84,7 @@ func (s *Store) putJournaled(ctx context.Context, key string, body []byte) error
 
 // persist makes a body durable whose file exists. It writes the file again, see repair.body.
 func (s *Store) persist(name string, body []byte) error {
-	f, err := s.root.OpenFile(name, os.O_WRONLY, 0)
+	f, err := s.folder.OpenFile(name, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // deleted after the comparison
 	}
@@ -167,7 +167,7 @@ func (s *Store) placeUnnamed(name string, body []byte) (placed bool) {
 	err := s.folder.Create(name, body, fileMode)
 	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, localfile.ErrUnsupported) {
 		// The folder is new. No Delete removes it.
-		if err = s.root.MkdirAll(path.Dir(name), folderMode); err == nil || errors.Is(err, fs.ErrExist) {
+		if err = s.folder.MkdirAll(path.Dir(name), folderMode); err == nil || errors.Is(err, fs.ErrExist) {
 			err = s.folder.Create(name, body, fileMode)
 		}
 	}
@@ -181,7 +181,7 @@ func (s *Store) placeUnnamed(name string, body []byte) (placed bool) {
 // exists. It reports whether it has linked it.
 func (s *Store) place(temp, name string, body []byte) (placed bool, err error) {
 	for range placeAttempts {
-		err = s.root.Link(temp, name) // the commit point
+		err = s.folder.Link(temp, name) // the commit point
 		if err == nil {
 			return true, nil
 		}
@@ -192,7 +192,7 @@ func (s *Store) place(temp, name string, body []byte) (placed bool, err error) {
 			return false, err
 		}
 		// The folder is new, or a Delete removed it before Link, or the body before compare.
-		if err = s.root.MkdirAll(path.Dir(name), folderMode); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+		if err = s.folder.MkdirAll(path.Dir(name), folderMode); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			return false, err
 		}
 		// On those errors, a Delete removed a folder during MkdirAll.

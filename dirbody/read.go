@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
 )
 
@@ -21,6 +22,14 @@ const usedEvery = 10 * time.Minute
 // Open records the use in the file's modification time, at most every ten minutes.
 // [gc.Evict] evicts by that time, also after a restart.
 func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	f, length, err := s.openBody(ctx, key)
+	if err != nil {
+		return nil, 0, err
+	}
+	return f, length, nil
+}
+
+func (s *Store) openBody(ctx context.Context, key string) (localfile.File, int64, error) {
 	if err := store.ValidBodyKey(key); err != nil {
 		return nil, 0, fmt.Errorf("dirbody: %w", err)
 	}
@@ -52,9 +61,9 @@ func (s *Store) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	if err := ctx.Err(); err != nil {
 		return store.BodyInfo{}, s.failed("stat", key, err)
 	}
-	info, err := s.root.Lstat(fileName(key))
+	info, err := s.folder.Lstat(fileName(key))
 	if earlier, ok := s.earlierName(key); ok && errors.Is(err, fs.ErrNotExist) {
-		info, err = s.root.Lstat(earlier)
+		info, err = s.folder.Lstat(earlier)
 	}
 	if err == nil {
 		err = mustBeRegular(info)
@@ -65,8 +74,8 @@ func (s *Store) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	return store.BodyInfo{Key: key, Length: info.Size(), ModifiedAt: info.ModTime()}, nil
 }
 
-func (s *Store) openFile(name string) (*os.File, int64, error) {
-	f, err := s.root.Open(name)
+func (s *Store) openFile(name string) (localfile.File, int64, error) {
+	f, err := s.folder.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -103,13 +112,12 @@ func contract(err error) error {
 // OpenRange opens a part of a body. See [store.RangeReader]. It records the use as Open does. The
 // reader stays readable after a Delete and after the store's Close.
 func (s *Store) OpenRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, int64, error) {
-	rd, size, err := s.Open(ctx, key)
+	f, size, err := s.openBody(ctx, key)
 	if err != nil {
 		return nil, 0, err
 	}
 	if err := store.ValidRange(offset, length, size); err != nil {
-		return nil, 0, s.failed("read a part of", key, errors.Join(err, rd.Close()))
+		return nil, 0, s.failed("read a part of", key, errors.Join(err, f.Close()))
 	}
-	f := rd.(*os.File) //nolint:forcetypeassert // see Open
 	return store.NewRange(io.NewSectionReader(f, offset, length), length, f), size, nil
 }

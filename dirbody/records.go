@@ -52,7 +52,7 @@ type span struct{ at, length int64 }
 // skipped up to the next record. That record may be a part of a body which looks like one, if the length of
 // the damaged record is damaged: readers of bodies compare them with the digest of their entry.
 func readJournal(from io.ReaderAt, do func(file string, body []byte) error) (c journalContent, err error) {
-	in := bufio.NewReaderSize(&blockReader{from: from}, max(1<<20, 2*maxRecord))
+	in := bufio.NewReaderSize(&blockReader{from: from}, 2*maxRecord)
 	for at := int64(0); ; {
 		if rest, err := peek(in, 1); len(rest) == 0 || err != nil {
 			return c, err

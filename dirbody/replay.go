@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
 )
 
@@ -18,7 +20,7 @@ import (
 // durable, and ends the journal. It may be repeated after a crash. Bodies that were
 // deleted since they were written may exist again, and can be deleted again.
 func (s *Store) replay(name string) error {
-	f, err := s.root.Open(name)
+	f, err := s.folder.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -29,7 +31,7 @@ func (s *Store) replay(name string) error {
 // salvage makes the bodies in the journal of a process that has ended durable, and ends the journal.
 // The machine may have been restarted since: then files are missing, or are not what they were. Otherwise a
 // missing file was deleted, and stays so.
-func (s *Store) salvage(journal *os.File, name string, restarted bool) error {
+func (s *Store) salvage(journal localfile.File, name string, restarted bool) error {
 	r, err := s.newRepair(journal, name, restarted)
 	if err != nil {
 		return err
@@ -54,7 +56,7 @@ type repair struct {
 	elsewhere map[string]bool // what other journals have, see isElsewhere; nil until it is needed
 }
 
-func (s *Store) newRepair(journal *os.File, name string, restarted bool) (*repair, error) {
+func (s *Store) newRepair(journal localfile.File, name string, restarted bool) (*repair, error) {
 	info, err := journal.Stat()
 	if err != nil {
 		return nil, err
@@ -95,7 +97,7 @@ func isDamage(err error) bool { return errors.Is(err, store.ErrExists) || errors
 
 // overwrite writes what a file contains, so that readers see no difference.
 func (s *Store) overwrite(name string, body []byte) error {
-	f, err := s.root.OpenFile(name, os.O_WRONLY, 0)
+	f, err := s.folder.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("writing %s again: %w", name, err)
 	}
@@ -106,7 +108,7 @@ func (s *Store) overwrite(name string, body []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	_ = s.root.Chtimes(name, time.Time{}, used.ModTime()) // or it counts as used now
+	_ = s.folder.Chtimes(name, used.ModTime()) // or it counts as used now
 	return nil
 }
 
@@ -123,9 +125,9 @@ func (s *Store) restore(name string, body []byte, written time.Time) error {
 
 // replace replaces a damaged file, of which readers see either content.
 func (s *Store) replace(name string, body []byte, written time.Time) error {
-	info, err := s.root.Lstat(name)
+	info, err := s.folder.Lstat(name)
 	if err == nil && !info.Mode().IsRegular() {
-		err = s.root.RemoveAll(name) // Rename does not replace a folder
+		err = s.folder.RemoveAll(name) // Rename does not replace a folder
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -135,14 +137,14 @@ func (s *Store) replace(name string, body []byte, written time.Time) error {
 		return err
 	}
 	defer s.removeTemp(temp)
-	return s.root.Rename(temp, name)
+	return s.folder.Rename(temp, name)
 }
 
 func (s *Store) writeRestored(body []byte, written time.Time) (temp string, err error) {
 	if temp, err = s.writeTemp(body, true); err != nil {
 		return "", err
 	}
-	if err := s.root.Chtimes(temp, time.Time{}, written); err != nil {
+	if err := s.folder.Chtimes(temp, written); err != nil {
 		s.removeTemp(temp)
 		return "", err
 	}
@@ -170,7 +172,7 @@ func (s *Store) endJournal(name string, found journalContent) error {
 		return s.removeJournal(name)
 	}
 	aside := asidePrefix + strings.TrimPrefix(name, tempFolder+"/")
-	if err := s.root.Rename(name, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.folder.Rename(name, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	log.Warn("dirbody: kept a damaged journal aside; it can be removed", "file", aside, "damaged_parts", len(found.lost), "bodies_read", len(found.files))
@@ -182,7 +184,7 @@ const maxLogged = 16
 
 // pruneAside removes the oldest of the journals that are kept aside, down to maxAside.
 func (s *Store) pruneAside() error {
-	entries, err := fs.ReadDir(s.root.FS(), tempFolder)
+	entries, err := s.folder.ReadDir(tempFolder)
 	if err != nil {
 		return err
 	}
@@ -209,13 +211,13 @@ func (s *Store) pruneAside() error {
 // open then (errseq_t), but to later ones only if no other has reported it, and, of a file, only while the file
 // is in memory. So the descriptors that are opened here may miss it, and this one does not: syncfs reports the
 // failures of the whole file system to it.
-func (s *Store) syncFiles(since *os.File, files []string) error {
+func (s *Store) syncFiles(since localfile.File, files []string) error {
 	if len(files) <= maxSyncedSingly {
 		if err := s.syncSingly(files); err != nil {
 			return err
 		}
 	}
-	ok, err := syncFileSystem(since)
+	ok, err := s.folder.SyncFileSystem(since)
 	if !ok && len(files) > maxSyncedSingly {
 		return s.syncSingly(files)
 	}
@@ -235,7 +237,7 @@ func (s *Store) syncSingly(files []string) error {
 		}
 		folders[path.Dir(name)] = true
 	}
-	for folder := range folders {
+	for _, folder := range slices.Sorted(maps.Keys(folders)) {
 		if err := s.syncFolders(folder); err != nil {
 			return err
 		}
@@ -244,7 +246,7 @@ func (s *Store) syncSingly(files []string) error {
 }
 
 func (s *Store) syncFile(name string) error {
-	f, err := s.root.Open(name)
+	f, err := s.folder.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}

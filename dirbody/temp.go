@@ -7,7 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"syscall"
+
+	"github.com/facetheory/isr/internal/localfile"
 )
 
 // Unfinished bodies, and the lock that tells whether a live writer may own them. No
@@ -24,16 +25,16 @@ const (
 // The kernel releases the lock (flock(2), per open file) when the process ends for any
 // reason.
 func (s *Store) joinWriters() error {
-	if err := s.root.Mkdir(tempFolder, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.folder.Mkdir(tempFolder, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	lock, err := s.root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, fileMode)
+	lock, err := s.folder.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return err
 	}
 	s.writers = lock
-	err = flock(lock, syscall.LOCK_EX|syscall.LOCK_NB)
-	shared := errors.Is(err, syscall.EWOULDBLOCK) // another store is open: the files may belong to it
+	err = s.folder.Lock(lock, false, false)
+	shared := errors.Is(err, localfile.ErrLocked) // another store is open: the files may belong to it
 	if err == nil {
 		err = s.removeLeftovers()
 	}
@@ -42,7 +43,7 @@ func (s *Store) joinWriters() error {
 	}
 	// flock releases the exclusive lock before it takes the shared one. Another Open may
 	// clean up in between; this store has no temporary files yet.
-	if err := flock(lock, syscall.LOCK_SH); err != nil {
+	if err := s.folder.Lock(lock, true, true); err != nil {
 		return err
 	}
 	if shared {
@@ -51,20 +52,8 @@ func (s *Store) joinWriters() error {
 	return nil
 }
 
-func flock(f *os.File, how int) error {
-	for {
-		err := syscall.Flock(int(f.Fd()), how)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, syscall.EINTR) {
-			return fmt.Errorf("locking %s: %w", f.Name(), err)
-		}
-	}
-}
-
 func (s *Store) removeLeftovers() error {
-	entries, err := fs.ReadDir(s.root.FS(), tempFolder)
+	entries, err := s.folder.ReadDir(tempFolder)
 	if err != nil {
 		return err
 	}
@@ -79,7 +68,7 @@ func (s *Store) removeLeftovers() error {
 			}
 			continue
 		}
-		if err := s.root.Remove(name); err != nil {
+		if err := s.folder.Remove(name); err != nil {
 			return fmt.Errorf("removing a crashed writer's file: %w", err)
 		}
 	}
@@ -89,7 +78,7 @@ func (s *Store) removeLeftovers() error {
 // writeTemp writes a body to a new temporary file, and syncs it if durable is set.
 func (s *Store) writeTemp(body []byte, durable bool) (name string, err error) {
 	name = tempFolder + "/" + rand.Text()
-	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err := s.folder.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return "", err
 	}
@@ -109,5 +98,5 @@ func (s *Store) writeTemp(body []byte, durable bool) (name string, err error) {
 // removeTemp removes a temporary file. A remaining file is never read, and the next
 // Open removes it.
 func (s *Store) removeTemp(name string) {
-	_ = s.root.Remove(name)
+	_ = s.folder.Remove(name)
 }

@@ -34,7 +34,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/facetheory/isr/internal/localfile"
@@ -80,9 +79,8 @@ type Tier struct {
 	store.BodyStore // that has all bodies
 
 	dir    string // as given, for messages
-	root   *os.Root
-	folder *localfile.Folder // of root
-	lock   *os.File
+	folder localfile.FS
+	lock   localfile.File // nil before it is opened
 	limit  int64
 	log    *slog.Logger
 	seen   Observer
@@ -118,7 +116,27 @@ var ErrLocked = errors.New("the folder is used by another process")
 // Open opens a folder, which is created if it does not exist, as a tier of at most limit bytes in
 // front of bodies. ErrLocked: another process uses it. The caller must close the tier.
 func Open(dir string, limit int64, bodies store.BodyStore, seen Observer, log *slog.Logger) (*Tier, error) {
-	t := &Tier{BodyStore: bodies, dir: dir, limit: limit, log: log, seen: seen}
+	folder, err := openFolder(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep bodies in %s: %w", dir, err)
+	}
+	return openIn(folder, dir, limit, bodies, seen, log)
+}
+
+func openFolder(dir string) (*localfile.Folder, error) {
+	if err := os.MkdirAll(dir, folderMode); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return localfile.Open(root)
+}
+
+// openIn opens a tier in a folder, which belongs to it from now on, also if it fails.
+func openIn(folder localfile.FS, dir string, limit int64, bodies store.BodyStore, seen Observer, log *slog.Logger) (*Tier, error) {
+	t := &Tier{BodyStore: bodies, dir: dir, folder: folder, limit: limit, log: log, seen: seen}
 	if err := t.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot keep bodies in %s: %w", dir, err), t.Close())
 	}
@@ -126,29 +144,20 @@ func Open(dir string, limit int64, bodies store.BodyStore, seen Observer, log *s
 }
 
 func (t *Tier) open() (err error) {
-	if err := os.MkdirAll(t.dir, folderMode); err != nil {
+	if t.lock, err = t.folder.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, fileMode); err != nil {
 		return err
 	}
-	if t.root, err = os.OpenRoot(t.dir); err != nil {
-		return err
+	err = t.folder.Lock(t.lock, false, false)
+	if errors.Is(err, localfile.ErrLocked) {
+		return ErrLocked
 	}
-	if t.folder, err = localfile.Open(t.root); err != nil {
-		return err
+	if err == nil {
+		_, err = t.scan(0)
 	}
-	if t.lock, err = t.root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, fileMode); err != nil {
-		return err
+	if err == nil {
+		t.evict()
 	}
-	if err := syscall.Flock(int(t.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return ErrLocked
-		}
-		return err
-	}
-	if _, err := t.scan(0); err != nil {
-		return err
-	}
-	t.evict()
-	return nil
+	return err
 }
 
 // Close waits for the bodies that are being written.
@@ -161,13 +170,7 @@ func (t *Tier) Close() error {
 	if t.lock != nil {
 		err = t.lock.Close() // releases the lock
 	}
-	if t.folder != nil {
-		err = errors.Join(err, t.folder.Close())
-	}
-	if t.root != nil {
-		err = errors.Join(err, t.root.Close())
-	}
-	return err
+	return errors.Join(err, t.folder.Close())
 }
 
 func (t *Tier) count(files, bytes int64) {
@@ -249,7 +252,7 @@ func (t *Tier) read(key string, file func(name string) (content []byte, used tim
 		return nil, errDamaged
 	}
 	if isUseDue(used) {
-		_ = t.root.Chtimes(name, time.Time{}, time.Now()) // it is evicted earlier then
+		_ = t.folder.Chtimes(name, time.Now()) // it is evicted earlier then
 	}
 	return slices.Clip(all[headLen:]), nil
 }
@@ -336,7 +339,7 @@ func (t *Tier) DeleteBatch(ctx context.Context, keys []string) (deleted int, err
 // forget removes the copy of a body.
 func (t *Tier) forget(key string) {
 	name := fileName(key)
-	if info, err := t.root.Lstat(name); err == nil {
+	if info, err := t.folder.Lstat(name); err == nil {
 		t.remove(name, info.Size())
 	}
 }
@@ -405,7 +408,7 @@ func (t *Tier) failed(err error) {
 // write writes a file. A crash leaves a temporary file, which the next Open removes; a power
 // failure may leave one whose sum is wrong.
 func (t *Tier) write(name string, parts ...[]byte) error {
-	if _, err := t.root.Lstat(name); err == nil {
+	if _, err := t.folder.Lstat(name); err == nil {
 		return nil // another request has written it
 	}
 	f, temp, err := t.createTemp(name)
@@ -423,18 +426,18 @@ func (t *Tier) write(name string, parts ...[]byte) error {
 		err = t.place(temp, name, size)
 	}
 	if err != nil {
-		_ = t.root.Remove(temp)
+		_ = t.folder.Remove(temp)
 	}
 	return err
 }
 
 // createTemp creates a temporary file beside the file of a name.
-func (t *Tier) createTemp(name string) (f *os.File, temp string, err error) {
-	if err := t.root.Mkdir(path.Dir(name), folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+func (t *Tier) createTemp(name string) (f localfile.File, temp string, err error) {
+	if err := t.folder.Mkdir(path.Dir(name), folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, "", err
 	}
 	temp = path.Dir(name) + "/" + tempPrefix + rand.Text()
-	f, err = t.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err = t.folder.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	return f, temp, err
 }
 
@@ -442,10 +445,10 @@ func (t *Tier) createTemp(name string) (f *os.File, temp string, err error) {
 func (t *Tier) place(temp, name string, size int64) error {
 	t.counting.Lock()
 	defer t.counting.Unlock()
-	if _, err := t.root.Lstat(name); err == nil {
-		return t.root.Remove(temp)
+	if _, err := t.folder.Lstat(name); err == nil {
+		return t.folder.Remove(temp)
 	}
-	if err := t.root.Rename(temp, name); err != nil {
+	if err := t.folder.Rename(temp, name); err != nil {
 		return err
 	}
 	t.count(1, footprint(size))
@@ -457,7 +460,7 @@ func footprint(size int64) int64 { return (size + block - 1) / block * block }
 func (t *Tier) remove(name string, size int64) {
 	t.counting.Lock()
 	defer t.counting.Unlock()
-	if t.root.Remove(name) == nil {
+	if t.folder.Remove(name) == nil {
 		t.verified.Delete(name)
 		t.count(-1, -footprint(size))
 	}
@@ -505,7 +508,7 @@ func (t *Tier) scan(leftover time.Duration) (found []file, err error) {
 	t.counting.Lock()
 	defer t.counting.Unlock()
 	total := int64(0)
-	folders, err := fs.ReadDir(t.root.FS(), ".")
+	folders, err := t.folder.ReadDir(".")
 	if err != nil {
 		return nil, err
 	}
@@ -513,7 +516,7 @@ func (t *Tier) scan(leftover time.Duration) (found []file, err error) {
 		if !folder.IsDir() || len(folder.Name()) != 2 {
 			continue
 		}
-		entries, err := fs.ReadDir(t.root.FS(), folder.Name())
+		entries, err := t.folder.ReadDir(folder.Name())
 		if err != nil {
 			return nil, err
 		}
@@ -526,7 +529,7 @@ func (t *Tier) scan(leftover time.Duration) (found []file, err error) {
 				found = append(found, file{name, footprint(info.Size()), info.ModTime().UnixNano()})
 				total += footprint(info.Size())
 			case time.Since(info.ModTime()) >= leftover:
-				_ = t.root.Remove(name) // the next scan tries again
+				_ = t.folder.Remove(name) // the next scan tries again
 			}
 		}
 	}

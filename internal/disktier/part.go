@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/store"
 )
 
@@ -44,9 +45,9 @@ func (t *Tier) OpenRange(ctx context.Context, key string, offset, length int64) 
 }
 
 // openPart opens the file of a key, and returns the length of its body.
-func (t *Tier) openPart(key string) (*os.File, int64, error) {
+func (t *Tier) openPart(key string) (localfile.File, int64, error) {
 	name := fileName(key)
-	f, err := t.root.Open(name)
+	f, err := t.folder.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -63,13 +64,13 @@ func (t *Tier) openPart(key string) (*os.File, int64, error) {
 		return nil, 0, errors.Join(err, f.Close())
 	}
 	if isUseDue(info.ModTime()) {
-		_ = t.root.Chtimes(name, time.Time{}, time.Now()) // it is evicted earlier then
+		_ = t.folder.Chtimes(name, time.Now()) // it is evicted earlier then
 	}
 	return f, size, nil
 }
 
 // verify verifies a file, unless it has before. A damaged one is removed.
-func (t *Tier) verify(f *os.File, name, key string, size int64) error {
+func (t *Tier) verify(f localfile.File, name, key string, size int64) error {
 	if _, done := t.verified.Load(name); done {
 		return nil
 	}
@@ -139,8 +140,8 @@ type spilling struct {
 	io.ReadCloser
 	t          *Tier
 	name, temp string
-	file       *os.File // nil: given up
-	length     int64    // as the store states it
+	file       localfile.File // nil: given up
+	length     int64          // as the store states it
 	written    int64
 	sum        *keyedSum
 }
@@ -173,7 +174,7 @@ func (s *spilling) giveUp(err error) {
 		s.file = nil
 	}
 	if s.temp != "" {
-		_ = s.t.root.Remove(s.temp)
+		_ = s.t.folder.Remove(s.temp)
 	}
 }
 

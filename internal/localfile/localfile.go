@@ -1,5 +1,5 @@
-// Package localfile reads and creates whole files below a folder in as few calls of the system as it takes.
-// Like [os.Root] it never leaves the folder, not even through symbolic links.
+// Package localfile has the files below a folder, see [FS]. It reads and creates whole files in as few calls of the
+// system as it takes. Like [os.Root] it never leaves the folder, not even through symbolic links.
 package localfile
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Folder reads the files of a folder. It is safe for concurrent use.
+// A Folder is the [FS] of a folder. It is safe for concurrent use.
 type Folder struct {
 	root   *os.Root
 	opened *os.File        // the folder
@@ -27,25 +27,24 @@ var ErrWait = errors.New("the file is not in the memory of the system")
 // ErrUnsupported: the system, or the file system, cannot create a file without a name.
 var ErrUnsupported = errors.New("files without a name are not supported")
 
-// Open opens the folder of a root. The caller must close it.
+// Open opens the folder of a root, which belongs to it from now on, also if it fails. The caller must close it.
 func Open(root *os.Root) (*Folder, error) {
 	opened, err := root.Open(".")
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, root.Close())
 	}
-	conn, err := opened.SyscallConn()
+	f := &Folder{root: root, opened: opened}
+	if f.conn, err = opened.SyscallConn(); err == nil {
+		err = f.conn.Control(func(fd uintptr) { f.local = isLocal(int(fd)) })
+	}
 	if err != nil {
-		return nil, errors.Join(err, opened.Close())
-	}
-	f := &Folder{root: root, opened: opened, conn: conn}
-	if err := conn.Control(func(fd uintptr) { f.local = isLocal(int(fd)) }); err != nil {
-		return nil, errors.Join(err, opened.Close())
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// Close closes the folder, and not its root.
-func (f *Folder) Close() error { return f.opened.Close() }
+// Close closes the folder and its root. Files that are open stay open.
+func (f *Folder) Close() error { return errors.Join(f.opened.Close(), f.root.Close()) }
 
 // readSlow is Read by the root.
 func (f *Folder) readSlow(name string, limit int64) (content []byte, modified time.Time, err error) {

@@ -24,3 +24,18 @@ func (f *Folder) IsMissing(string) bool { return false }
 func (f *Folder) Create(string, []byte, os.FileMode) error { return ErrUnsupported }
 
 func isLocal(int) bool { return false }
+
+// DataSync implements [FS].
+func (f *Folder) DataSync(file File) error { return file.Sync() }
+
+// SyncFileSystem implements [FS].
+func (f *Folder) SyncFileSystem(File) (ok bool, err error) { return false, nil }
+
+// LstatIn implements [FS].
+func (f *Folder) LstatIn(_ File, name string) (FileInfo, error) {
+	info, err := f.root.Lstat(name)
+	if err != nil {
+		return FileInfo{}, err
+	}
+	return FileInfo{Regular: info.Mode().IsRegular(), Length: info.Size(), Modified: info.ModTime()}, nil
+}
