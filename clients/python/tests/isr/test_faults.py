@@ -34,8 +34,11 @@ UNANSWERED = [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE, Fault.LAST, Faul
 PLANS = [[], *([fault] for fault in Fault), *map(list, itertools.product(UNANSWERED, repeat=2))]
 FEW = [[], *([fault] for fault in Fault), [Fault.LATE, Fault.CONFLICT], [Fault.CONFLICT, Fault.LOST_REPLY]]
 FOREVER = float("inf")
-READS_OF_ROLLBACK = 8
-"""The versions, the page, SEQ, PURGE, the version, two ranges of marks, SEQ: the reads before the transaction."""
+READS_OF_ROLLBACK = 9
+"""The reads before the transaction.
+
+They are the versions, the page, SEQ, PURGE, the version, the newest rows of the log, two ranges of marks, and SEQ.
+"""
 READS_OF_PIN = 3
 """Two ranges of marks and SEQ."""
 

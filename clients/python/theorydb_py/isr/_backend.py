@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,19 @@ class Connection:
         response = self.repeat(deadline, "get_item", ConsistentRead=True, Key=key(pk, sk))
         item: Item | None = response.get("Item")
         return item or None
+
+    def read_serializable(self, pk: str, sort_keys: Sequence[str], deadline: float | None = None) -> dict[str, Item]:
+        """Read rows of a partition by their sort keys, in one transaction; those that do not exist are absent.
+
+        It is repeated until the deadline (by default for the timeout of a call) while
+        another transaction is about to write one of the rows. Other reads of several rows
+        may show a transaction that is being committed in part (spec/schema.md).
+        """
+        gets = [{"Get": {"TableName": self.table, "Key": key(pk, sk)}} for sk in sort_keys]
+        until = self.monotonic() + self.retry.timeout_seconds if deadline is None else deadline
+        answer = self.retry.until(until, lambda: self.client.transact_get_items(TransactItems=gets))
+        found = zip(sort_keys, answer["Responses"], strict=True)
+        return {sk: response["Item"] for sk, response in found if response.get("Item")}
 
     def query(self, pk: str, sort_keys: str, **arguments: Any) -> list[Item]:
         """Return the rows of a partition, strongly consistently, following pagination.

@@ -238,7 +238,9 @@ class _Batch:
 
     def _was_committed(self, request: _Request, deadline: float) -> bool:
         """Return whether the log row of the requested sequence carries the id of the request."""
-        found = self._connection.read_row(PK_LOG, log_key(request.seq), deadline)
+        # The transaction may still be committing the row, although SEQ has moved.
+        sk = log_key(request.seq)
+        found = self._connection.read_serializable(PK_LOG, [sk], deadline).get(sk)
         return text(found, "id") == request.id
 
     def _committed(self, request: _Request) -> None:

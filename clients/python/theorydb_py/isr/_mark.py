@@ -82,8 +82,12 @@ def covering(connection: Connection, page: ReloadTarget, tags: Collection[str]) 
     rows = _tag_marks(connection, page.tenant, tags)
     for first, last in ranges:
         rows += connection.query(PK_LOG, "sk BETWEEN :first AND :last", first=first, last=last)
+    return combined(connection, [mark_of_row(row) for row in rows], page, tags)
+
+
+def combined(connection: Connection, marks: Iterable[Mark], page: ReloadTarget, tags: Collection[str]) -> PurgeState:
+    """Return the combined state of those marks that cover a page with these tags."""
     now = connection.second()
-    marks = [mark_of_row(row) for row in rows]
     states = [_state(mark, now) for mark in marks if covers(mark.kind, mark.tenant, mark.value, page, tags)]
     return reduce(PurgeState.merge, states, PurgeState())
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from theorydb_py._classify import read_failure
 from theorydb_py._outcome import condition_held
 from theorydb_py._values import Attribute
-from theorydb_py.errors import MalformedRowError
+from theorydb_py.errors import MalformedRowError, TransactionConflictError
 from theorydb_py.isr._backend import Connection, query_arguments
 from theorydb_py.isr._entry import Change, Entry, Lock, PurgeState, Record, Sequence
 from theorydb_py.isr._expression import delete, exists
@@ -21,6 +21,9 @@ from theorydb_py.isr._purgerow import purge_state_of, sequence_of
 from theorydb_py.isr._row import Item, key, text
 
 _MAX_CHANGES = 200
+_MAX_RECENT = 1000
+_MAX_TORN = 16
+"""How many of the newest log rows are read one by one, because their transactions are being committed."""
 _MAX_PRUNED = 25
 """How many versions a publish deletes at most: each publish adds one, so a few suffice."""
 _MAX_KEPT = 10_000
@@ -62,8 +65,8 @@ def _entry(connection: Connection, meta: Item) -> Entry:
 
 
 def read_purge_state(connection: Connection, pk: str) -> PurgeState:
-    """Read the purge of a page, strongly consistently."""
-    found = connection.read_row(pk, SK_PURGE)
+    """Read the purge of a page; one that is being committed is waited for."""
+    found = connection.read_serializable(pk, [SK_PURGE]).get(SK_PURGE)
     return PurgeState() if found is None else purge_state_of(found)
 
 
@@ -97,6 +100,47 @@ def read_changes(connection: Connection, after: int) -> list[Change]:
         **query_arguments(PK_LOG, "sk BETWEEN :first AND :last", first=log_key(after + 1), last=LAST_LOG_KEY),
     )
     return [change_of(item) for item in page["Items"]]
+
+
+def read_recent(connection: Connection, up_to: int) -> list[Change]:
+    """Read the newest changes up to a sequence, newest first: the last 1,000 log rows, or the last megabyte.
+
+    A reader of SEQ and then of marks needs them: a purge that is being committed may be
+    seen in SEQ, and not yet in its mark (spec/schema.md). One partition cannot write more
+    within two seconds. A row that is missing has expired, as have those before it, or is
+    being committed: a transaction tells which.
+    """
+    if up_to <= 0:
+        return []
+    page = connection.repeat(
+        None,
+        "query",
+        ConsistentRead=True,
+        ScanIndexForward=False,
+        Limit=_MAX_RECENT,
+        **query_arguments(PK_LOG, "sk BETWEEN :first AND :last", first=log_key(1), last=log_key(up_to)),
+    )
+    rows = {text(item, "sk"): item for item in page["Items"]}
+    ended = not page.get("LastEvaluatedKey")
+    oldest = min(rows, default="")
+    changes: list[Change] = []
+    torn = 0
+    for seq in range(up_to, 0, -1):
+        sk = log_key(seq)
+        if not ended and sk < oldest:
+            break
+        item = rows.get(sk)
+        if item is None:
+            item = connection.read_serializable(PK_LOG, [sk]).get(sk)
+            if item is None:
+                break  # expired
+            torn += 1
+            if torn > _MAX_TORN:
+                raise TransactionConflictError(
+                    f"read the log up to {up_to}: more than {_MAX_TORN} rows were being committed: try again"
+                )
+        changes.append(change_of(item))
+    return changes
 
 
 def read_versions(connection: Connection, pk: str) -> list[Entry]:

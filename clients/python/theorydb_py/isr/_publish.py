@@ -197,15 +197,17 @@ class _Publication:
 
     def committed(self, sent: list[Transaction], deadline: float) -> bool:
         """Return whether META shows our generation, or showed it before another write."""
-        meta = self._connection.read_row(self._lease.pk, SK_META, deadline)
+        current = self.swap.current
+        found = self._connection.read_serializable(self._lease.pk, [SK_META, *([current] if current else [])], deadline)
+        meta = found.get(SK_META)
         if self._is_ours(meta):
             return True
         version = version_of(meta)
         if meta is None or (version is not None and version <= self.swap.next.v):
             return False  # unchanged, or another writer took our version
-        if self.swap.current:
+        if current:
             # The version row is ours, and written with META.
-            return self._connection.read_row(self._lease.pk, self.swap.current, deadline) is not None
+            return current in found
         return any(self._repeat(transaction, deadline) for transaction in sent)
 
     def _repeat(self, transaction: Transaction, deadline: float) -> bool:

@@ -12,10 +12,10 @@ from theorydb_py.isr._expression import all_of, compare, exists, update
 from theorydb_py.isr._fence import Fence
 from theorydb_py.isr._freshness import outlives_marks
 from theorydb_py.isr._groupcommit import GroupCommit
-from theorydb_py.isr._mark import covering
+from theorydb_py.isr._mark import combined, covering
 from theorydb_py.isr._metarow import version_entry
 from theorydb_py.isr._names import VERSION_PREFIX
-from theorydb_py.isr._pages import read_purge_state, read_sequence
+from theorydb_py.isr._pages import read_purge_state, read_recent, read_sequence
 from theorydb_py.isr._row import key, string, text
 from theorydb_py.isr._swap import Swap
 from theorydb_py.isr._transaction import Action, Purpose, Refusal
@@ -36,9 +36,10 @@ def rollback(
     if entry is not None and not entry.foreign and entry.generation_id == to:
         return pin(connection, log, record, page, assertion)
     fence = record.fence
-    # The order matters: a hard purge that is missing from PURGE and from the marks when
-    # they are read below has a higher sequence than this one, and so covers the restored
-    # entry, however often SEQ moves before the commit.
+    # The order matters: a hard purge that was not yet made when PURGE and the marks are
+    # read below has a higher sequence than this one, and so covers the restored entry,
+    # however often SEQ moves before the commit. One that is being committed is waited for,
+    # or found in the log.
     sequence = read_sequence(connection).sequence
     purges = read_purge_state(connection, fence.pk)
     version = _find_version(connection, fence.pk, to)
@@ -48,7 +49,9 @@ def rollback(
             f"generation {to} of {fence.pk} is too old: purges by tag are kept for {sequence.mark_lifetime} s, "
             "and one that covered it may have expired"
         )
-    _check_purged(connection, fence.pk, version, record.purges.merge(purges), page)
+    logged = [mark for change in read_recent(connection, sequence.seq) for mark in change.marks]
+    recent = combined(connection, logged, page, version.tags)
+    _check_purged(connection, fence.pk, version, record.purges.merge(purges).merge(recent), page)
     next_entry = replace(
         version,
         purge_seq=sequence.seq,

@@ -720,6 +720,22 @@ class FaceTheoryIsrMetaStore:
         except Exception as error:
             raise read_failure(f"read the log after {after}", error) from error
 
+    def recent(self, up_to: int) -> list[Change]:
+        """Return the newest changes up to a sequence, newest first: 1,000 of them, or a megabyte.
+
+        A process that has read the sequence, and then reads marks, adds the marks of these
+        changes: a purge that is being committed may be in the sequence, and not yet in its
+        mark. An unreadable row becomes a malformed change.
+
+        Raises:
+            InvalidInputError, TableNotFoundError, ThrottledError, TransactionConflictError: see the class.
+        """
+        up_to = check_count("up_to", max(up_to, 0), MAX_COUNT - 1)
+        try:
+            return pages.read_recent(self._connection, up_to)
+        except Exception as error:
+            raise read_failure(f"read the log up to {up_to}", error) from error
+
     # --- Internals ------------------------------------------------------------
 
     def _default_partition(self, prefix: str | None) -> Callable[[str], str]:

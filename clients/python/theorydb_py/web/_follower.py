@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -10,7 +9,6 @@ import time
 from theorydb_py.isr import Change, FaceTheoryIsrMetaStore
 from theorydb_py.web._memory import Memory
 
-_SEEN_AT_START = 200
 _MAX_UNREAD_SECONDS = 1800
 """Half of the time that rows of the log are kept."""
 _RETRIES = 4
@@ -117,11 +115,9 @@ class Follower:
         return []
 
     def _restart(self, newest: int) -> None:
-        """Continue from a sequence: what was changed before is unknown."""
-        recent: list[Change] = []
-        with contextlib.suppress(
-            Exception
-        ):  # of rows that are unreadable: what is read from now on is of this sequence
-            recent = [c for c in self._store.changes(max(0, newest - _SEEN_AT_START)) if not c.malformed]
-        self._memory.flush(recent)
+        """Continue from a sequence: what was changed before is unknown.
+
+        What is read from now on is of this sequence, except for changes that are being committed.
+        """
+        self._memory.flush(reversed(self._store.recent(newest)))
         self._cursor = newest

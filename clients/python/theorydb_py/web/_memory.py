@@ -14,11 +14,12 @@ from theorydb_py.web._pages import Page
 
 _RECENT_SECONDS = 10
 """For how long a transaction may be seen in part (spec/schema.md)."""
-_MAX_RECENT = 1000
+_MAX_RECENT = 10_000
+"""How many targets of recent changes are remembered. If there are more, anything may have changed."""
 
 
 class Position(NamedTuple):
-    """What of the log had been applied at a moment."""
+    """What of the log had been applied at a moment. taken_at is monotonic."""
 
     flushes: int
     applied: int
@@ -33,6 +34,8 @@ class Memory:
     seconds when it is added:
 
         position ─► read the page ─► … ─► hold: was a change applied since that concerns it?
+
+    If a change that may concern it is not remembered any more, the page is not added.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -40,7 +43,9 @@ class Memory:
         self._lock = Lock()
         self._stored = _Tier(max_bytes)  # guarded by _lock, like all below
         self._unshared = _Tier(max_bytes // 8)
-        self._recent: deque[tuple[float, Change]] = deque(maxlen=_MAX_RECENT)
+        self._recent: deque[tuple[float, Change]] = deque()
+        self._remembered = 0  # the targets of _recent
+        self._forgotten_at = float("-inf")  # when the newest change that is not remembered was applied
         self._flushes = 0
         self._applied = 0
 
@@ -62,8 +67,7 @@ class Memory:
     def hold(self, page: Page, position: Position) -> None:
         """Add a page, unless changes since the position may concern it in a way that it does not show."""
         with self._lock:
-            forgotten = time.monotonic() - position.taken_at > _RECENT_SECONDS and position.applied != self._applied
-            if position.flushes != self._flushes or forgotten:
+            if position.flushes != self._flushes or self._may_have_changed(position):
                 return
             newer = [change for change in self._news() if change.seq > page.entry.purge_seq]
             merged = self._merged(page)
@@ -81,7 +85,7 @@ class Memory:
         with self._lock:
             for change in changes:
                 self._applied += 1
-                self._recent.append((now, change))
+                self._remember(now, change)
                 for target in change.reload:
                     if target.tenant == "":
                         self._stored.drop(target.key)
@@ -103,12 +107,37 @@ class Memory:
             self._stored.clear()
             self._unshared.clear()
             self._flushes += 1
-            self._recent.extend((now, change) for change in recent)
+            for change in recent:
+                self._remember(now, change)
+
+    def _may_have_changed(self, position: Position) -> bool:
+        """Return whether a change that is not remembered may concern what was read since a position.
+
+        A read within _RECENT_SECONDS after a change may miss it as well.
+        """
+        late = time.monotonic() - position.taken_at > _RECENT_SECONDS and position.applied != self._applied
+        return late or position.taken_at <= self._forgotten_at + _RECENT_SECONDS
+
+    def _remember(self, now: float, change: Change) -> None:
+        """Note a change, at the expense of the oldest ones. A malformed one may concern anything."""
+        if change.malformed:
+            self._forgotten_at = now
+            return
+        self._recent.append((now, change))
+        self._remembered += _size(change)
+        while self._remembered > _MAX_RECENT:
+            self._forgotten_at = max(self._forgotten_at, self._forget_oldest())
+
+    def _forget_oldest(self) -> float:
+        """Forget the oldest change, and return when it was applied."""
+        at, change = self._recent.popleft()
+        self._remembered -= _size(change)
+        return at
 
     def _news(self) -> list[Change]:
         horizon = time.monotonic() - _RECENT_SECONDS
         while self._recent and self._recent[0][0] < horizon:
-            self._recent.popleft()
+            self._forget_oldest()
         return [change for _, change in self._recent]
 
     def _merged(self, page: Page) -> Page:
@@ -155,6 +184,11 @@ class _Tier:
     def clear(self) -> None:
         self._pages.clear()
         self._bytes = 0
+
+
+def _size(change: Change) -> int:
+    """Return how many targets a change has, and one for itself."""
+    return 1 + len(change.reload) + len(change.marks)
 
 
 def _reloads(change: Change, key: str) -> bool:

@@ -175,9 +175,10 @@ class Regeneration:
         deadline = time.monotonic() + self._settings.wait
         pause = _FIRST_LOOK
         while True:
+            position = self._memory.position()  # the lease comes with the page as it is then
             try:
                 with self._store.lease(flight.key, lease_duration_ms=self._settings.lease_seconds * 1000) as lease:
-                    self._render(flight, lease)
+                    self._render(flight, lease, position)
             except LeaseLostError as error:
                 _logger.warning("rendering %s: %s", flight.key, error)
                 flight.resolve(Failed("render-failed", time.time() + 1))
@@ -198,8 +199,7 @@ class Regeneration:
             if self._served(flight, self._look(flight.key)):
                 return
 
-    def _render(self, flight: Flight, lease: IsrLease) -> None:
-        position = self._memory.position()
+    def _render(self, flight: Flight, lease: IsrLease, position: Position) -> None:
         found = self._found(flight.key, lease.record, position)  # another process may have been faster
         if self._served(flight, found):
             return
