@@ -69,7 +69,7 @@ type Listener struct {
 	RedirectHTTPS  bool          `yaml:"redirect_https" default:"true" other:"redirect,https_redirect,force_https" help:"If the listener has neither tls nor acme and another one has: redirect visitors to https, unless a trusted proxy says that they use it. Challenges of ACME, health.path and PURGE are answered."`
 	H2C            bool          `yaml:"h2c" help:"Accept HTTP/2 without TLS, from clients that begin with it (prior knowledge)."`
 	TrustedProxies []string      `yaml:"trusted_proxies" max:"1000" format:"network" help:"Networks whose X-Forwarded-For, X-Forwarded-Proto and Forwarded headers are trusted: a CIDR, loopback or private." example:"[10.0.0.0/8]"`
-	ForwardedHost  bool          `yaml:"trust_forwarded_host" other:"forwarded_host,trust_host" help:"Take the host from X-Forwarded-Host, or from host= of Forwarded, of trusted_proxies, and pass X-Forwarded-Port on. Dangerous unless each of these proxies sets or removes the field: nginx, CloudFront and others pass the field of a visitor on, who then chooses the host of a page that a cache in front stores under another host."`
+	ForwardedHost  bool          `yaml:"trust_forwarded_host" other:"forwarded_host,trust_host" help:"Take the host from X-Forwarded-Host, or from host= of Forwarded, of trusted_proxies, and pass X-Forwarded-Port and X-Forwarded-Prefix on. Dangerous unless each of these proxies sets or removes the field: nginx, CloudFront and others pass the field of a visitor on, who then chooses the host of a page that a cache in front stores under another host."`
 	ProxyProtocol  bool          `yaml:"proxy_protocol" help:"Require the PROXY protocol, v1 or v2, on connections from trusted_proxies."`
 }
 

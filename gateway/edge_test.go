@@ -87,6 +87,49 @@ func TestEdgeSetsClientAddress(t *testing.T) {
 	}
 }
 
+// A visitor must not choose what the links of a page begin with: proxies pass such a field on.
+func TestForwardedPrefixIsIgnored(t *testing.T) {
+	trust, err := gateway.ParseTrust([]string{"10.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := gateway.ParseHosts([]string{"*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"X-Forwarded-Prefix", "X-Forwarded-Path", "X-Forwarded-Uri", "X-Script-Name", "X-Original-Uri", "X-Envoy-Original-Path"}
+	var seen http.Header
+	proxied, _ := proxy(t, func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() })
+	for _, test := range []struct {
+		trust  gateway.Trust
+		remote string
+		kept   bool
+	}{
+		{gateway.Trust{}, "10.0.0.9:1", false},
+		{trust, "203.0.113.5:1", false},
+		{trust.WithHost(), "203.0.113.5:1", false},
+		{trust, "10.0.0.9:1", false},
+		{trust.WithHost(), "10.0.0.9:1", true},
+		{trust, "", true}, // a render: the header is part of its key
+	} {
+		var h http.Handler = gateway.Edge(gateway.EdgeConfig{Hosts: hosts, Trust: test.trust}, proxied)
+		if test.remote == "" {
+			h = proxied
+		}
+		r := httptest.NewRequest(http.MethodGet, "http://h/", http.NoBody)
+		r.RemoteAddr = test.remote
+		for _, name := range names {
+			r.Header.Set(name, "//evil.example")
+		}
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		for _, name := range names {
+			if kept := seen.Get(name) != ""; kept != test.kept {
+				t.Errorf("from %q, %+v: %s reached the origin: %t", test.remote, test.trust, name, kept)
+			}
+		}
+	}
+}
+
 func TestHealthPath(t *testing.T) {
 	h := gateway.Edge(gateway.EdgeConfig{
 		HealthPath: "/healthz",

@@ -17,11 +17,12 @@ import (
 // peer.
 type Trust struct {
 	prefixes []netip.Prefix
-	host     bool // X-Forwarded-Host, X-Forwarded-Port and host= of Forwarded are trusted, too
+	host     bool // X-Forwarded-Host, host= of Forwarded, X-Forwarded-Port, X-Forwarded-Prefix, … are trusted, too
 }
 
 // WithHost returns a Trust that takes the requested host from X-Forwarded-Host, or from host= of
-// Forwarded (RFC 7239, section 5.3), and passes X-Forwarded-Port on. Many proxies forward these
+// Forwarded (RFC 7239, section 5.3), and passes X-Forwarded-Port, X-Forwarded-Prefix, and other fields
+// that state a part of the URL on. Many proxies forward these
 // fields as visitors send them. Behind such a proxy a visitor chooses the host of a page, and a
 // cache in front stores the page under another host. Without WithHost the fields have no effect:
 // the host is the one of the Host field or of :authority.
@@ -92,6 +93,7 @@ type hop struct {
 	port     string // X-Forwarded-Port; empty if unknown
 	chain    string // X-Forwarded-For for the origin: the client first, our peer last
 	unread   string // the forwarded host that is not trusted; empty if there is none
+	urls     bool   // forwarded hosts and other parts of URLs are trusted
 }
 
 // hopKey is the context key of a *hop.
@@ -190,7 +192,7 @@ func (t Trust) read(peer netip.Addr, r *http.Request) (*hop, error) {
 
 // walk follows the hops from right to left while their addresses are trusted.
 func (t Trust) walk(peer netip.Addr, hops []forwardedElement, r *http.Request) (*hop, error) {
-	h := &hop{client: peer}
+	h := &hop{client: peer, urls: t.host}
 	chain, host := []string{peer.String()}, ""
 	for i := len(hops) - 1; i >= 0 && t.Trusts(h.client); i-- {
 		e := hops[i]

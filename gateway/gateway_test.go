@@ -82,6 +82,8 @@ func TestOriginSeesTheVisitorsRequest(t *testing.T) {
 		"X-Forwarded-Ssl":          {"on"},
 		"Front-End-Https":          {"on"},
 		"X-Forwarded-Port":         {"8443"},
+		"X-Forwarded-Prefix":       {"//evil.example"},
+		"X-Script-Name":            {"//evil.example"},
 		"X-Forwarded-Host":         {"evil.example"},
 		"Connection":               {"X-Hop"},
 		"X-Hop":                    {"1"},
@@ -93,7 +95,7 @@ func TestOriginSeesTheVisitorsRequest(t *testing.T) {
 	if seen.Header.Get("X-Kept") == "" || seen.Header.Get("X-Forwarded-Host") != "site.example" || seen.Header.Get("X-Forwarded-Proto") != "http" {
 		t.Errorf("the origin saw %v", seen.Header)
 	}
-	for _, name := range []string{"X-Middleware-Subrequest", "X-Original-Url", "X-Prerender-Bypass-Mode", "X-Hop", "X-Original-Host", "X-Forwarded-Server", "X-Forwarded-Ssl", "Front-End-Https", "X-Forwarded-Port"} {
+	for _, name := range []string{"X-Middleware-Subrequest", "X-Original-Url", "X-Prerender-Bypass-Mode", "X-Hop", "X-Original-Host", "X-Forwarded-Server", "X-Forwarded-Ssl", "Front-End-Https", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Script-Name"} {
 		if v := seen.Header.Get(name); v != "" {
 			t.Errorf("the visitor's %s: %s reached the origin", name, v)
 		}

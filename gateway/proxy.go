@@ -198,7 +198,7 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged, even if Go cannot parse it; the pool sets scheme and host
 	for name := range r.Out.Header {
 		// Servers that speak CGI read X_Forwarded_For as X-Forwarded-For.
-		if internalHeader(name) || statesAuthority(name) || strings.Contains(name, "_") {
+		if internalHeader(name) || statesAuthority(name) || forgesPath(name, r.In) || strings.Contains(name, "_") {
 			delete(r.Out.Header, name)
 		}
 	}
@@ -267,6 +267,29 @@ func statesAuthority(name string) bool {
 	switch name {
 	case "X-Host", "X-Original-Host", "X-Http-Host-Override", "X-Forwarded-Server", "X-Forwarded-Scheme", "X-Forwarded-Protocol", "X-Forwarded-Ssl",
 		"X-Url-Scheme", "X-Scheme", "Front-End-Https":
+		return true
+	}
+	return false
+}
+
+// forgesPath reports whether a header of a visitor's request states a part of the URL, and may be written
+// by the visitor: from a trusted peer, too, unless forwarded hosts are trusted (see [Trust.WithHost]), since
+// many proxies pass a visitor's field on. The links of a page would begin with it, and a cache in front would
+// show that page to others. Renders have only what is in their keys.
+func forgesPath(name string, in *http.Request) bool {
+	if !statesPath(name) || in.RemoteAddr == "" {
+		return false
+	}
+	h := hopOf(in.Context())
+	return h == nil || !h.urls
+}
+
+// statesPath reports whether servers and frameworks take the path of a request, or what links begin
+// with, from a header.
+func statesPath(name string) bool {
+	switch name {
+	case "X-Forwarded-Prefix", "X-Forwarded-Path", "X-Forwarded-Uri", "X-Forwarded-Context", "X-Forwarded-Basepath", "X-Script-Name",
+		"X-Original-Uri", "X-Original-Path", "X-Request-Uri", "X-Replaced-Path", "X-Envoy-Original-Path":
 		return true
 	}
 	return false
