@@ -46,12 +46,14 @@ func Ordinary(header string) bool {
 	case "Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "User-Agent", "Referer", "From", "Dnt", "Priority", "Purpose", "Save-Data",
 		"Upgrade-Insecure-Requests", "Device-Memory", "Dpr", "Width", "Viewport-Width", "Downlink", "Ect", "Rtt",
 		"Cache-Control", "Pragma", "If-None-Match", "If-Modified-Since", "Range", "If-Range", "Connection", "Keep-Alive", "Te", "Max-Forwards",
+		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Protocol", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
 		"X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "Client-Ip", "True-Client-Ip", "Cdn-Loop", "X-Amz-Cf-Id", "X-Amzn-Trace-Id", "Via", "Forwarded",
 		"Traceparent", "Tracestate", "X-Request-Id", "X-Correlation-Id", "X-Cloud-Trace-Context", "B3",
 		"Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Cf-Ray", "Cf-Visitor", "Cf-Ipcountry", "Cf-Ew-Via", "Cf-Worker":
 		return true
 	}
-	for _, prefix := range []string{"X-Forwarded-", "Sec-Ch-", "Sec-Fetch-", "Sec-Gpc", "Sec-Purpose", "Cloudfront-", "X-B3-"} {
+	// Not X-Forwarded- in general: X-Forwarded-User and X-Forwarded-Client-Cert name the visitor.
+	for _, prefix := range []string{"Sec-Ch-", "Sec-Fetch-", "Sec-Gpc", "Sec-Purpose", "Cloudfront-", "X-B3-"} {
 		if strings.HasPrefix(header, prefix) {
 			return true
 		}
