@@ -2,15 +2,18 @@ package isr_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/buffers"
@@ -169,7 +172,8 @@ func TestSlowVisitorOfARender(t *testing.T) {
 			answer(endsLater{w}, r, n)
 		})
 		bodies, budget := &metered{BodyStore: tb.bodies}, buffers.New(16<<20)
-		h := tb.nodeOn(tb.store("a"), bodies, func(cfg *isr.Config) { cfg.Buffers, cfg.Memory = budget, 1<<20 }).Handler(isr.Route{}, site)
+		watched := &watchedBodies{metered: bodies}
+		h := tb.nodeOn(tb.store("a"), watched, func(cfg *isr.Config) { cfg.Buffers, cfg.Memory = budget, 1<<20 }).Handler(isr.Route{}, site)
 		v, second := visitSlowly(h, "/a"), visitSlowly(h, "/a")
 		time.Sleep(500 * time.Millisecond) // the render goes on
 		if n := used(budget); n != size {
@@ -179,12 +183,31 @@ func TestSlowVisitorOfARender(t *testing.T) {
 		if n := used(budget); n != 0 {
 			t.Errorf("%d bytes are in use for visitors of a stored page", n)
 		}
+		if watched.inMemory() {
+			t.Error("visitors of a stored page keep its body in memory")
+		}
 		v.finish(t, "/a", size)
 		second.finish(t, "/a", size)
 		if n := bodies.read.Load(); n < 2*size/2 || site.renders.Load() != 1 {
 			t.Errorf("%d bytes were read from the store, %d renders", n, site.renders.Load())
 		}
 	})
+}
+
+// watchedBodies tell whether the body that was put last is still in memory.
+type watchedBodies struct {
+	*metered
+	last weak.Pointer[byte]
+}
+
+func (w *watchedBodies) Put(ctx context.Context, key string, body []byte) error {
+	w.last = weak.Make(&body[0])
+	return w.metered.Put(ctx, key, body)
+}
+
+func (w *watchedBodies) inMemory() bool {
+	runtime.GC()
+	return w.last.Value() != nil
 }
 
 // endsLater takes a second before the second half of a body.

@@ -79,7 +79,7 @@ func (x *explainer) search(k store.Key) *search {
 	s := x.h.waiting(x.r, k, nil)
 	s.skip = x.h.c.sections.peek(x.h.route, k)
 	s.c, s.pk = x.h.c, x.h.c.cfg.Partition(k)
-	s.f = &flight{search: s, streaming: make(chan struct{})}
+	s.f = &flight{search: s, waitTimes: new(waitTimes), streaming: make(chan struct{})}
 	s.since = time.Now()
 	return s
 }

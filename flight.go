@@ -10,6 +10,15 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
+// waitTimes are what a flight has waited for. A visitor who reads a stream refers to them, and to nothing
+// else of the flight (see reader).
+type waitTimes struct {
+	// took is how long renders of the flight have taken, in nanoseconds; 0 without.
+	took atomic.Int64
+	// leaseWait is when another process held the lease; nil: it did not.
+	leaseWait atomic.Pointer[period]
+}
+
 // A flight is the single flight of a key in this process: one search, shared by the
 // request that started it (the leader) and all that join it. It has its own deadline
 // and goes on if the leader's visitor goes away.
@@ -63,10 +72,7 @@ type flight struct {
 	begun chan struct{}
 	work  context.Context //nolint:containedctx // that of the observed operation, which requests join
 
-	// took is how long renders of the flight have taken, in nanoseconds; 0 without.
-	took atomic.Int64
-	// leaseWait is when another process held the lease; nil: it did not.
-	leaseWait atomic.Pointer[period]
+	*waitTimes
 
 	// done is closed at the end; outcome is set before.
 	done    chan struct{}
@@ -102,7 +108,7 @@ func (fs *flights) join(s *search, run func(*flight) outcome) (f *flight, leader
 		return nil, false
 	}
 	f = &flight{
-		search: s, forced: s.force, usable: make(chan struct{}), rendering: make(chan struct{}),
+		search: s, waitTimes: new(waitTimes), forced: s.force, usable: make(chan struct{}), rendering: make(chan struct{}),
 		overdue: make(chan struct{}), streaming: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	fs.byKey[k] = f

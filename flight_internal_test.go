@@ -17,7 +17,7 @@ func TestFlightOffersTheLastRead(t *testing.T) {
 	pageOf := func(rec store.Record) *page {
 		return newPage(store.Key{Text: "h/"}, *rec.Entry, rec.Purges, reading{began: now, ended: now}, nil, new(presentation))
 	}
-	f := &flight{usable: make(chan struct{})}
+	f := &flight{usable: make(chan struct{}), waitTimes: new(waitTimes)}
 	first, second := read(1), read(2)
 
 	f.found(first)

@@ -227,7 +227,7 @@ type reply struct {
 	outcome outcome
 	stream  *reader     // the page while it is rendered, instead of an outcome
 	own     *handover   // the response for this visitor alone, instead of an outcome
-	flight  *flight     // the flight that has ended with the outcome; nil for others
+	flight  *flight     // the flight that has the stream, or has ended with the outcome; nil for others
 	state   store.State // of the page, or of the fallback of a failure
 }
 

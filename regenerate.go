@@ -484,7 +484,7 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 	p := newPage(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.route.present)
 	p.stored = true
 	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.detachable(&published) {
-		st.move(p)
+		st.move(newDetached(s.key, published, store.PurgeState{}, written, s.route.present))
 	}
 	if !m.renews && strings.HasSuffix(published.BodyKey, published.GenerationID) {
 		p.coded.Store(&codings{absent: true}) // the body is new

@@ -106,7 +106,7 @@ func (p *period) since(t time.Time) time.Duration {
 
 // report reports what a request has waited for in the flight since it came. got is the reply
 // that it gets.
-func (f *flight) report(w http.ResponseWriter, came time.Time, got reply) {
+func (f *waitTimes) report(w http.ResponseWriter, came time.Time, got reply) {
 	r := ReportOf(w)
 	if r == nil {
 		return

@@ -56,7 +56,7 @@ type stream struct {
 
 	mu       sync.Mutex
 	body     []byte // of an offset only written once
-	moved    *page  // has the body in the store, and body is empty; nil: it has not
+	moved    *page  // detached: the body is in the store, and body is empty; nil: it is not
 	base     int64  // the offset of body; above 0 once more than the limit was written
 	ended    bool
 	err      error                // with ended: why the response is incomplete
@@ -133,7 +133,7 @@ func (s *stream) kept() []byte {
 }
 
 // move has readers read the rest of the body from the store, where the whole of it is now: a visitor who
-// is slow does not keep it in memory.
+// is slow does not keep it in memory. p is the page without its body.
 func (s *stream) move(p *page) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *stream) attach(f *flight) *reader {
 	if s.orphaned || s.err != nil {
 		return nil
 	}
-	rd := &reader{stream: s, flight: f, freed: s.moved != nil}
+	rd := &reader{stream: s, cache: f.search.c, overdue: f.overdue, times: f.waitTimes, freed: s.moved != nil}
 	if !rd.freed {
 		s.memory.share()
 	}
@@ -190,11 +190,16 @@ func (s *stream) attach(f *flight) *reader {
 }
 
 // A reader is a visitor who reads a stream.
+//
+// It does not refer to the flight, nor to a page with its body: a visitor who is slow would keep the
+// body in memory (see move).
 type reader struct {
-	stream *stream
-	flight *flight
-	at     int64 // guarded by stream.mu: the offset up to which it has read
-	freed  bool  // guarded by stream.mu: it has released the memory of the stream
+	stream  *stream
+	cache   *Cache
+	overdue <-chan struct{} // that of the flight
+	times   *waitTimes      // of the flight
+	at      int64           // guarded by stream.mu: the offset up to which it has read
+	freed   bool            // guarded by stream.mu: it has released the memory of the stream
 }
 
 // leave detaches the reader. A render that is not stored ends with its last reader.
@@ -269,7 +274,7 @@ func (rd *reader) copy(ctx context.Context, w http.ResponseWriter) {
 			rd.advance(n)
 			continue
 		case moved != nil:
-			rd.flight.search.c.sendRest(ctx, w, moved, rd.at)
+			rd.cache.sendRest(ctx, w, moved, rd.at)
 			return
 		case err != nil:
 			// HTTP/1.1 sends no final chunk, HTTP/2 resets the stream.
@@ -302,7 +307,7 @@ func (s *search) settleStreams() {
 func (rd *reader) awaitStored(ctx context.Context) {
 	select {
 	case <-rd.stream.stored:
-	case <-rd.flight.overdue:
+	case <-rd.overdue:
 	case <-ctx.Done():
 	}
 }
@@ -388,7 +393,7 @@ func (h *handler) attach(r *http.Request, f *flight, leader bool, known int64, o
 	if got.state, _ = h.judge(f, st.page, h.c.now()); !h.takesPage(st.page, got.state, leader, known) {
 		return reply{}, false
 	}
-	got.stream = st.attach(f)
+	got.stream, got.flight = st.attach(f), f
 	return got, got.stream != nil
 }
 
@@ -405,15 +410,16 @@ func (h *handler) streams(r *http.Request, st *stream) bool {
 
 // serveStream answers with a page while it is rendered, and detaches the visitor.
 func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) {
-	rd, began := got.stream, time.Now()
+	rd, f, began := got.stream, got.flight, time.Now()
+	got.flight = nil // it has the body, and is not needed once that is copied
 	defer rd.leave()
-	defer rd.flight.report(w, began, got) // once the render has ended
+	defer rd.times.report(w, began, got) // once the render has ended
 	st := rd.stream
 	status.Stored, status.Detail = st.status.Stored, st.status.Detail
 	ending := &endWriter{ResponseWriter: w, await: func() { rd.awaitStored(r.Context()) }}
-	if rendered := rd.flight.rendered.Load(); rendered != nil {
+	if rendered := f.rendered.Load(); rendered != nil {
 		p := (*rendered)()
-		state, _ := h.judge(rd.flight, p, h.c.now())
+		state, _ := h.judge(f, p, h.c.now())
 		if state != store.Purged && p.plain.pin.take(&h.c.responses) {
 			defer p.plain.pin.give(&h.c.responses)
 			p.serveNew(ending, httpconn.WithoutCoalescing(r), h.route.present, h.c.now(), state, status)
