@@ -69,6 +69,11 @@ type edge struct {
 
 func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = canonical.Target(r)
+	if r.Method == http.MethodConnect && r.ProtoMajor == 1 {
+		// Every CONNECT is refused. What follows is the data of a tunnel, if a proxy in front has not waited for
+		// the response (RFC 9110, section 9.3.6), and must not be read as requests.
+		w.Header().Set("Connection", "close")
+	}
 	if e.cfg.HealthPath != "" && r.URL.Path == e.cfg.HealthPath {
 		e.cfg.Health.ServeHTTP(w, r)
 		return

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway"
 )
 
@@ -126,6 +127,32 @@ func TestForwardedPrefixIsIgnored(t *testing.T) {
 			if kept := seen.Get(name) != ""; kept != test.kept {
 				t.Errorf("from %q, %+v: %s reached the origin: %t", test.remote, test.trust, name, kept)
 			}
+		}
+	}
+}
+
+// The data of a tunnel that is refused are no requests.
+func TestConnectEndsTheConnection(t *testing.T) {
+	hosts, err := gateway.ParseHosts([]string{"site.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	proxied, _ := proxy(t, func(_ http.ResponseWriter, r *http.Request) { paths = append(paths, r.URL.Path) })
+	cache := newCache(t)
+	site := cache.Handler(isr.Route{}, proxied)
+	server := httptest.NewServer(gateway.Edge(gateway.EdgeConfig{Hosts: hosts}, site))
+	defer server.Close()
+	for _, target := range []string{"site.example:443", "evil.example:443", "/path"} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: site.example\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: site.example\r\n\r\n", target)
+		answer, _ := io.ReadAll(conn) // a reset ends it, too
+		_ = conn.Close()
+		if n := strings.Count(string(answer), "HTTP/1.1 "); n != 1 || strings.Contains(string(answer), " 200 ") || len(paths) > 0 {
+			t.Errorf("CONNECT %s: the origin got %v, the client %q", target, paths, answer)
 		}
 	}
 }
