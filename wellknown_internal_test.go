@@ -67,7 +67,7 @@ func TestWellKnownNamesTakenBack(t *testing.T) {
 		route                       Route
 		target, cookie, key, bypass string
 	}{
-		{"a declared parameter", Route{Query: []string{"campaignid"}}, "http://h/?campaignid=5&gclid=1", "", "h/?campaignid=5", ""},
+		{"a declared parameter", Route{Query: []string{"utm_campaign"}}, "http://h/?utm_campaign=5&gclid=1", "", "h/?utm_campaign=5", ""},
 		{"a cookie", Route{IgnoreCookies: []string{"!OptanonConsent"}}, "http://h/", "OptanonConsent=1", "", bypassCookie},
 		{"another cookie", Route{IgnoreCookies: []string{"!OptanonConsent"}}, "http://h/", "OptanonAlertBoxClosed=1", "h/", ""},
 		{"those that begin so", Route{IgnoreCookies: []string{"!Optanon*"}}, "http://h/", "OptanonAlertBoxClosed=1", "", bypassCookie},
