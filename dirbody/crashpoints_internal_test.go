@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,13 +66,15 @@ func (s *site) delete(in *Store, key string, longBefore bool) {
 func sitePage(page int) string { return fmt.Sprintf("bodies/%064x/g%d", page, page) }
 
 // long returns a body of some bytes, no two of whose sectors are equal.
-func long(n int) string {
+func long(n int) string { return numbers()[8*n%4096:][:n] }
+
+var numbers = sync.OnceValue(func() string {
 	var b strings.Builder
-	for i := 0; b.Len() < n; i++ {
+	for i := 0; b.Len() < maxJournaled+8192; i++ {
 		fmt.Fprintf(&b, "%07d,", i)
 	}
-	return b.String()[:n]
-}
+	return b.String()
+})
 
 // work uses a store, through two checkpoints, and closes it. It ignores errors: the disk may have crashed.
 func (s *site) work(in *Store) {
@@ -342,7 +345,7 @@ func TestBrokenJournalIsNotReused(t *testing.T) {
 		_ = s.put(in, sitePage(3), "third")
 		s.disk.FailSync(1) // of the second journal
 		for page := 4; page < 8; page++ {
-			if err := s.put(in, sitePage(page), long(100+page)); err != nil {
+			if err := s.put(in, sitePage(page), long(3000+page)); err != nil {
 				t.Error(err)
 			}
 		}

@@ -138,6 +138,13 @@ func (d *Disk) CrashAt(n int) {
 	}
 }
 
+// Crashed reports whether a call has crashed, and no Kill or PowerFailure has followed.
+func (d *Disk) Crashed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.usable(d.epoch) != nil
+}
+
 // Calls returns how many calls have changed something.
 func (d *Disk) Calls() int {
 	d.mu.Lock()
