@@ -39,13 +39,13 @@ func CoalesceWrites(s *http.Server, l net.Listener, stall time.Duration) net.Lis
 }
 
 type coalescingListener struct {
-	framing bool // requests of which it is ambiguous where they end are refused
 	net.Listener
 	stall   time.Duration
-	buffers *sync.Pool   // of *bytes.Buffer
-	fast    *FastPath    // nil without
-	limits  *Connections // nil without
-	peer    Peer         // nil without limits
+	buffers *sync.Pool      // of *bytes.Buffer
+	fast    *FastPath       // nil without
+	limits  *Connections    // nil without
+	peer    Peer            // nil without limits
+	framing func() *framing // makes the one of a connection; nil if ambiguous requests are not refused
 }
 
 func (l *coalescingListener) Accept() (net.Conn, error) {
@@ -63,8 +63,8 @@ func (l *coalescingListener) Accept() (net.Conn, error) {
 			return tcp, nil // which has failed
 		}
 		cc := &coalescingConn{TCPConn: tcp, socket: socket, accepted: time.Now(), stall: l.stall, buffers: l.buffers, fast: l.fast, limits: l.limits}
-		if l.framing {
-			cc.framing = new(framing)
+		if l.framing != nil {
+			cc.framing = l.framing()
 		}
 		if l.limits == nil || l.limits.admit(cc, l.peer) {
 			return cc, nil

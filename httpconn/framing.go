@@ -2,6 +2,7 @@ package httpconn
 
 import (
 	"bytes"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -20,47 +21,100 @@ import (
 // It holds no bytes back. A body that it cannot follow ends the connection, so that no later request is
 // missed. Only one goroutine at a time calls check.
 type framing struct {
-	off   atomic.Bool // hijacked: the bytes are no HTTP
-	step  framingStep
-	line  []byte // the beginning of a line that is not whole; at most maxFramingLine
-	head  framingHead
-	left  int64  // bytes of the body, or of the chunk, to come
-	after []byte // what net/http gets in place of an ambiguous request; then nothing follows
-	ended bool
+	off     atomic.Bool // the bytes are not of HTTP/1: hijacked, or HTTP/2
+	preface string      // what is to come of the preface of HTTP/2; empty if the connection is of HTTP/1
+	step    framingStep
+	line    []byte // the beginning of a line that is not whole; at most maxFramingLine
+	head    framingHead
+	left    int64  // bytes of the body, or of the chunk, to come
+	after   []byte // what net/http gets in place of an ambiguous request; then nothing follows
+	ended   bool
 }
 
 // RefuseAmbiguous has a server refuse requests of HTTP/1 with 400 of which it is ambiguous where they end, and
-// close their connections. The listener must be the one that [CoalesceWrites] has returned, without TLS, the
-// PROXY protocol and HTTP/2. It sets the server's ConnState, which calls the previous one. Call it before
-// the server serves. See [CloseAmbiguous] for other connections.
-func RefuseAmbiguous(s *http.Server, l net.Listener) {
-	cl, ok := l.(*coalescingListener)
-	if !ok {
-		return
-	}
-	cl.framing = true
+// close their connections. It returns the listener to serve on. l is any listener: the one that [CoalesceWrites] has returned, or
+// one around it, such as for the PROXY protocol; for TLS the one of [AcceptTLS]. Connections of HTTP/2 are not
+// changed; those that begin without TLS are recognized by their preface, if the server's Protocols have
+// UnencryptedHTTP2. RefuseAmbiguous sets the server's ConnState, which calls the previous one. Call it before the server
+// serves.
+func RefuseAmbiguous(s *http.Server, l net.Listener) net.Listener {
 	outer := s.ConnState
 	s.ConnState = func(c net.Conn, state http.ConnState) {
-		if cc, ok := c.(*coalescingConn); ok && state == http.StateHijacked {
-			cc.framing.off.Store(true)
+		if c, ok := c.(interface{ follower() *framing }); ok && state == http.StateHijacked {
+			if f := c.follower(); f != nil {
+				f.off.Store(true)
+			}
 		}
 		if outer != nil {
 			outer(c, state)
 		}
 	}
+	h2c := s.Protocols != nil && s.Protocols.UnencryptedHTTP2()
+	if cl, ok := l.(*coalescingListener); ok {
+		cl.framing = func() *framing { return newFraming(h2c) }
+		return cl
+	}
+	return &framingListener{l, h2c}
 }
 
-// CloseAmbiguous returns a handler that closes the connection of HTTP/1 after the response to a request of
-// which net/http does not tell whether it is ambiguous where it ends (RFC 9112, section 6.1): one with
-// chunks, or of HTTP/1.0.
-func CloseAmbiguous(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0) {
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r)
-	})
+// newFraming returns a framing for a new connection. h2c: it may be one of HTTP/2.
+func newFraming(h2c bool) *framing {
+	f := new(framing)
+	if h2c {
+		f.preface = prefaceHTTP2
+	}
+	return f
 }
+
+// A framingListener accepts connections whose requests are followed.
+type framingListener struct {
+	net.Listener
+	h2c bool
+}
+
+func (l *framingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return c, err
+	}
+	encrypted, ok := c.(*tls.Conn)
+	if !ok {
+		return &framedConn{c, newFraming(l.h2c)}, nil
+	}
+	state := encrypted.ConnectionState()
+	switch state.NegotiatedProtocol {
+	case "", "http/1.1", "http/1.0":
+		if state.HandshakeComplete {
+			return &framedTLSConn{encrypted, newFraming(false)}, nil
+		}
+	}
+	return c, nil
+}
+
+// A framedConn is a connection whose requests are followed.
+type framedConn struct {
+	net.Conn
+	framing *framing
+}
+
+func (c *framedConn) Read(p []byte) (int, error) { return c.framing.read(c.Conn, p) }
+
+func (c *framedConn) follower() *framing { return c.framing }
+
+// NetConn returns the connection within.
+func (c *framedConn) NetConn() net.Conn { return c.Conn }
+
+// A framedTLSConn is one of HTTP/1 over TLS. net/http asks its ConnectionState, as of any connection that has this method.
+type framedTLSConn struct {
+	*tls.Conn
+	framing *framing
+}
+
+func (c *framedTLSConn) Read(p []byte) (int, error) { return c.framing.read(c.Conn, p) }
+
+func (c *framedTLSConn) follower() *framing { return c.framing }
+
+func (c *coalescingConn) follower() *framing { return c.framing }
 
 type framingStep uint8
 
@@ -89,6 +143,18 @@ const (
 	// malformed is refused by net/http wherever it stands in a head: a control character in a line.
 	malformed = "\x01\r\n\r\n"
 )
+
+// prefaceHTTP2 is how a connection of HTTP/2 begins (RFC 9113, section 3.4).
+const prefaceHTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// read reads from a connection for net/http.
+func (f *framing) read(from io.Reader, p []byte) (int, error) {
+	if f.ended { // nothing more is needed
+		return f.check(p, 0, nil)
+	}
+	n, err := from.Read(p)
+	return f.check(p, n, err)
+}
 
 // check looks at n bytes that were read into p, and returns how many of them net/http gets, and the error.
 func (f *framing) check(p []byte, n int, err error) (int, error) {
@@ -126,6 +192,9 @@ func (f *framing) check(p []byte, n int, err error) (int, error) {
 // next follows the first bytes of b, and returns how many. It is false if the request is ambiguous, or its
 // body cannot be followed.
 func (f *framing) next(b []byte) (int, bool) {
+	if f.preface != "" {
+		return f.begin(b), true
+	}
 	if f.step == inBody || f.step == inChunk {
 		n := int(min(f.left, int64(len(b))))
 		if f.left -= int64(n); f.left == 0 {
@@ -154,6 +223,25 @@ func (f *framing) next(b []byte) (int, bool) {
 		f.line = nil
 	}
 	return end + 1, ok
+}
+
+// begin compares the first bytes of a connection with the preface of HTTP/2, and returns how many have been followed.
+func (f *framing) begin(b []byte) int {
+	n := min(len(b), len(f.preface))
+	if string(b[:n]) == f.preface[:n] {
+		if f.preface = f.preface[n:]; f.preface == "" {
+			f.off.Store(true)
+			return len(b)
+		}
+		return n
+	}
+	seen := []byte(prefaceHTTP2[:len(prefaceHTTP2)-len(f.preface)])
+	f.preface = ""
+	for len(seen) > 0 { // lines, of which none is ambiguous
+		n, _ := f.next(seen)
+		seen = seen[n:]
+	}
+	return 0
 }
 
 // whole follows a line without its line feed.

@@ -207,11 +207,6 @@ func (l *publicListener) start(common gateway.Listener, p *public) *running {
 	s.Protocols.SetUnencryptedHTTP2(l.cfg.H2C)
 	coalescing := httpconn.CoalesceWrites(s, l.inner, clientTimeout)
 	p.limits.Limit(s, coalescing, peerOf(l.cfg))
-	if l.tls == nil && !l.cfg.H2C && !l.cfg.ProxyProtocol {
-		httpconn.RefuseAmbiguous(s, coalescing)
-	} else {
-		s.Handler = httpconn.CloseAmbiguous(s.Handler)
-	}
 	if p.fast != nil && l.tls == nil && !l.cfg.H2C && !l.cfg.ProxyProtocol {
 		l.fast = httpconn.NewFastPath(s, coalescing, fastpath.New(fastpath.Config{
 			Handler:  func() http.Handler { return *l.handler.Load() },
@@ -220,15 +215,14 @@ func (l *publicListener) start(common gateway.Listener, p *public) *running {
 		}))
 	}
 	inner := acceptProxy(l.cfg, s, coalescing)
-	r := &running{server: s, failed: p.failed}
-	if l.tls == nil {
-		r.serve(inner)
-		return r
+	if l.tls != nil {
+		s.TLSConfig = l.tls
+		// Clients such as curl --http1.0 offer nothing else; a handshake without a common protocol fails.
+		s.TLSConfig.NextProtos = append(s.TLSConfig.NextProtos, "http/1.0")
+		inner = httpconn.AcceptTLS(s, inner)
 	}
-	s.TLSConfig = l.tls
-	// Clients such as curl --http1.0 offer nothing else; a handshake without a common protocol fails.
-	s.TLSConfig.NextProtos = append(s.TLSConfig.NextProtos, "http/1.0")
-	r.serveTLS(inner)
+	r := &running{server: s, failed: p.failed}
+	r.serve(httpconn.RefuseAmbiguous(s, inner))
 	return r
 }
 
@@ -288,8 +282,12 @@ func acceptProxy(cfg config.Listener, s *http.Server, l net.Listener) net.Listen
 		if outer != nil {
 			ctx = outer(ctx, c)
 		}
-		if encrypted, ok := c.(*tls.Conn); ok {
-			c = encrypted.NetConn()
+		for {
+			within, ok := c.(interface{ NetConn() net.Conn })
+			if !ok {
+				break
+			}
+			c = within.NetConn()
 		}
 		return context.WithValue(ctx, proxiedKey{}, c)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -85,6 +86,65 @@ func TestListeners(t *testing.T) {
 	p.edge(&config.File{Hosts: []string{"b.test"}, Listen: f.Listen}, http.NotFoundHandler(), nil, "", newHealth())
 	if h := p.served(); h.Serve("a.test") || !h.Serve("b.test") {
 		t.Error("after a change of hosts, the old ones are served")
+	}
+}
+
+// Requests of which it is ambiguous where they end are refused by every kind of listener, which knows its clients all the same.
+func TestAmbiguousRequests(t *testing.T) {
+	proxies := []string{"loopback"}
+	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{
+		{Address: "127.0.0.1:0"},
+		{Address: "127.0.0.1:0", H2C: true},
+		{Address: "127.0.0.1:0", TLS: []config.Certificate{certificate(t)}},
+		{Address: "127.0.0.1:0", ProxyProtocol: true, TrustedProxies: proxies},
+		{Address: "127.0.0.1:0", ProxyProtocol: true, TrustedProxies: proxies, H2C: true},
+		{Address: "127.0.0.1:0", ProxyProtocol: true, TrustedProxies: proxies, TLS: []config.Certificate{certificate(t)}},
+	}}
+	p := serveFile(t, f, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%t %s", unnamed(r), r.RemoteAddr)
+	}))
+	const chunked = "Transfer-Encoding: chunked\r\n"
+	for i, l := range p.listeners {
+		ask := func(proxied, request string) string {
+			c, err := net.Dial("tcp", l.inner.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { c.Close() }()
+			_ = c.SetDeadline(time.Now().Add(time.Minute))
+			if l.cfg.ProxyProtocol {
+				_, _ = io.WriteString(c, proxied)
+			}
+			if l.tls != nil {
+				c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}) //nolint:gosec // a certificate of the test
+			}
+			_, _ = io.WriteString(c, request)
+			answer, err := io.ReadAll(c)
+			if err != nil {
+				t.Fatalf("listener %d: %q: got %q, %v", i, request, answer, err)
+			}
+			return string(answer)
+		}
+		const proxied = "PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\n"
+		for _, request := range []string{
+			"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n" + chunked + "\r\n0\r\n\r\n",
+			"POST / HTTP/1.1\r\nHost: a.test\r\n" + chunked + "Content-Length: 5\r\n\r\n0\r\n\r\n",
+			"GET / HTTP/1.0\r\nHost: a.test\r\nConnection: keep-alive\r\n" + chunked + "\r\n0\r\n\r\n",
+		} {
+			if got := ask(proxied, request); !strings.HasPrefix(got, "HTTP/1.1 400 ") {
+				t.Errorf("listener %d: %q: got %q", i, request, got)
+			}
+		}
+		if !l.cfg.ProxyProtocol {
+			continue
+		}
+		const request = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
+		if got := ask(proxied, request); !strings.HasSuffix(got, "false 192.0.2.7:1") {
+			t.Errorf("listener %d: got %q", i, got)
+		}
+		if got := ask("PROXY UNKNOWN\r\n", request); !strings.Contains(got, "\r\n\r\ntrue ") {
+			t.Errorf("listener %d: an unknown client: got %q", i, got)
+		}
 	}
 }
 

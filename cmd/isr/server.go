@@ -63,15 +63,6 @@ func (r *running) serve(listener net.Listener) {
 	}()
 }
 
-// serveTLS is serve with the certificates of the server's TLSConfig.
-func (r *running) serveTLS(listener net.Listener) {
-	go func() {
-		if err := r.server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-			r.failed <- err
-		}
-	}()
-}
-
 // stop accepts no more requests and lets those in flight finish. When ctx is done it closes
 // their connections.
 func (r *running) stop(ctx context.Context, log *slog.Logger) {
