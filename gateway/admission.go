@@ -65,16 +65,21 @@ func (a *admission) tryEnter(client netip.Prefix) (leave func(), ok bool) {
 	if slots == nil {
 		return nil, false
 	}
-	if !slots.TryAcquire(1) {
-		a.part(client)
-		return nil, false
+	mine, both := a.tryAcquire(slots)
+	if both {
+		return a.leaver(client, slots), true
 	}
-	if !a.all.TryAcquire(1) {
+	if mine {
 		slots.Release(1)
-		a.part(client)
-		return nil, false
 	}
-	return a.leaver(client, slots), true
+	a.part(client)
+	return nil, false
+}
+
+// tryAcquire acquires a slot of a client, and one of all, as far as they are free. mine: it has that of the client.
+func (a *admission) tryAcquire(slots *semaphore.Weighted) (mine, both bool) {
+	mine = slots.TryAcquire(1)
+	return mine, mine && a.all.TryAcquire(1)
 }
 
 // leaver returns the function that ends a request which has its slots.
@@ -89,8 +94,8 @@ func (a *admission) leaver(client netip.Prefix, slots *semaphore.Weighted) func(
 // acquire acquires a slot of a client, and one of all. The timer of the wait is made only if there
 // is one, which is rare.
 func (a *admission) acquire(ctx context.Context, slots *semaphore.Weighted) error {
-	mine := slots.TryAcquire(1)
-	if mine && a.all.TryAcquire(1) {
+	mine, both := a.tryAcquire(slots)
+	if both {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, admissionTime, errBusy)

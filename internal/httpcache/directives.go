@@ -42,59 +42,71 @@ func ParseDirectives(lines []string) Directives {
 // strings.
 func Members(line string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
-		start, quoted := 0, false
+		start := 0
 		for i := 0; i <= len(line); i++ {
 			switch {
-			case i == len(line) || line[i] == ',' && !quoted:
+			case i == len(line) || line[i] == ',':
 				if member := strings.TrimSpace(line[start:i]); member != "" && !yield(member) {
 					return
 				}
 				start = i + 1
 			case line[i] == '"':
-				quoted = !quoted
-			case line[i] == '\\' && quoted:
-				i++
+				n, _ := quotedLength(line[i:])
+				i += n - 1
 			}
 		}
 	}
+}
+
+// quotedLength returns the length of the quoted string that text begins with (RFC 9110, section 5.6.4), with its
+// quotes. If it is not closed, it is all of text.
+func quotedLength(text string) (n int, closed bool) {
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			return i + 1, true
+		case '\\':
+			i++
+		}
+	}
+	return len(text), false
 }
 
 // wellQuoted reports whether each quoted string of a field line is the whole argument of a
 // directive (RFC 9111, section 5.2), and closed. A quote elsewhere, as in a=b"c, no-store, d"e, is
 // part of no quoted string: what follows it may be a directive for one reader and not for another.
 func wellQuoted(line string) bool {
-	const outside, quoted, closed = 0, 1, 2
-	state := outside
+	argued := false // the directive has had a quoted string
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; {
-		case state == quoted && c == '\\':
-			i++
-		case state == quoted && c == '"':
-			state = closed
-		case state == quoted, c == ' ', c == '\t':
+		case c == ' ', c == '\t':
 		case c == ',':
-			state = outside
-		case c == '"' && state == outside && strings.HasSuffix(strings.TrimRight(line[:i], " \t"), "="):
-			state = quoted
-		case c == '"', state == closed:
+			argued = false
+		case argued:
 			return false
+		case c == '"':
+			n, closed := quotedLength(line[i:])
+			if !closed || !strings.HasSuffix(strings.TrimRight(line[:i], " \t"), "=") {
+				return false
+			}
+			argued, i = true, i+n-1
 		}
 	}
-	return state != quoted
+	return true
 }
 
 // balanced reports whether every quoted string of a field line is closed.
 func balanced(line string) bool {
-	quoted := false
 	for i := 0; i < len(line); i++ {
-		switch {
-		case line[i] == '"':
-			quoted = !quoted
-		case line[i] == '\\' && quoted:
-			i++
+		if line[i] == '"' {
+			n, closed := quotedLength(line[i:])
+			if !closed {
+				return false
+			}
+			i += n - 1
 		}
 	}
-	return !quoted
+	return true
 }
 
 // Malformed reports whether the field has quotes where its grammar does not allow them.
