@@ -211,6 +211,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 			h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
 			return
 		}
+		own.waive(got)
 		h.answer(w, r, k, got, httpcache.Status{Forward: fwd, Collapsed: !leader})
 		return
 	}
@@ -403,11 +404,8 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, go
 // passHead passes through a HEAD request for a page that is not stored. If the response says that the page may
 // be stored, and so is no one-time link, the page is rendered in the background: the next request finds it.
 func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status) {
-	began, storable := h.c.now(), false
-	h.passThrough(w, r, status, func(code int, header http.Header) {
-		v := h.route.judge(k, code, header, h.route.maxBody, nil, began)
-		storable = v.Refused == "" && !v.Failed
-	})
+	storable := false
+	h.passJudged(w, r, k, status, func(v httpcache.Verdict) { storable = v.Refused == "" && !v.Failed })
 	if storable && h.c.storeDown() == nil {
 		h.c.join(h.search(r, k))
 	}

@@ -17,9 +17,12 @@ import (
 // A response that must not be shared is for one visitor: the one whose request has started the
 // render. So the origin sees one request, and a one-time link is not used up by isr:
 //
-//	renderer ──► recorder ──► refused by its header ──► handover ──► that visitor, as it comes
-//	                                   └──► the flight ends, and gives up its lease;
-//	                                        each visitor who has waited sends their own request
+//	renderer ──► recorder ──► refused ──► handover ──► that visitor, as it comes
+//	                             └──► the flight ends, and gives up its lease;
+//	                                  each visitor who has waited sends their own request
+//
+// It is refused by its header, once its body exceeds MaxBody or finds no memory, or at its end
+// if the body is empty.
 //
 // That visitor gets it only if the origin would most likely have answered their own request in
 // the same way, because the render lacked nothing that an origin decides by: see
@@ -197,7 +200,9 @@ func (o *handover) offer(r *recorder, f *flight) bool {
 		return false
 	}
 	o.leave = leave
-	r.stream.stored = o.settled
+	if r.stream.stored == nil { // no visitor reads it as a page
+		r.stream.stored = o.settled
+	}
 	o.from, o.reason = r, r.verdict.Refused
 	close(o.ready)
 	return true
@@ -245,6 +250,14 @@ func handsOver(reason string) bool {
 		return false
 	}
 	return true
+}
+
+// waive ends the claim before its visitor is answered, unless they get its response: a response that is offered to
+// them later would wait for them.
+func (o *handover) waive(got reply) {
+	if got.own == nil {
+		o.close()
+	}
 }
 
 // close ends the claim. A render whose response nobody claims any more ends.

@@ -437,6 +437,161 @@ func TestHandoverWithoutBody(t *testing.T) {
 	})
 }
 
+// A response whose body forbids to store it is handed over, too: one that turns out to be too large, or empty.
+func TestHandoverDecidedByTheBody(t *testing.T) {
+	const large = 300 << 10
+	type site = []string
+	for name, c := range map[string]struct {
+		origin site // header of the response
+		code   int  // 0: 200
+		size   int  // of the body
+		header []string
+		route  isr.Route
+		detail string
+		code2  int // what the visitor gets; 0: code
+		own    bool
+	}{
+		"too large":                          {size: large, detail: "too-large"},
+		"too large, of a type":               {origin: site{"Content-Type: text/html"}, size: large, detail: "too-large"},
+		"too large, of another status":       {code: http.StatusGone, size: large, detail: "too-large"},
+		"too large, with rules for its text": {origin: site{"Content-Type: text/html"}, route: isr.Route{Reject: isr.Reject{Without: []string{"end"}}}, size: large, detail: "too-large"},
+		"too large, a condition":             {origin: site{"Content-Type: text/html"}, size: large, header: []string{`If-None-Match: "a"`}, detail: "too-large"},
+		"too large, a range":                 {size: large, header: []string{"Range: bytes=0-1"}, detail: "too-large", own: true},
+		"too large, a key":                   {size: large, header: []string{"X-Api-Key: a"}, detail: "too-large", own: true},
+		"too large, the field":               {size: large, route: isr.Route{OwnRequest: true}, detail: "too-large", own: true},
+		"empty":                              {detail: "empty"},
+		"empty, with Content-Length":         {origin: site{"Content-Length: 0"}, detail: "empty"},
+		"empty, known":                       {origin: site{`Etag: "a"`}, header: []string{`If-None-Match: "a"`}, detail: "empty", code2: http.StatusNotModified},
+		"empty, a cookie":                    {route: isr.Route{IgnoreCookies: []string{"*"}}, header: []string{"Cookie: session=1"}, detail: "empty", own: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.delay = 0
+				site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
+					w.Header().Set("Cache-Control", "public, max-age=60")
+					for _, line := range c.origin {
+						name, value, _ := strings.Cut(line, ": ")
+						w.Header().Set(name, value)
+					}
+					w.Header().Set("X-Request", fmt.Sprint(site.renders.Load()))
+					if c.code != 0 {
+						w.WriteHeader(c.code)
+					}
+					for left := c.size; left > 0; left -= 30 << 10 {
+						if _, err := io.WriteString(w, strings.Repeat("x", 30<<10)); err != nil {
+							return
+						}
+					}
+				})
+				c.route.MaxBody = 128 << 10
+				a := get(tb.node(tb.store("a"), nil).Handler(c.route, site), "/", c.header...)
+				synctest.Wait()
+				requests, code := int64(1), max(c.code, http.StatusOK)
+				if c.own {
+					requests = 2
+				}
+				if c.code2 != 0 {
+					code = c.code2
+				}
+				if n := site.renders.Load(); n != requests || a.Header().Get("X-Request") != fmt.Sprint(n) || a.Code != code || a.Body.Len() != c.size {
+					t.Errorf("got %d, %d bytes, of request %s of %d", a.Code, a.Body.Len(), a.Header().Get("X-Request"), n)
+				}
+				if want := fmt.Sprintf("isr; fwd=miss; fwd-status=%d; detail=%s", code, c.detail); a.status() != want {
+					t.Errorf("got %s, want %s", a.status(), want)
+				}
+			})
+		})
+	}
+}
+
+// What a visitor gets of a body that turns out to be too large is not kept: its renderer waits for them. Visitors who
+// wait send their own requests.
+func TestHandoverOfALargeBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const piece, pieces, limit = 32 << 10, 64, 128 << 10
+		tb := newTable(t)
+		var total, requests atomic.Int64
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{MaxBody: limit}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			first := requests.Add(1) == 1
+			w.Header().Set("Cache-Control", "public, max-age=60")
+			time.Sleep(time.Second)
+			for range pieces {
+				if _, err := w.Write(make([]byte, piece)); err != nil {
+					t.Error(err)
+					return
+				}
+				if first {
+					total.Add(piece)
+				}
+			}
+		}))
+		stopped := make(chan struct{})
+		slow, end := view(h, request(), stopped)
+		synctest.Wait()
+		other, otherEnd := view(h, request(), nil)
+		<-otherEnd
+		if len(other.seen()) != piece*pieces || requests.Load() != 2 {
+			t.Errorf("a visitor who waits: %d bytes, by %d requests", len(other.seen()), requests.Load())
+		}
+		if n := total.Load(); n > limit+4*piece {
+			t.Errorf("%d bytes are kept for a visitor who reads none", n)
+		}
+		close(stopped)
+		<-end
+		if len(slow.seen()) != piece*pieces || slow.broken || requests.Load() != 2 {
+			t.Errorf("%d bytes, broken: %t, by %d requests", len(slow.seen()), slow.broken, requests.Load())
+		}
+	})
+}
+
+// An empty response in place of a page is a failure of the render, and handed to nobody.
+func TestBlankPageIsNotHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Stale: time.Hour, Policy: isr.Wait}, site)
+		first := get(h, "/")
+		time.Sleep(2 * time.Minute)
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
+			w.Header().Set("Cache-Control", "public, max-age=60")
+		})
+		expect(t, get(h, "/"), first.Body.String(), "isr; hit; ttl=-65; detail=render-failed")
+	})
+}
+
+// A visitor who reads the page as a stream gets the rest of a body that turns out to be too large once.
+func TestStreamKeepsItsVisitor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const piece, pieces = 32 << 10, 16
+		tb, site := newTable(t), newSite()
+		site.delay = 0
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("Cache-Control", "public, max-age=60")
+			for range pieces {
+				_, _ = w.Write(make([]byte, piece))
+				time.Sleep(time.Second)
+			}
+		})
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{MaxBody: 4 * piece}, site)
+		var ends []<-chan struct{}
+		var all []*viewer
+		for range 3 {
+			v, end := view(h, request(), nil)
+			ends, all = append(ends, end), append(all, v)
+		}
+		for i, end := range ends {
+			<-end
+			if len(all[i].seen()) != piece*pieces || all[i].broken {
+				t.Errorf("visitor %d: %d bytes, broken: %t", i, len(all[i].seen()), all[i].broken)
+			}
+		}
+		if n := site.renders.Load(); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
 // Trailers follow the body.
 func TestHandoverHasTrailers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

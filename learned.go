@@ -240,12 +240,12 @@ func (s *search) passesUnknown() (detail string) {
 // passLearned passes through a request for a page of a section that is learned, and looks at
 // the response. f is the flight that has not found the page.
 func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Key, f *flight, status httpcache.Status) {
-	began := h.c.now()
-	h.passThrough(w, r, status, func(code int, header http.Header) {
-		if r.Method != http.MethodGet || !h.route.isImpersonal(r) {
-			return
-		}
-		switch v := h.route.judge(k, code, header, h.route.maxBody, nil, began); {
+	if r.Method != http.MethodGet || !h.route.isImpersonal(r) {
+		h.passThrough(w, r, status, nil)
+		return
+	}
+	h.passJudged(w, r, k, status, func(v httpcache.Verdict) {
+		switch {
 		case v.Failed:
 		case v.Refused == "":
 			h.c.sections.cacheable(h.route, k)

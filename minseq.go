@@ -114,6 +114,7 @@ func (h *handler) findSince(w http.ResponseWriter, r *http.Request, k store.Key,
 			continue
 		}
 		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(f, got, leader, known)) {
+			own.waive(got)
 			h.answer(w, r, k, got, httpcache.Status{Forward: fwd, Collapsed: !leader})
 			return
 		}

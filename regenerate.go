@@ -404,7 +404,7 @@ func (s *search) render(ctx context.Context, rec store.Record, seq int64, unstor
 				s.offerStream(r.stream, e, at, unstored, httpcache.DeclaredLength(r.sent))
 			}
 		},
-		refused: func(r *recorder) bool { return s.own.offer(r, s.f) },
+		refused: func(r *recorder) bool { return !isBlank(r.verdict.Refused, rec) && s.own.offer(r, s.f) },
 	})
 	at.took = time.Since(at.began)
 	s.noteRender(got, at.took)

@@ -124,8 +124,8 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 type audience struct {
 	// begun is called when the first bytes of the body of a storable response have arrived.
 	begun func(*recorder)
-	// refused is called with a response whose header forbids to store it, and reports whether a
-	// visitor reads it.
+	// refused is called with a response that must not be stored, and reports whether a visitor
+	// reads it: by its header, or once its body has turned out to be too large or empty.
 	refused func(*recorder) bool
 }
 
@@ -262,8 +262,7 @@ func (r *recorder) WriteHeader(status int) {
 	case status == http.StatusNotModified:
 		r.endLocked(errNotModified)
 	case r.verdict.Refused != "":
-		if r.to.refused(r) {
-			r.handedOver = true
+		if r.handOverLocked() {
 			r.timeout.Stop()
 		}
 		r.endLocked(ErrUncacheable)
@@ -329,11 +328,19 @@ func (r *recorder) keepsLocked() int64 {
 	return r.limit
 }
 
+// handOverLocked offers a response that must not be stored, for the reason of the verdict, to the visitor who has
+// caused it, and reports whether they read it.
+func (r *recorder) handOverLocked() bool {
+	r.handedOver = r.to.refused(r)
+	return r.handedOver
+}
+
 // overflowLocked ends a response that will not be stored because of its size. It goes on for the visitors who
-// have attached; if there are none, that is an error.
+// have attached, and the one who has caused it; if there are none, that is an error.
 func (r *recorder) overflowLocked(reason string) error {
 	r.verdict = httpcache.Verdict{Refused: reason, Withdraws: r.verdict.Withdraws}
 	r.timeout.Stop()
+	r.handOverLocked()
 	kept := r.stream.orphan()
 	r.endLocked(ErrUncacheable)
 	if !kept {
@@ -420,16 +427,23 @@ func (r *recorder) result() (got rendering) {
 	body, err := httpcache.Decode(r.sent["Content-Encoding"], r.stream.kept(), r.limit)
 	switch {
 	case errors.Is(err, httpcache.ErrTooLarge):
-		return rendering{refused: httpcache.RefusedTooLarge, verdict: r.verdict}
+		return r.refusedLocked(httpcache.RefusedTooLarge, r.verdict.Withdraws)
 	case err != nil:
 		return rendering{failure: fmt.Errorf("%w: %w", errTruncated, err)}
 	case len(body) == 0 && (r.status == http.StatusOK || r.status == http.StatusNonAuthoritativeInfo):
-		return rendering{refused: httpcache.RefusedEmpty}
+		return r.refusedLocked(httpcache.RefusedEmpty, false)
 	}
 	return rendering{
 		response: &response{status: r.status, header: r.sent, body: body},
 		verdict:  r.verdict,
 	}
+}
+
+// refusedLocked returns the rendering of a response whose whole body forbids to store it.
+func (r *recorder) refusedLocked(reason string, withdraws bool) rendering {
+	r.verdict = httpcache.Verdict{Refused: reason, Withdraws: withdraws}
+	r.handOverLocked()
+	return rendering{refused: reason, verdict: r.verdict}
 }
 
 // failedLocked returns the renderer's error response for all visitors, and, if it must not be
@@ -478,6 +492,15 @@ func (h *handler) passThrough(w http.ResponseWriter, r *http.Request, status htt
 	pw.WriteHeader(http.StatusOK) // in case nothing was written
 }
 
+// passJudged is passThrough for a request for the page of k. judged is called with the verdict on the response, as if it
+// were that of a render, before it is sent.
+func (h *handler) passJudged(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status, judged func(httpcache.Verdict)) {
+	began := h.c.now()
+	h.passThrough(w, r, status, func(code int, header http.Header) {
+		judged(h.route.judge(k, code, header, h.route.maxBody, nil, began))
+	})
+}
+
 // ServeDraft implements [DraftHandler].
 func (h *handler) ServeDraft(w http.ResponseWriter, r *http.Request) {
 	k, _, err := h.route.project(r)
@@ -499,9 +522,8 @@ func (h *handler) ServeDraft(w http.ResponseWriter, r *http.Request) {
 // last rendered. If the response is not cacheable either, the refusal is remembered for
 // longer, without a separate render.
 func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Key, known *negativeEntry) {
-	reason, began := known.refused, h.c.now()
-	h.passThrough(w, r, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}, func(status int, header http.Header) {
-		v := h.route.judge(k, status, header, h.route.maxBody, nil, began)
+	reason := known.refused
+	h.passJudged(w, r, k, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}, func(v httpcache.Verdict) {
 		switch {
 		case v.Refused != "":
 			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: time.Now().Add(remembered), refused: v.Refused})

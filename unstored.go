@@ -151,6 +151,7 @@ func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store
 	if o, failed := got.outcome.(failure); failed {
 		got = h.orStaleIfError(o, old)
 	}
+	own.waive(got)
 	h.answer(w, r, k, got, status)
 }
 

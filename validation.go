@@ -33,10 +33,16 @@ var errNotModified = errors.New("the renderer answered 304 (Not Modified) to a r
 // one more request, without them.
 func (s *search) produce(ctx context.Context, rec store.Record, seq int64) (rendering, timing) {
 	got, at := s.renderOrValidate(ctx, rec, seq)
-	if got.refused == httpcache.RefusedEmpty && rec.Entry != nil && !rec.Entry.Withdrawn {
-		got = rendering{failure: errEmpty} // a blank page never replaces a good one
+	if isBlank(got.refused, rec) {
+		got = rendering{failure: errEmpty}
 	}
 	return got, at
+}
+
+// isBlank reports whether a response that is refused is a blank page in place of a good one, which it never replaces: the
+// render has failed.
+func isBlank(refused string, rec store.Record) bool {
+	return refused == httpcache.RefusedEmpty && rec.Entry != nil && !rec.Entry.Withdrawn
 }
 
 func (s *search) renderOrValidate(ctx context.Context, rec store.Record, seq int64) (rendering, timing) {
