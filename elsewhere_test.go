@@ -278,7 +278,7 @@ func TestEarlyRefreshGoesToTheQueue(t *testing.T) {
 	})
 }
 
-// A page that is fresh is not rendered again, and completes the request.
+// A page that is fresh is not rendered again, and leaves no record of the request: it takes no lease.
 func TestRegenerateUnlessFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -291,6 +291,13 @@ func TestRegenerateUnlessFresh(t *testing.T) {
 			if r, err := b.Regenerate(t.Context(), page, isr.WithUnlessFresh(), isr.WithIdempotencyKey("m")); err != nil || !r.Fresh || r.GenerationID != first.GenerationID {
 				t.Errorf("a fresh page: %+v, %v", r, err)
 			}
+		}
+		if record, found, err := tb.store("c").RequestRecord(t.Context(), store.HashedPartition(page), "m"); err != nil || found {
+			t.Errorf("the record of the request is %+v, %v, want none", record, err)
+		}
+		time.Sleep(61 * time.Second)
+		if r, err := b.Regenerate(t.Context(), page, isr.WithUnlessFresh(), isr.WithIdempotencyKey("m")); err != nil || r.Fresh || r.Replayed {
+			t.Errorf("the request again, when the page is stale: %+v, %v", r, err)
 		}
 		time.Sleep(61 * time.Second)
 		results := make(chan isr.Regeneration, 2)
@@ -308,10 +315,10 @@ func TestRegenerateUnlessFresh(t *testing.T) {
 			}()
 		}
 		r1, r2 := <-results, <-results
-		if n := site.renders.Load(); n != 2 || r1.GenerationID != r2.GenerationID {
+		if n := site.renders.Load(); n != 3 || r1.GenerationID != r2.GenerationID {
 			t.Errorf("%d renders, %+v and %+v; want one more render", n, r1, r2)
 		}
-		if _, err := a.Regenerate(t.Context(), page); err != nil || site.renders.Load() != 3 {
+		if _, err := a.Regenerate(t.Context(), page); err != nil || site.renders.Load() != 4 {
 			t.Errorf("without the option: %v, %d renders", err, site.renders.Load())
 		}
 	})

@@ -57,7 +57,9 @@ func WithUnpin() RegenerateOption {
 }
 
 // WithUnlessFresh renders nothing if the page is fresh. What its origin can validate is validated.
-// With an idempotency key, a fresh page completes the request.
+// With an idempotency key, a page that turns out to be fresh under the lease completes the request.
+// One that is fresh at once needs no lease, and leaves no record: a repetition of the request looks
+// at the page again, and renders it if it has become stale.
 func WithUnlessFresh() RegenerateOption { return WithUnlessFreshExcept("", 0) }
 
 // WithUnlessFreshExcept is [WithUnlessFresh], but renders the page if it is fresh and still has

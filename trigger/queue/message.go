@@ -129,7 +129,7 @@ type Regenerator interface {
 }
 
 // regenerate executes a request, once per message id: duplicates that SQS delivers find the
-// record of the first.
+// record of the first one, if that has rendered.
 func (r Request) regenerate(ctx context.Context, cache Regenerator, id string) (isr.Regeneration, error) {
 	options := []isr.RegenerateOption{isr.WithIdempotencyKey("sqs:" + id), isr.WithInputs(map[string]string{"request": r.name()})}
 	switch {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from theorydb_py.isr import (
     PurgeTarget,
     Receipt,
     ReloadTarget,
+    State,
     freshness,
     host_target,
 )
@@ -164,12 +166,26 @@ def test_a_soft_purge_leaves_the_attributes_of_other_purges(client: Any, table_n
 
 
 def test_the_lifetime_of_marks_only_grows(client: Any, table_name: str) -> None:
-    long = new_store(client, table_name, meta_ttl_seconds=200 * DAY)
+    long = new_store(client, table_name, mark_lifetime_seconds=202 * DAY)
     long.purge([tag("a")])
     assert long.sequence().mark_lifetime == 202 * DAY
     assert new_store(client, table_name).purge([tag("b")]) == Receipt(seq=2)
     assert long.sequence().mark_lifetime == 202 * DAY
     assert purge_rows(client, table_name)["MARK##tag"]["ttl"]["N"] == str(int(NOW) + 202 * DAY + 1)
+
+
+def test_the_lifetime_of_marks_is_only_raised_explicitly(client: Any, table_name: str) -> None:
+    """Pages that are kept for longer than marks expire: marks that exist would not outlive a raised lifetime."""
+    store = new_store(client, table_name, meta_ttl_seconds=200 * DAY)
+    publish(store)
+    store.purge([tag("a")])
+    assert store.sequence().mark_lifetime == 90 * DAY
+    record = store.read(KEY)
+    assert record.entry is not None
+    purges = record.purges.merge(store.covering(KEY, record.entry.tags))
+    pinned = replace(record.entry, pinned_until=int(NOW) + 300 * DAY)
+    assert freshness(pinned, purges, NOW + 88 * DAY) is State.FRESH
+    assert freshness(pinned, purges, NOW + 90 * DAY) is State.EXPIRED
 
 
 def test_concurrent_purges_share_a_transaction(client: Any, table_name: str) -> None:

@@ -57,7 +57,7 @@ from theorydb_py.isr._lease import IsrLease, Snapshot
 from theorydb_py.isr._leaseregistry import LeaseRegistry
 from theorydb_py.isr._leasescope import finish, lease_scope
 from theorydb_py.isr._normalize import check_text, normalize_entry, whole_seconds
-from theorydb_py.isr._numbers import MAX_COUNT, MAX_INTERVAL, check_count, check_interval, check_number, lease_seconds
+from theorydb_py.isr._numbers import MAX_COUNT, check_count, check_interval, check_number, lease_seconds
 from theorydb_py.isr._publish import Publishing
 from theorydb_py.isr._purge import Purge
 from theorydb_py.isr._purgetarget import PurgeTarget, resolve
@@ -123,9 +123,11 @@ class FaceTheoryIsrMetaStore:
         agree. ``meta_ttl_seconds`` is how long a
         page is kept at least after it was published, pinned or rolled back: its row
         gets a ttl a day after its last possible use; None: no ttl, unless a call passes
-        one. ``mark_lifetime_seconds`` is how long purge marks are kept at least: longer
-        than pages, since a page expires when marks that cover it may be gone; at least,
-        and by default, 90 days, or two days longer than ``meta_ttl_seconds``.
+        one. ``mark_lifetime_seconds`` is how long purge marks are kept at least, from the
+        first purge of this store on; at least, and by default, 90 days. The longest of
+        all writers holds for the table. A page expires a day before marks that cover it
+        may be gone, however long it is kept. Marks that exist keep their lifetime: purge
+        the whole site once after raising it, hard, or softly if nothing was purged hard.
 
         ``lease_owner`` names this process to people (default: host and process id).
         ``now`` returns the wall time in epoch seconds. ``new_token`` returns an
@@ -141,7 +143,7 @@ class FaceTheoryIsrMetaStore:
         self._tenant = check_tenant(tenant) if tenant != "" else ""
         self._partition = pk_from_cache_key or self._default_partition(pk_prefix)
         self._retention = None if meta_ttl_seconds is None else check_interval("meta_ttl_seconds", meta_ttl_seconds)
-        self._mark_lifetime = _mark_lifetime(mark_lifetime_seconds, self._retention)
+        self._mark_lifetime = _mark_lifetime(mark_lifetime_seconds)
         owner = (
             f"{socket.gethostname()}:{os.getpid()}" if lease_owner is None else check_text("lease_owner", lease_owner)
         )
@@ -796,13 +798,12 @@ class FaceTheoryIsrMetaStore:
 _EMPTY = Entry(s3_key="", generated_at=0, revalidate_seconds=0)
 
 
-_DAY = 24 * 3600
-_MIN_MARK_LIFETIME = 90 * _DAY
+_MIN_MARK_LIFETIME = 90 * 24 * 3600
 
 
-def _mark_lifetime(seconds: float | None, retention: int | None) -> int:
+def _mark_lifetime(seconds: float | None) -> int:
     if seconds is None:
-        return min(max(_MIN_MARK_LIFETIME, (retention or 0) + 2 * _DAY), MAX_INTERVAL)
+        return _MIN_MARK_LIFETIME
     lifetime = check_interval("mark_lifetime_seconds", seconds)
     if lifetime < _MIN_MARK_LIFETIME:
         raise InvalidInputError(

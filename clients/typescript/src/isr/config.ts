@@ -37,9 +37,11 @@ export interface FaceTheoryIsrMetaStoreConfig extends RetryOptions {
   /** How long request records are kept, in seconds. Default: one day. */
   requestKeepSeconds?: number;
   /**
-   * How long purge marks are kept at least, in seconds, from the first purge of this store on:
-   * longer than pages are, since a page expires when marks that cover it may be gone. At least
-   * 90 days. Default: 90 days, or two days longer than `metaTtlSeconds`.
+   * How long purge marks are kept at least, in seconds, from the first purge of this store on; at
+   * least 90 days. The longest of all writers holds for the table. A page expires a day before marks
+   * that cover it may be gone, however long it is kept by `metaTtlSeconds`. Marks that exist keep
+   * their lifetime: purge the whole site once after raising it, hard, or softly if nothing was purged
+   * hard. So nothing else raises it. Default: 90 days.
    */
   markLifetimeSeconds?: number;
   /** Identifies this process in logs and errors; informational only. Default: host name and process id. */
@@ -92,12 +94,10 @@ export function settingsOf(c: FaceTheoryIsrMetaStoreConfig): Settings {
   };
 }
 
-const day = 24 * 3600;
 /** The minimum lifetime of purge marks, in seconds. */
-const minMarkLifetime = 90 * day;
+const minMarkLifetime = 90 * 24 * 3600;
 
-function markLifetimeOf({ markLifetimeSeconds, metaTtlSeconds = 0 }: FaceTheoryIsrMetaStoreConfig): number {
-  if (markLifetimeSeconds === undefined) return interval(Math.max(minMarkLifetime, metaTtlSeconds + 2 * day));
+function markLifetimeOf({ markLifetimeSeconds = minMarkLifetime }: FaceTheoryIsrMetaStoreConfig): number {
   checkInterval('markLifetimeSeconds', markLifetimeSeconds);
   if (markLifetimeSeconds >= minMarkLifetime) return interval(markLifetimeSeconds);
   throw new InvalidInputError(

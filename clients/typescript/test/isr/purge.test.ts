@@ -159,6 +159,17 @@ onEngines('a soft purge writes one row for each target, and leaves the attribute
   });
 });
 
+onEngines('the lifetime of marks is only raised explicitly, and only grows', async (table) => {
+  const store = storeOn(table, { metaTtlSeconds: 200 * day });
+  const soft: PurgeTarget[] = [{ kind: 'tag', value: 'posts' }];
+  await store.purge(soft);
+  // Marks that exist would not outlive a longer one.
+  assert.equal((await store.sequence()).markLifetimeSeconds, 90 * day);
+  await storeOn(table, { markLifetimeSeconds: 202 * day }).purge(soft);
+  await store.purge(soft);
+  assert.equal((await store.sequence()).markLifetimeSeconds, 202 * day);
+});
+
 onEngines('a hard purge adds its sequence; one call and concurrent calls write a row once', async (table) => {
   const ddb = table.connect();
   const commands: string[] = [];
