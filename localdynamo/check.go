@@ -20,6 +20,15 @@ const maxFaults = 20
 // lists at most 20 faults. Writes block while the file structure is checked;
 // the rest is read from a snapshot.
 func (db *DB) Check(ctx context.Context) error {
+	if err := db.CheckStructure(ctx); err != nil {
+		return err
+	}
+	return db.Verify(ctx, nil)
+}
+
+// CheckStructure verifies the structure of the file, below the level of items: its pages, and which of them are
+// free. The error wraps ErrCorrupt. Writes block meanwhile.
+func (db *DB) CheckStructure(ctx context.Context) error {
 	if err := db.ready(ctx); err != nil {
 		return err
 	}
@@ -29,7 +38,7 @@ func (db *DB) Check(ctx context.Context) error {
 	if err := db.store.Check(); err != nil {
 		return fmt.Errorf("localdynamo: check %s: %w", db.path, err)
 	}
-	return db.Verify(ctx, nil)
+	return nil
 }
 
 // Verify reads all that is stored, from a snapshot, and verifies it: the checksum of every value

@@ -87,7 +87,7 @@ func advice(path string, err error) string {
 	case errors.Is(err, ErrLocked):
 		return "; stop that process, or use another file"
 	case errors.Is(err, ErrCorrupt):
-		return "; restore it from a backup, or move it away to start with an empty file"
+		return "; restore it from a backup (isr restore), or move it away to start with an empty file"
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("; create the folder %s first", filepath.Dir(path))
 	case isFull(err):

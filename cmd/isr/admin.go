@@ -137,7 +137,11 @@ func (p adminPlan) administer(f *folder, st *stores, cfg admin.Config, s *stream
 	if err != nil {
 		return nil, err
 	}
-	socket, err := listenSocket(f, p.health.before(api.Handler()), log)
+	handler := p.health.before(api.Handler())
+	if st.disk != nil {
+		handler = sourceOf(st).Before(handler)
+	}
+	socket, err := listenSocket(f, handler, log)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/backup"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/localdynamo/wire"
@@ -55,6 +57,11 @@ func (c *dynamodbCommand) Run(ctx context.Context, s *streams) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	relaxCollector()
 	defer keepProcessors(ctx, db)()
+	socket, err := listenSocket(folder, backup.Source{DB: db, Folder: true}.Before(refuseCommands(c.Data)), log)
+	if err != nil {
+		return err
+	}
+	defer socket.stop(ctx, log)
 	server, err := c.serve("--listen", c.Listen, db, log.With("data", c.Data))
 	if err != nil {
 		return err
@@ -70,6 +77,18 @@ func (c *dynamodbCommand) Run(ctx context.Context, s *streams) (err error) {
 	server.stop(grace, log)
 	log.Info("stopped")
 	return nil
+}
+
+// refuseCommands answers commands that ask the server of a site: none is served from the folder.
+func refuseCommands(dir string) http.Handler {
+	answer := map[string]any{"error": admin.Error{
+		Code: "no_site", Message: fmt.Sprintf("data folder %s is used by another isr process", dir), Hint: "stop it, or give another folder with --data",
+	}}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusConflict)
+		_ = json.NewEncoder(w).Encode(answer)
+	})
 }
 
 // dynamodbKeys are the credentials that clients of the DynamoDB endpoint need. Without

@@ -43,6 +43,9 @@ type commands struct {
 	Outbox      outboxCommand      `cmd:"" help:"List, retry or drop purges that have not reached downstream caches."`
 	Quarantine  quarantineCommand  `cmd:"" help:"List, compare, accept or drop rejected generations of pages."`
 	Gc          gcCommand          `cmd:"" help:"Delete stored bodies that no row refers to."`
+	Backup      backupCommand      `cmd:"" help:"Copy a data folder as of one moment, while it is used."`
+	Restore     restoreCommand     `cmd:"" help:"Make a data folder of a backup."`
+	Check       checkCommand       `cmd:"" help:"Verify all that a data folder or a backup contains."`
 	Usage       usageCommand       `cmd:"" help:"Show the DynamoDB capacity that a server has consumed, and its cost."`
 	Table       tableCommand       `cmd:"" help:"Manage the DynamoDB table."`
 	Config      configCommand      `cmd:"" help:"Check and explain configuration files."`

@@ -32,6 +32,7 @@ type Disk struct {
 	counted  atomic.Bool
 	bound    atomic.Int64 // 0: fallback
 	fallback atomic.Int64 // 0 until the bodies are counted
+	held     held
 }
 
 var (
@@ -74,8 +75,11 @@ func (d *Disk) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo
 	}
 }
 
-// Delete implements [store.BodyStore].
+// Delete implements [store.BodyStore]. While deletions are held, the body is deleted later.
 func (d *Disk) Delete(ctx context.Context, key string) error {
+	if d.held.add(key) {
+		return nil
+	}
 	d.pacer.Step()
 	info, err := d.Stat(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {

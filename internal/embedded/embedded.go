@@ -25,6 +25,9 @@ const Table = "isr"
 // EngineFile returns the path of the engine's file in a folder.
 func EngineFile(dir string) string { return filepath.Join(dir, "table.db") }
 
+// BodiesDir returns the path of the bodies in a folder.
+func BodiesDir(dir string) string { return filepath.Join(dir, "bodies") }
+
 // Open opens the stores of a folder on its engine, which callers have opened and close, and creates the
 // table if it does not exist. config is completed by what such a store needs. pacer paces scans of the
 // stores; nil means no pauses. Callers must close the bodies.
@@ -40,7 +43,7 @@ func Open(ctx context.Context, dir string, db *localdynamo.DB, config dynamostor
 		return nil, nil, err
 	}
 	opened := time.Now()
-	bodies, err := dirbody.Open(filepath.Join(dir, "bodies"), dirbody.Options{Logger: log})
+	bodies, err := dirbody.Open(BodiesDir(dir), dirbody.Options{Logger: log})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -294,6 +295,18 @@ func (b *Bolt) settle(id int, failure error) error {
 		return fmt.Errorf("%w: %w", ErrUncertain, failure)
 	}
 	return failure
+}
+
+// Snapshot calls fn with the size of the file, in bytes, and with a function that writes a copy of the
+// file to w: all commits so far, and none later.
+func (b *Bolt) Snapshot(fn func(size int64, write func(w io.Writer) error) error) error {
+	return b.View(func(r Reader) error {
+		tx := r.(reader).tx
+		return fn(tx.Size(), func(w io.Writer) error {
+			_, err := tx.WriteTo(w)
+			return err
+		})
+	})
 }
 
 // Check implements Store.
