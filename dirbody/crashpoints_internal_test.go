@@ -1,7 +1,6 @@
 package dirbody
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +22,22 @@ type site struct {
 	about   string            // what is tried, for messages
 	bodies  map[string]string // all that were ever put
 	promise map[string]bool   // true: its Put has returned nil, and it was not deleted; false: it was deleted long after its Put
-	log     bytes.Buffer
+
+	mu  sync.Mutex
+	log strings.Builder // guarded by mu
+}
+
+// Write takes what the store logs.
+func (s *site) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.Write(p)
+}
+
+func (s *site) logged() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
 }
 
 func newSite(t *testing.T, about string) *site {
@@ -31,14 +45,14 @@ func newSite(t *testing.T, about string) *site {
 }
 
 func (s *site) open() (*Store, error) {
-	return openIn(s.disk.Open(), "disk", "boot", Options{Logger: slog.New(slog.NewTextHandler(&s.log, nil))})
+	return openIn(s.disk.Open(), "disk", "boot", Options{Logger: slog.New(slog.NewTextHandler(s, nil))})
 }
 
 func (s *site) mustOpen() *Store {
 	s.t.Helper()
 	bodies, err := s.open()
 	if err != nil {
-		s.t.Fatalf("%s: %v\n%s", s.about, err, &s.log)
+		s.t.Fatalf("%s: %v\n%s", s.about, err, s.logged())
 	}
 	return bodies
 }
@@ -103,7 +117,7 @@ func (s *site) check(in *Store, killed bool) {
 	for key, promise := range s.promise {
 		body, err := in.ReadLocal(context.Background(), key, 1<<20)
 		if promise && (err != nil || string(body) != s.bodies[key]) {
-			s.t.Errorf("%s: %s was acknowledged, and has %d bytes of %d: %v\n%s", s.about, key, len(body), len(s.bodies[key]), err, &s.log)
+			s.t.Errorf("%s: %s was acknowledged, and has %d bytes of %d: %v\n%s", s.about, key, len(body), len(s.bodies[key]), err, s.logged())
 		}
 		if !promise && killed && !errors.Is(err, store.ErrNotFound) {
 			s.t.Errorf("%s: %s was deleted, and has %d bytes: %v", s.about, key, len(body), err)
@@ -118,7 +132,7 @@ func (s *site) check(in *Store, killed bool) {
 			continue // it may be damaged
 		}
 		if body, err := in.ReadLocal(context.Background(), info.Key, 1<<20); err != nil || string(body) != s.bodies[info.Key] {
-			s.t.Errorf("%s: %s has %d bytes, which are not those of its Put: %v\n%s", s.about, info.Key, len(body), err, &s.log)
+			s.t.Errorf("%s: %s has %d bytes, which are not those of its Put: %v\n%s", s.about, info.Key, len(body), err, s.logged())
 		}
 	}
 }
@@ -141,8 +155,8 @@ func (s *site) restart(killed bool) {
 	if err := in.Close(); err != nil {
 		s.t.Errorf("%s: %v", s.about, err)
 	}
-	if strings.Contains(s.log.String(), "kept a damaged journal") && !strings.Contains(s.about, "LoseSome") {
-		s.t.Errorf("%s: a journal is damaged:\n%s", s.about, &s.log)
+	if strings.Contains(s.logged(), "kept a damaged journal") && !strings.Contains(s.about, "LoseSome") {
+		s.t.Errorf("%s: a journal is damaged:\n%s", s.about, s.logged())
 	}
 }
 
@@ -176,8 +190,8 @@ func callsOf(t *testing.T, unnamed bool) (calls, syncs int) {
 		if err := in.Close(); err != nil {
 			t.Error(err)
 		}
-		if missing := len(s.promise); missing != 7 || strings.Contains(s.log.String(), "level=ERROR") {
-			t.Errorf("%d promises\n%s", missing, &s.log)
+		if missing := len(s.promise); missing != 7 || strings.Contains(s.logged(), "level=ERROR") {
+			t.Errorf("%d promises\n%s", missing, s.logged())
 		}
 		calls, syncs = s.disk.Calls(), s.disk.Syncs()
 	})
@@ -290,8 +304,8 @@ func TestCheckpointLearnsOfFailedWriteback(t *testing.T) {
 			}
 			s.disk.Evict()
 			time.Sleep(maxAge + 5*time.Minute)
-			if !strings.Contains(s.log.String(), "after retries") {
-				t.Errorf("%s: the checkpoint was not repeated:\n%s", s.about, &s.log)
+			if !strings.Contains(s.logged(), "after retries") {
+				t.Errorf("%s: the checkpoint was not repeated:\n%s", s.about, s.logged())
 			}
 			if err := s.put(in, sitePage(n), "next"); err != nil { // the removal of the journal is on disk
 				t.Fatal(err)
