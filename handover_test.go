@@ -407,6 +407,31 @@ func TestHandoverBreaks(t *testing.T) {
 	})
 }
 
+// A visitor who has left before the response begins has no claim to it: the render ends, instead of waiting
+// for them to read.
+func TestHandoverToNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		var ended atomic.Int32
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			defer ended.Add(1)
+			time.Sleep(2 * time.Second)
+			w.Header().Set("Cache-Control", "private")
+			for range 4 {
+				_, _ = w.Write(make([]byte, 64<<10))
+			}
+		}))
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		h.ServeHTTP(httptest.NewRecorder(), newRequest("/").WithContext(ctx))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := ended.Load(); n != 1 {
+			t.Errorf("%d renders have ended", n)
+		}
+	})
+}
+
 // A visitor who has the response already gets 304, and one with HEAD no body; the render ends.
 func TestHandoverWithoutBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
