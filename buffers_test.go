@@ -133,13 +133,15 @@ func TestSlowVisitorsOfManyPages(t *testing.T) {
 // However many visitors take bodies from the store slowly, few of these stay open, and all visitors get
 // theirs.
 func TestSlowVisitorsHoldFewDescriptors(t *testing.T) {
-	const size, visitors, most = 1<<20 + 1, 300, 256
+	const size, visitors, most = 1<<20 + 1, 12, 8
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 0
 		site.answers(images(size))
 		bodies := &metered{BodyStore: tb.bodies}
-		h := tb.nodeOn(tb.store("a"), meteredLocally{bodies}, func(cfg *isr.Config) { cfg.Memory = 16 << 10 }).Handler(isr.Route{}, site)
+		c := tb.nodeOn(tb.store("a"), meteredLocally{bodies}, func(cfg *isr.Config) { cfg.Memory = 16 << 10 })
+		c.SetMostOpenBodies(most)
+		h := c.Handler(isr.Route{}, site)
 		get(h, "/a")
 		synctest.Wait()
 		var slow []*slowVisitor
@@ -272,6 +274,43 @@ func TestRenderWithoutMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Renders, however many are large, leave a part of the budget to requests.
+func TestRendersLeaveRoomForRequests(t *testing.T) {
+	const size = 5 << 20
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 0
+		answer := images(size)
+		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) { answer(endsLater{w}, r, n) })
+		budget := buffers.New(16 << 20)
+		h := tb.node(tb.store("a"), func(cfg *isr.Config) { cfg.Buffers = budget }).Handler(isr.Route{}, site)
+		var visitors sync.WaitGroup
+		for i := range 4 {
+			visitors.Go(func() {
+				path := fmt.Sprint("/", i)
+				if a := get(h, path); !bytes.Equal(a.Body.Bytes(), imageOf(path, size)) {
+					t.Errorf("%d, %d bytes, %s", a.Code, a.Body.Len(), a.status())
+				}
+			})
+		}
+		synctest.Wait()
+		if n := used(budget); n != size {
+			t.Errorf("renders have %d bytes, want %d", n, size)
+		}
+		client := netip.MustParsePrefix("192.0.2.1/32")
+		if upload := int64(4 << 20); budget.TryAcquire(client, upload) {
+			budget.Release(client, upload)
+		} else {
+			t.Error("there is no room for a request")
+		}
+		visitors.Wait()
+		synctest.Wait()
+		if n := used(budget); n != 0 {
+			t.Errorf("%d bytes are in use at the end", n)
+		}
+	})
 }
 
 // withoutLength sends no Content-Length.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/breaker"
@@ -77,9 +78,11 @@ type Cache struct {
 	cached        store.CachedReader // the same, those that the system has in memory; nil: it cannot tell
 	keeper        store.LocalKeeper  // keeps bodies there that come from elsewhere; nil: none
 	loads         singleflight.Group // reads of them for outlines
-	openBodies    atomic.Int64       // bodies that stay open while they are sent (see maxOpenBodies)
+	openBodies    atomic.Int64       // bodies that stay open while they are sent
+	mostBodies    int64              // of openBodies: maxOpenBodies, except in tests
 	suspects      bodySet            // bodies that are verified as a whole before they are sent
 	responses     responseMemory     // of bodies that are being sent
+	rendered      *buffers.Budget    // of bodies that are rendered or read: a part of Config.Buffers
 	localReads    chan struct{}      // has an element for each such read in progress (see maxLocalReads)
 
 	tableBreaker, bodiesBreaker *breaker.Breaker
@@ -164,7 +167,10 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	if c.negative, err = newNegativeCache(max(negative, minNegative), c); err != nil {
 		return nil, err
 	}
+	c.mostBodies = maxOpenBodies
 	c.responses.open(cfg.Buffers)
+	_, bytes := cfg.Buffers.Usage()
+	c.rendered = cfg.Buffers.Part(bytes / renderShare)
 	c.ctx, c.abort = context.WithCancelCause(context.Background())
 	c.sender = newSender(c)
 	c.invalidations = newInvalidations(c)

@@ -434,7 +434,7 @@ func (b *storedBody) open() error {
 		return errors.Join(fmt.Errorf("%w: %s has %d bytes, %d were published", ErrNoBody, b.e.BodyKey, size, b.e.Length), rd.Close())
 	}
 	b.rd = rd
-	if b.stays = b.c.openBodies.Add(1) <= maxOpenBodies; !b.stays {
+	if b.stays = b.c.openBodies.Add(1) <= b.c.mostBodies; !b.stays {
 		b.c.openBodies.Add(-1)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // long as it is not stored also until the slowest visitor has it:
 //
 //	the first renderFree bytes ──► count for nothing: there are no more than renders at once
-//	more, of a stated length   ──► wait for that many bytes of Config.Buffers
+//	more, of a stated length   ──► wait for that many bytes of their part of Config.Buffers
 //	more, of an unknown length ──► take twice as many as they have, if they are free
 //	there are none             ──► the response passes through to its visitors, and is not stored
 //
@@ -25,8 +25,9 @@ const (
 	renderFree = 256 << 10
 	// memoryWait is how long a render waits for memory.
 	memoryWait = 2 * time.Second
-	// renderShare is the part of the budget that one render, or one read of a body, takes at most, as a
-	// divisor: a larger body, which Config.MaxBody allows, takes that, and exceeds the budget.
+	// renderShare is the part of the budget that renders, and reads of bodies, have together, as a divisor:
+	// a quarter is for what is being sent (see responseShare), and a quarter is left to requests. A body that is larger than
+	// the part, which Config.MaxBody allows, takes all of it, and exceeds the budget.
 	renderShare = 2
 )
 
@@ -58,7 +59,7 @@ func (m *renderMemory) reserve(ctx context.Context, had, size, declared, limit i
 		room = declared
 	}
 	_, total := m.budget.Usage()
-	n := min(room, total/renderShare) - held
+	n := min(room, total) - held
 	if waits {
 		ctx, cancel := context.WithTimeout(ctx, memoryWait)
 		defer cancel()
@@ -109,7 +110,7 @@ func (m *renderMemory) release() {
 // nextMemory returns the memory of the next render of the search. The last one has ended.
 func (s *search) nextMemory() *renderMemory {
 	s.memory.release()
-	s.memory = newRenderMemory(s.c.cfg.Buffers)
+	s.memory = newRenderMemory(s.c.rendered)
 	return s.memory
 }
 
@@ -137,10 +138,10 @@ func (c *Cache) forBody(ctx context.Context, n int64) (end func(), err error) {
 	if n <= maxAtHand {
 		return func() {}, nil
 	}
-	_, total := c.cfg.Buffers.Usage()
-	n = min(n, total/renderShare)
-	if err := c.cfg.Buffers.Acquire(ctx, netip.Prefix{}, n); err != nil {
+	_, total := c.rendered.Usage()
+	n = min(n, total)
+	if err := c.rendered.Acquire(ctx, netip.Prefix{}, n); err != nil {
 		return nil, err
 	}
-	return func() { c.cfg.Buffers.Release(netip.Prefix{}, n) }, nil
+	return func() { c.rendered.Release(netip.Prefix{}, n) }, nil
 }

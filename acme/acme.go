@@ -154,6 +154,12 @@ func (c *Certificates) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	return c.magic.GetCertificate(&asked)
 }
 
+// Has reports whether there is a certificate for a host, a lower-case name. It is false for hosts that are not served.
+func (c *Certificates) Has(name string) bool {
+	h := c.hosts.Load().hosts[name]
+	return h != nil && h.certified.Load()
+}
+
 // challengePath is where the authority expects the answers to HTTP-01.
 const challengePath = "/.well-known/acme-challenge/"
 
@@ -278,7 +284,7 @@ func (c *Certificates) keep(h *host) {
 	retries := 0
 	ctx := context.WithValue(h.ctx, certmagic.AttemptsCtxKey, &retries)
 	_, err := c.magic.CacheManagedCertificate(ctx, h.name)
-	h.setLoaded()
+	h.setLoaded(err == nil)
 	for err != nil {
 		if err = c.obtain(ctx, h.name); err == nil {
 			break
@@ -296,6 +302,7 @@ func (c *Certificates) keep(h *host) {
 			retries++
 		}
 	}
+	h.certified.Store(true)
 	h.setProblem("")
 	<-h.ctx.Done()
 }

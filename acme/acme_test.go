@@ -191,6 +191,9 @@ func TestStoredCertificate(t *testing.T) {
 			t.Errorf("%q: %v, %v", name, cert, err)
 		}
 	}
+	if !c.Has(host) || c.Has("other.test") {
+		t.Errorf("there is a certificate for %s alone", host)
+	}
 	for _, want := range []string{"failed to renew certificate", "host=" + host, "expires_in=", "503"} {
 		if errs := awaitFailures(t, log, 1); !strings.Contains(errs[0], want) {
 			t.Errorf("no %q in %q", want, errs)

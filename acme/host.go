@@ -3,6 +3,7 @@ package acme
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,8 @@ type host struct {
 	loaded chan struct{} // closed once a stored certificate would be loaded
 	ended  chan struct{} // closed once its goroutine has ended
 
+	certified atomic.Bool // there is a certificate
+
 	mu      sync.Mutex
 	problem string // guarded by mu: why there is no certificate, or no new one; empty if all is well
 }
@@ -25,7 +28,11 @@ func newHost(ctx context.Context, name string) *host {
 	return h
 }
 
-func (h *host) setLoaded() { close(h.loaded) }
+// setLoaded notes that a stored certificate is loaded, or that there is none.
+func (h *host) setLoaded(found bool) {
+	h.certified.Store(found)
+	close(h.loaded)
+}
 
 // retry ends the wait for the next attempt.
 func (h *host) retry() {

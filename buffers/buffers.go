@@ -30,6 +30,7 @@ var ErrTooLarge = errors.New("more bytes than the budget of buffers allows")
 // All methods are safe for concurrent use. A nil *Budget has no limit.
 type Budget struct {
 	total, perClient int64
+	whole            *Budget // of which this is a part; nil if it is none
 
 	mu      sync.Mutex
 	used    int64                   // guarded by mu
@@ -56,6 +57,17 @@ func New(total int64) *Budget {
 	return &Budget{total: total, perClient: total / clients, shares: make(map[netip.Prefix]*share)}
 }
 
+// Part returns a budget of at most n bytes of b: what is acquired of it is acquired of b, too, so that the users
+// of a part leave the rest of b to others. One client may have a quarter of the part.
+func (b *Budget) Part(n int64) *Budget {
+	if b == nil {
+		return nil
+	}
+	part := New(min(n, b.total))
+	part.whole = b
+	return part
+}
+
 // bound returns how many bytes a client may have.
 func (b *Budget) bound(client netip.Prefix) int64 {
 	if client.IsValid() {
@@ -71,8 +83,13 @@ func (b *Budget) TryAcquire(client netip.Prefix, n int64) bool {
 		return true
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.tryLocked(client, n)
+	acquired := b.tryLocked(client, n)
+	b.mu.Unlock()
+	if acquired && !b.whole.TryAcquire(client, n) {
+		b.release(client, n)
+		acquired = false
+	}
+	return acquired
 }
 
 func (b *Budget) tryLocked(client netip.Prefix, n int64) bool {
@@ -101,6 +118,18 @@ func (b *Budget) Acquire(ctx context.Context, client netip.Prefix, n int64) erro
 	if n > b.bound(client) {
 		return fmt.Errorf("%w: %d, of %d at most", ErrTooLarge, n, b.bound(client))
 	}
+	if err := b.await(ctx, client, n); err != nil {
+		return err
+	}
+	if err := b.whole.Acquire(ctx, client, n); err != nil {
+		b.release(client, n)
+		return err
+	}
+	return nil
+}
+
+// await is Acquire without the whole.
+func (b *Budget) await(ctx context.Context, client netip.Prefix, n int64) error {
 	b.mu.Lock()
 	if b.tryLocked(client, n) {
 		b.mu.Unlock()
@@ -139,6 +168,12 @@ func (b *Budget) Release(client netip.Prefix, n int64) {
 	if b == nil || n <= 0 {
 		return
 	}
+	b.whole.Release(client, n)
+	b.release(client, n)
+}
+
+// release is Release without the whole.
+func (b *Budget) release(client netip.Prefix, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.releaseLocked(client, n)

@@ -56,6 +56,9 @@ func TestNil(t *testing.T) {
 		t.Error("a nil budget has a limit")
 	}
 	b.Release(client(1), 1<<60)
+	if b.Part(1) != nil {
+		t.Error("a part of it has a limit")
+	}
 }
 
 // Bytes go to the client that has the fewest, a client with its part delays no other, and a large waiter is
@@ -160,6 +163,63 @@ func TestConcurrentUse(t *testing.T) {
 	if used, _ := b.Usage(); used != 0 {
 		t.Errorf("%d bytes are left", used)
 	}
+}
+
+// Users of a part have no more than that, and of the whole no more than is free.
+func TestPart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		whole := buffers.New(100)
+		part := whole.Part(50)
+		if !part.TryAcquire(netip.Prefix{}, 40) || part.TryAcquire(netip.Prefix{}, 11) || !whole.TryAcquire(client(1), 25) || !whole.TryAcquire(client(2), 25) {
+			t.Error("the part is not what is free")
+		}
+		if err := part.Acquire(t.Context(), netip.Prefix{}, 51); !errors.Is(err, buffers.ErrTooLarge) {
+			t.Errorf("more than the part: %v", err)
+		}
+		if !whole.TryAcquire(client(3), 5) || part.TryAcquire(netip.Prefix{}, 6) {
+			t.Error("more than the whole was acquired")
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- part.Acquire(t.Context(), netip.Prefix{}, 10) }() // waits for the whole
+		synctest.Wait()
+		if n, _ := part.Usage(); n != 50 {
+			t.Errorf("%d bytes of the part are used", n)
+		}
+		whole.Release(client(3), 5)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		whole.Release(client(1), 25)
+		go func() { ended <- part.Acquire(ctx, netip.Prefix{}, 20) }() // waits for the part, and holds nothing of the whole up
+		synctest.Wait()
+		if !whole.TryAcquire(client(4), 25) {
+			t.Error("who waits for a part keeps others waiting")
+		}
+		part.Release(netip.Prefix{}, 30)
+		synctest.Wait()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		go func() { ended <- part.Acquire(ctx, netip.Prefix{}, 10) }() // waits for the whole
+		if !whole.TryAcquire(client(5), 10) {
+			t.Error("no room")
+		}
+		synctest.Wait()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		part.Release(netip.Prefix{}, 40)
+		for n, bytes := range map[byte]int64{2: 25, 4: 25, 5: 10} {
+			whole.Release(client(n), bytes)
+		}
+		used, _ := part.Usage()
+		if all, _ := whole.Usage(); used != 0 || all != 0 {
+			t.Errorf("%d and %d bytes are left", used, all)
+		}
+	})
 }
 
 // A reservation releases what it has, once.

@@ -32,6 +32,10 @@ type RedirectConfig struct {
 	Port, TLSPort int
 	// Unnamed is the one of [EdgeConfig].
 	Unnamed func(*http.Request) bool
+	// Certified reports whether the listener with TLS has a certificate for a host, in lower case and without a port. Visitors
+	// of other hosts are not redirected, since they could not connect. Nil: it has one for all hosts. It is called
+	// concurrently.
+	Certified func(host string) bool
 }
 
 // RedirectHTTPS returns a handler that redirects the requests which visitors have sent without TLS
@@ -41,7 +45,8 @@ type RedirectConfig struct {
 //   - requests that a trusted peer has received by https,
 //   - requests of a trusted peer itself, without a forwarded client, such as health checks of a load
 //     balancer, and requests of connections that name no client (see [EdgeConfig.Unnamed]),
-//   - challenges of ACME (RFC 8555, section 8.3), PURGE and CONNECT.
+//   - challenges of ACME (RFC 8555, section 8.3), PURGE and CONNECT,
+//   - requests for a host without a certificate, such as one that is still being obtained.
 //
 // Requests must have passed an [Edge], which has checked the host.
 //
@@ -97,16 +102,31 @@ func (h *redirectHTTPS) applies(r *http.Request) bool {
 	if by := hopOf(r.Context()); by != nil && by.scheme == "" && !by.forwards {
 		return false
 	}
-	return visitorScheme(r, "http") == "http" && (h.cfg.Unnamed == nil || !h.cfg.Unnamed(r))
+	return visitorScheme(r, "http") == "http" && (h.cfg.Unnamed == nil || !h.cfg.Unnamed(r)) && h.certified(r.Host)
+}
+
+// certified reports whether visitors of a host can connect by TLS.
+func (h *redirectHTTPS) certified(requested string) bool {
+	if h.cfg.Certified == nil {
+		return true
+	}
+	host, _ := splitAuthority(requested)
+	return h.cfg.Certified(strings.ToLower(strings.TrimSuffix(host, ".")))
+}
+
+// splitAuthority returns the host and the port that a request for http names.
+func splitAuthority(requested string) (host, port string) {
+	host, port, err := net.SplitHostPort(requested)
+	if err != nil {
+		return strings.Trim(requested, "[]"), "80"
+	}
+	return host, port
 }
 
 // authority returns the host, and a port unless it is 443, of the URL that a request for a host is
 // redirected to.
 func (h *redirectHTTPS) authority(requested string) string {
-	host, port, err := net.SplitHostPort(requested)
-	if err != nil {
-		host, port = strings.Trim(requested, "[]"), "80"
-	}
+	host, port := splitAuthority(requested)
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}

@@ -28,6 +28,26 @@ func plainEdge(t *testing.T, cfg gateway.EdgeConfig) http.Handler {
 	return gateway.Edge(cfg, gateway.RedirectHTTPS(gateway.RedirectConfig{Port: 8080, TLSPort: 8443, Unnamed: cfg.Unnamed}, site))
 }
 
+// Visitors are not redirected to a host without a certificate.
+func TestRedirectToCertifiedHosts(t *testing.T) {
+	site := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "site") })
+	h := gateway.RedirectHTTPS(gateway.RedirectConfig{
+		Port: 80, TLSPort: 443, Certified: func(host string) bool { return host == "a.test" || host == "2001:db8::1" },
+	}, site)
+	for host, redirected := range map[string]bool{
+		"a.test": true, "A.Test": true, "a.test.": true, "a.test:80": true, "a.test.:80": true, "[2001:db8::1]": true, "[2001:db8::1]:80": true,
+		"b.test": false, "b.test:80": false, "x.a.test": false, "[2001:db8::2]": false,
+	} {
+		r := httptest.NewRequest("GET", "/", http.NoBody)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Code == http.StatusMovedPermanently; got != redirected {
+			t.Errorf("%s: %d %q to %s", host, w.Code, w.Body, w.Header().Get("Location"))
+		}
+	}
+}
+
 func TestRedirectHTTPS(t *testing.T) {
 	const visitor, balancer = "192.0.2.1:1", "10.0.0.9:1"
 	forwarded := func(proto string) http.Header {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"syscall"
@@ -107,6 +108,31 @@ func TestPlainListenerBesideTLS(t *testing.T) {
 	s.contains(text, "BYPASS 301")
 	s.contains(text, "redirected to https")
 	s.contains(s.isr("explain", "https://127.0.0.1/a"), "MISS")
+}
+
+// Visitors are not redirected to a listener that has no certificate for their host yet.
+func TestPlainListenerBesideACME(t *testing.T) {
+	authority := httptest.NewTLSServer(http.NotFoundHandler()) // issues nothing
+	t.Cleanup(authority.Close)
+	f := &config.File{
+		Hosts: []string{"a.test"}, PublicScheme: "https",
+		Listen: []config.Listener{{Address: "127.0.0.1:0", ACME: true}, {Address: "127.0.0.1:0", RedirectHTTPS: true}},
+		ACME:   config.ACME{Directory: authority.URL, Agree: true},
+	}
+	p := serveFile(t, f, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "site at ", r.URL.Path) }))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.listeners[1].inner.Addr().String()+"/a", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "a.test"
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); string(body) != "site at /a" {
+		t.Errorf("got %d %q to %q", res.StatusCode, body, res.Header.Get("Location"))
+	}
 }
 
 // Without the redirect, pages of the two schemes are apart, and requests that pass through say theirs.

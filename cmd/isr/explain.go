@@ -162,9 +162,13 @@ func explainRequest(f *config.File, site *gateway.Site, r *http.Request, fetch b
 	host, route, origin := places.place(places.host, "hosts"), places.route(), places.origin()
 	e.Listener, e.Host, e.Route, e.Origin, e.Tags = &places.listener, &host, &route, &origin, places.tags
 	p.Request.Host = places.host
-	if f.RedirectTo(receiver(f, r)) >= 0 && p.RedirectsToHTTPS() {
+	if to := f.RedirectTo(receiver(f, r)); to >= 0 && p.RedirectsToHTTPS() {
 		e.Verdict, e.Status = string(isr.VerdictBypass), http.StatusMovedPermanently
-		e.Reasons = append(e.Reasons, admin.Reason{Text: "the listener has no TLS and another one has: the visitor is redirected to https", Advice: "explain the URL with https; redirect_https: false of the listener turns the redirect off"})
+		text := "the listener has no TLS and another one has: the visitor is redirected to https"
+		if f.Listen[to].ACME {
+			text += ", once there is a certificate for the host"
+		}
+		e.Reasons = append(e.Reasons, admin.Reason{Text: text, Advice: "explain the URL with https; redirect_https: false of the listener turns the redirect off"})
 		return e, store.Key{}, nil
 	}
 	d, err := site.Explain(p, fetch)

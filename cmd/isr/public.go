@@ -158,9 +158,11 @@ func (p *public) redirected(f *config.File, i int, site http.Handler) http.Handl
 	if to < 0 {
 		return site
 	}
-	return gateway.RedirectHTTPS(gateway.RedirectConfig{
-		Port: portOf(p.listeners[i].inner.Addr()), TLSPort: portOf(p.listeners[to].inner.Addr()), Unnamed: unnamed,
-	}, site)
+	cfg := gateway.RedirectConfig{Port: portOf(p.listeners[i].inner.Addr()), TLSPort: portOf(p.listeners[to].inner.Addr()), Unnamed: unnamed}
+	if p.listeners[to].cfg.ACME {
+		cfg.Certified = p.acme.Has
+	}
+	return gateway.RedirectHTTPS(cfg, site)
 }
 
 func portOf(a net.Addr) int {

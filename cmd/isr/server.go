@@ -12,15 +12,17 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/facetheory/isr/httpconn"
 )
 
 // graceTime bounds the requests in flight when a DynamoDB server stops.
 const graceTime = 10 * time.Second
 
-// newServer returns an HTTP server with timeouts against slow and idle clients.
+// newServer returns an HTTP server with timeouts against slow and idle clients, also those whose bodies nothing reads.
 func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           h,
+		Handler:           httpconn.LimitUnread(h),
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
