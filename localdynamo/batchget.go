@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/facetheory/isr/localdynamo/internal/answer"
 	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
@@ -38,14 +39,22 @@ func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 	if err != nil {
 		return nil, err
 	}
-	b := &batchGet{responses: make(map[string][]map[string]types.AttributeValue, len(names)), unprocessed: map[string]types.KeysAndAttributes{}}
+	var b batchGet
 	plans := make([][]itemRead, len(names))
+	total := 0
 	for i, name := range names {
 		if plans[i], err = db.planKeys(name, keys[i], projections[i]); err != nil {
 			return nil, err
 		}
+		total += len(plans[i])
 	}
-	err = db.view(ctx, func(r store.Reader) error {
+	err = db.viewForAnswer(ctx, func() int { return min(maxBatchResponse, b.bytes+value.MaxItemSize*b.left) }, func(r store.Reader, meter *answer.Meter) error {
+		b = batchGet{
+			responses:   make(map[string][]map[string]types.AttributeValue, len(names)),
+			unprocessed: map[string]types.KeysAndAttributes{},
+			left:        total,
+			meter:       meter,
+		}
 		for i, name := range names {
 			if err := b.read(r, name, in.RequestItems[name], plans[i]); err != nil {
 				return err
@@ -168,6 +177,8 @@ type batchGet struct {
 	unprocessed map[string]types.KeysAndAttributes
 	bytes       int
 	cost        bill
+	left        int // keys that have not been read
+	meter       *answer.Meter
 }
 
 // read adds the items of one table until the response is full.
@@ -187,8 +198,9 @@ func (b *batchGet) read(r store.Reader, name string, in types.KeysAndAttributes,
 			break
 		}
 		b.bytes += item.Size()
+		b.left--
 		used.Units += readUnits(item.Size(), aws.ToBool(in.ConsistentRead))
-		fields, err := l.project(item)
+		fields, err := l.project(item, b.meter)
 		if err != nil {
 			return err
 		}

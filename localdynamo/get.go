@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/facetheory/isr/localdynamo/internal/answer"
 	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
@@ -40,13 +41,13 @@ func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(
 	}
 	out := &dynamodb.GetItemOutput{}
 	l := itemRead{table: t, key: key, projection: projection}
-	err = db.view(ctx, func(r store.Reader) error {
+	err = db.viewForAnswer(ctx, noMore, func(r store.Reader, meter *answer.Meter) error {
 		item, err := l.read(r)
 		if err != nil {
 			return err
 		}
 		out.ConsumedCapacity = usage{Table: t.Name, Units: readUnits(item.Size(), aws.ToBool(in.ConsistentRead))}.consumed(in.ReturnConsumedCapacity)
-		out.Item, err = l.project(item)
+		out.Item, err = l.project(item, meter)
 		return err
 	})
 	if err != nil {
@@ -72,17 +73,26 @@ func (l *itemRead) read(r store.Reader) (value.Item, error) {
 	return item, nil
 }
 
-// project returns a copy of the item's projected attributes, or nil for "".
-func (l *itemRead) project(item value.Item) (map[string]types.AttributeValue, error) {
+// project returns a copy of the item's projected attributes, or nil for "", and adds it to the
+// response.
+func (l *itemRead) project(item value.Item, meter *answer.Meter) (map[string]types.AttributeValue, error) {
 	if item == "" {
 		return nil, nil
 	}
-	item = copyOf(item)
-	if l.projection == nil {
+	fields, err := projected(copyOf(item), l.projection)
+	if err != nil {
+		return nil, err
+	}
+	return fields, addItem(meter, fields, len(item))
+}
+
+// projected decodes what a projection selects; nil selects all.
+func projected(item value.Item, projection *expr.Projection) (map[string]types.AttributeValue, error) {
+	if projection == nil {
 		return decode(item)
 	}
 	s := &document{item: item}
-	return l.projection.Apply(s), s.err
+	return projection.Apply(s), s.err
 }
 
 // checkExists is for reads that found nothing. It tells an empty table from one

@@ -24,6 +24,7 @@ type operation struct {
 	values    map[string]types.AttributeValue
 	legacy    *legacyWrite // instead of update and condition
 	onFailure types.ReturnValuesOnConditionCheckFailure
+	returns   types.ReturnValue // not for the actions of a transaction
 }
 
 // mutation is a validated operation. What remains depends on the stored item.
@@ -226,12 +227,17 @@ func (m *mutation) evaluateDamaged(tx *transaction, damage *store.Damage) (effec
 	return effect{damaged: true, after: m.item, indexes: indexes}, err
 }
 
+// returnsOnFailure reports whether the request wants the item if the condition fails.
+func (m *mutation) returnsOnFailure() bool {
+	return m.onFailure == types.ReturnValuesOnConditionCheckFailureAllOld
+}
+
 // conditionFailed returns a *types.ConditionalCheckFailedException, with the
 // item if there is one and the request wants it.
 func (m *mutation) conditionFailed(found value.Item) error {
 	message := "The conditional request failed"
 	failure := &types.ConditionalCheckFailedException{Message: &message}
-	if m.onFailure == types.ReturnValuesOnConditionCheckFailureAllOld {
+	if m.returnsOnFailure() {
 		var err error
 		if failure.Item, err = decode(value.Item(strings.Clone(string(found)))); err != nil {
 			return err

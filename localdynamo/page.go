@@ -1,12 +1,14 @@
 package localdynamo
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/facetheory/isr/localdynamo/internal/answer"
 	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
@@ -35,6 +37,7 @@ type page struct {
 	atMostOne  bool                            // the key condition matches at most one item, so there is no next page
 	inSegment  func(value.Item) bool           // nil unless the Scan is parallel
 
+	meter         *answer.Meter
 	items         []map[string]types.AttributeValue
 	count         int     // items that passed the filter
 	scanned       int     // items read
@@ -42,6 +45,20 @@ type page struct {
 	fetchUnits    float64 // capacity of reads from the table, for fetchWhole
 	lastEvaluated map[string]types.AttributeValue
 	err           error
+}
+
+// readPage fills the page from the keys in [lo, hi).
+func (db *DB) readPage(ctx context.Context, p *page, lo, hi []byte, reverse bool) error {
+	empty := *p
+	largest := maxPage + value.MaxItemSize
+	if p.limit > 0 {
+		largest = min(largest, p.limit*value.MaxItemSize)
+	}
+	return db.viewForAnswer(ctx, func() int { return largest }, func(r store.Reader, meter *answer.Meter) error {
+		*p = empty
+		p.meter = meter
+		return p.read(r, lo, hi, reverse)
+	})
 }
 
 // read fills the page from the keys in [lo, hi).
@@ -101,14 +118,12 @@ func (p *page) add(r store.Reader, view value.Item) error {
 	if p.countOnly {
 		return nil
 	}
-	s.item = copyOf(view)
-	if p.projection != nil {
-		p.items = append(p.items, p.projection.Apply(s))
-		return s.err
+	fields, err := projected(copyOf(view), p.projection)
+	if err != nil {
+		return err
 	}
-	fields, err := decode(s.item)
 	p.items = append(p.items, fields)
-	return err
+	return addItem(p.meter, fields, len(view))
 }
 
 // usage returns the capacity of the page: reads of the source and, for

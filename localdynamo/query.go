@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/localdynamo/internal/expr"
-	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
@@ -21,7 +20,7 @@ func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dyn
 	if err != nil {
 		return nil, err
 	}
-	if err := db.view(ctx, func(r store.Reader) error { return q.read(r, q.lo, q.hi, q.reverse) }); err != nil {
+	if err := db.readPage(ctx, &q.page, q.lo, q.hi, q.reverse); err != nil {
 		return nil, err
 	}
 	return &dynamodb.QueryOutput{

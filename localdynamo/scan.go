@@ -8,7 +8,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/facetheory/isr/localdynamo/internal/expr"
-	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
@@ -23,7 +22,7 @@ func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynam
 	if err != nil {
 		return nil, err
 	}
-	if err := db.view(ctx, func(r store.Reader) error { return p.read(r, from, nil, false) }); err != nil {
+	if err := db.readPage(ctx, p, from, nil, false); err != nil {
 		return nil, err
 	}
 	return &dynamodb.ScanOutput{

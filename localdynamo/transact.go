@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -42,6 +43,12 @@ func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWrite
 	operations, mutations, err := db.planActions(in.TransactItems)
 	if err != nil {
 		return nil, err
+	}
+	returning := slices.DeleteFunc(slices.Clone(mutations), func(m *mutation) bool { return !m.returnsOnFailure() })
+	if len(returning) > 0 {
+		if err := db.reserveReturned(ctx, returning...); err != nil {
+			return nil, err
+		}
 	}
 	replay := db.newToken(in.ClientRequestToken, operations)
 	var cost transactionCost

@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/facetheory/isr/localdynamo/internal/answer"
 	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
@@ -26,18 +27,20 @@ func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItem
 	}
 	out := &dynamodb.TransactGetItemsOutput{Responses: make([]types.ItemResponse, len(plans))}
 	var cost bill
-	err = db.view(ctx, func(r store.Reader) error {
-		size := 0
+	size, left := 0, 0 // bytes of the items that have been read, and number of the others
+	err = db.viewForAnswer(ctx, func() int { return min(maxTransaction, size+value.MaxItemSize*left) }, func(r store.Reader, meter *answer.Meter) error {
+		size, cost = 0, nil
 		for i := range plans {
 			item, err := plans[i].read(r)
 			if err != nil {
 				return err
 			}
+			left = len(plans) - i - 1
 			if size += item.Size(); size > maxTransaction {
 				return errTransactionSize(size)
 			}
 			cost.add(usage{Table: plans[i].table.Name, Units: readUnits(item.Size(), true)}, 2)
-			found, err := plans[i].project(item)
+			found, err := plans[i].project(item, meter)
 			if err != nil {
 				return err
 			}

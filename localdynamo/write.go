@@ -24,7 +24,7 @@ func (db *DB) putItem(ctx context.Context, in *dynamodb.PutItemInput, write writ
 	m, e, err := db.mutate(ctx, write, &operation{
 		verb: verbPut, table: in.TableName, item: in.Item, condition: in.ConditionExpression,
 		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
-		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator},
+		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator}, returns: in.ReturnValues,
 	})
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (db *DB) deleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, writ
 	m, e, err := db.mutate(ctx, write, &operation{
 		verb: verbDelete, table: in.TableName, key: in.Key, condition: in.ConditionExpression,
 		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
-		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator},
+		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator}, returns: in.ReturnValues,
 	})
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (db *DB) updateItem(ctx context.Context, in *dynamodb.UpdateItemInput, writ
 	m, e, err := db.mutate(ctx, write, &operation{
 		verb: verbUpdate, table: in.TableName, key: in.Key, update: in.UpdateExpression, condition: in.ConditionExpression,
 		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
-		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator, updates: in.AttributeUpdates},
+		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator, updates: in.AttributeUpdates}, returns: in.ReturnValues,
 	})
 	if err != nil {
 		return nil, err
@@ -102,6 +102,11 @@ func (db *DB) mutate(ctx context.Context, write write, o *operation) (*mutation,
 	}
 	if m.verb == verbUpdate {
 		if err := m.checkKeyUntouched(); err != nil {
+			return nil, effect{}, err
+		}
+	}
+	if o.returns != "" && o.returns != types.ReturnValueNone || m.returnsOnFailure() {
+		if err := db.reserveReturned(ctx, m); err != nil {
 			return nil, effect{}, err
 		}
 	}

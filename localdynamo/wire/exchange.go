@@ -7,12 +7,15 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
+
+	"github.com/facetheory/isr/localdynamo/internal/answer"
 )
 
 const (
@@ -46,6 +49,7 @@ type exchange struct {
 	gunzip      *gzip.Reader          // nil until first use
 	bodies      *budget
 	held        int64 // bytes taken from bodies
+	meter       answer.Meter
 }
 
 // compressor is the common interface of gzip.Writer and zlib.Writer.
@@ -54,13 +58,14 @@ type compressor interface {
 	Reset(w io.Writer)
 }
 
-func newExchange(bodies *budget) *exchange {
-	return &exchange{bodies: bodies, in: make([]byte, 0, 4<<10), out: make([]byte, 0, 4<<10), compressors: make(map[string]compressor, 1)}
+func newExchange(bodies *budget, answers *answer.Budget) *exchange {
+	return &exchange{bodies: bodies, meter: answers.Meter(), in: make([]byte, 0, 4<<10), out: make([]byte, 0, 4<<10), compressors: make(map[string]compressor, 1)}
 }
 
 func (x *exchange) reset() {
 	x.bodies.give(x.held)
 	x.held = 0
+	x.meter.Close()
 	x.in, x.out, x.spare = recycle(x.in), recycle(x.out), recycle(x.spare)
 	x.decoder.reset(nil)
 }
@@ -189,7 +194,27 @@ func (x *exchange) reply(w http.ResponseWriter, r *http.Request, status int, con
 	}
 	setHeaders(header, body, contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	x.meter.Settle(cap(x.out) + cap(x.spare))
+	if len(body) <= answer.Free {
+		_, _ = w.Write(body)
+		return
+	}
+	writeSteadily(w, body)
+}
+
+// writeSteadily writes a large body. It ends, and breaks the connection, if the client reads
+// nothing for stallTime: the body takes part of the budget of responses.
+func writeSteadily(w http.ResponseWriter, body []byte) {
+	connection := http.NewResponseController(w)
+	for part := range slices.Chunk(body, answer.Free) {
+		_ = connection.SetWriteDeadline(time.Now().Add(stallTime)) // in tests there is no connection
+		if _, err := w.Write(part); err != nil {
+			return
+		}
+	}
+	if connection.Flush() == nil {
+		_ = connection.SetWriteDeadline(time.Time{})
+	}
 }
 
 // requestIDLength is the length of AWS's request ids: 260 bits in base 32.

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/localdynamo/internal/answer"
 )
 
 // Config configures a Handler. The zero value accepts any credentials.
@@ -32,6 +33,14 @@ type Config struct {
 	// flight, not counting the first 64 KiB of each. Requests beyond it get a
 	// ThrottlingException, which SDKs retry. Zero means 256 MiB.
 	MaxBodyMemory int64
+
+	// MaxResponseMemory is the maximum memory, in bytes, for the responses to all requests in
+	// flight, until their clients have read them, not counting the first 64 KiB of each.
+	// Decoded items count with their overhead, up to twenty times their size. A request
+	// beyond it waits for five seconds, first come, first served, and then gets a
+	// ThrottlingException, which SDKs retry; a write gets it before it is applied. Zero means
+	// 128 MiB.
+	MaxResponseMemory int64
 
 	// Logger receives the errors of the store, which clients see only as an
 	// InternalServerError. By default they are discarded.
@@ -71,6 +80,7 @@ type Handler struct {
 	intercept   Interceptor
 	errors      errorCodec
 	bodies      *budget
+	answers     *answer.Budget
 	exchanges   sync.Pool // of *exchange
 }
 
@@ -101,8 +111,12 @@ func New(db *localdynamo.DB, config Config) (*Handler, error) {
 	if config.MaxBodyMemory == 0 {
 		config.MaxBodyMemory = 256 << 20
 	}
+	if config.MaxResponseMemory == 0 {
+		config.MaxResponseMemory = 128 << 20
+	}
 	h.bodies = &budget{left: config.MaxBodyMemory}
-	h.exchanges.New = func() any { return newExchange(h.bodies) }
+	h.answers = answer.NewBudget(config.MaxResponseMemory)
+	h.exchanges.New = func() any { return newExchange(h.bodies, h.answers) }
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -208,7 +222,7 @@ func (h *Handler) call(x *exchange, r *http.Request, op *operation) error {
 	if err != nil {
 		return err
 	}
-	out, err := h.apply(r.Context(), op, in)
+	out, err := h.apply(answer.With(r.Context(), &x.meter), op, in)
 	if err != nil {
 		return err
 	}
