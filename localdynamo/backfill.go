@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
@@ -16,36 +15,9 @@ const (
 	backfillBytes = 1 << 20
 )
 
-// backfillRetry is the delay before a failed backfill, as on a full disk, is
-// retried. The failure is not logged: requests that write report it too.
-const backfillRetry = 10 * time.Second
-
-// runBackfill is the goroutine that backfills indexes added by UpdateTable. A
-// backfill that Close interrupted starts from the beginning after Open; entries
-// that exist already are skipped.
-func (db *DB) runBackfill() {
-	for {
-		var retry <-chan time.Time
-		if err := db.backfillAll(); err != nil {
-			retry = time.After(backfillRetry)
-		}
-		select {
-		case <-db.backfillWake:
-		case <-retry:
-		case <-db.closing:
-			return
-		}
-	}
-}
-
-// wakeBackfill signals that a table has an index to backfill.
-func (db *DB) wakeBackfill() {
-	select {
-	case db.backfillWake <- struct{}{}:
-	default: // a wake-up is already pending
-	}
-}
-
+// backfillAll backfills the indexes that UpdateTable has added. A backfill that Close
+// interrupted starts from the beginning after Open; entries that exist already are
+// skipped.
 func (db *DB) backfillAll() error {
 	for _, t := range *db.tables.Load() {
 		if ix := t.backfillingIndex(); ix != nil {

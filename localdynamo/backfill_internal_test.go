@@ -74,15 +74,15 @@ func TestBackfillIsRetried(t *testing.T) {
 			t.Fatal("the backfill skipped a corrupt item")
 		}
 		repair()
-		time.Sleep(backfillRetry - time.Second)
+		time.Sleep(taskRetry - time.Second)
 		synctest.Wait()
 		if !backfilling() {
-			t.Error("the backfill was retried before backfillRetry")
+			t.Error("the backfill was retried before taskRetry")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if backfilling() {
-			t.Error("the backfill was not retried after backfillRetry")
+			t.Error("the backfill was not retried after taskRetry")
 		}
 		if err := db.Check(t.Context()); err != nil {
 			t.Error(err)
@@ -118,7 +118,7 @@ func TestTableRefusesChangesDuringBackfill(t *testing.T) {
 		if err := update(t, db, createIndexUpdate("second")); err != nil {
 			t.Errorf("add an index afterwards: %v", err)
 		}
-		time.Sleep(2 * backfillRetry)
+		time.Sleep(2 * taskRetry)
 		synctest.Wait()
 		if err := db.Check(t.Context()); err != nil {
 			t.Error(err)

@@ -50,7 +50,8 @@ type DB struct {
 	expressions expr.Cache
 
 	pending      chan *pendingWrite // unbuffered: a completed send means that the writer has it
-	backfillWake chan struct{}      // holds one element if an index was added
+	backfillWake wakeUp             // an index was added
+	removalWake  wakeUp             // a space was abandoned
 	committing   chan struct{}      // holds one element if a commit has begun
 	closing      chan struct{}      // closed by Close
 	closeOnce    sync.Once
@@ -133,7 +134,8 @@ func start(path string, s store.Store, tables catalogue, opts Options) *DB {
 		now:          opts.Now,
 		store:        s,
 		pending:      make(chan *pendingWrite),
-		backfillWake: make(chan struct{}, 1),
+		backfillWake: make(wakeUp, 1),
+		removalWake:  make(wakeUp, 1),
 		committing:   make(chan struct{}, 1),
 		closing:      make(chan struct{}),
 	}
@@ -143,7 +145,8 @@ func start(path string, s store.Store, tables catalogue, opts Options) *DB {
 	db.tables.Store(&tables)
 	db.overlay.init()
 	db.tasks.Go(db.runWriter)
-	db.tasks.Go(db.runBackfill)
+	db.tasks.Go(func() { db.runTask(db.backfillWake, db.backfillAll) })
+	db.tasks.Go(func() { db.runTask(db.removalWake, db.removeAbandoned) })
 	interval := opts.SweepInterval
 	if interval == 0 {
 		interval = DefaultSweepInterval

@@ -10,7 +10,7 @@ import (
 
 // DeleteTable deletes a table with its items and indexes. The reply says
 // DELETING, but the table is gone at once: queued and later requests get a
-// *types.ResourceNotFoundException. With deletion protection the error is a
+// *types.ResourceNotFoundException. What it held is removed in the background. With deletion protection the error is a
 // ValidationException; while an index is being added, it is a
 // *types.ResourceInUseException.
 func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error) {
@@ -39,6 +39,7 @@ func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ 
 	if err != nil {
 		return nil, err
 	}
+	db.removalWake.wake()
 	d := t.description(held)
 	d.TableStatus = types.TableStatusDeleting
 	// AWS describes the size of a table being deleted, but not its schema.

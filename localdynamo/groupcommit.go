@@ -92,7 +92,7 @@ func (tx *transaction) putTable(t *table) error {
 	return nil
 }
 
-// removeTable removes a definition, with the items of the table and the entries
+// removeTable removes a definition, and abandons the items of the table and the entries
 // of its indexes. Later writes of the batch do not find the table.
 func (tx *transaction) removeTable(t *table) error {
 	if err := tx.closeOverlay(); err != nil {
@@ -102,7 +102,7 @@ func (tx *transaction) removeTable(t *table) error {
 		return err
 	}
 	for _, space := range t.spaces() {
-		if err := tx.dropSpace(space); err != nil {
+		if err := tx.abandon(space); err != nil {
 			return err
 		}
 	}

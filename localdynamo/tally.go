@@ -76,16 +76,6 @@ func (tx *transaction) updateTally(space string, before, after value.Item) {
 	tx.tallies[space] = d
 }
 
-// dropSpace removes a space of items or entries and its tally.
-func (tx *transaction) dropSpace(space string) error {
-	if err := tx.Drop(space); err != nil {
-		return err
-	}
-	delete(tx.tallies, space)
-	delete(tx.recounts, space)
-	return tx.Delete(tallySpace, []byte(space))
-}
-
 // recount has the tally of a space counted again when the batch is committed.
 func (tx *transaction) recount(space string) {
 	tx.updateTally(space, "", "")

@@ -31,18 +31,20 @@ func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ 
 	now := db.now().Truncate(time.Millisecond)
 	var t *table
 	var held map[string]tally
+	indexes := 0 // before
 	err = db.submit(ctx, func(tx *transaction) error {
 		var err error
 		if t, err = tx.tableForUpdate(name); err != nil {
 			return err
 		}
 		before := slices.Clone(t.Indexes)
+		indexes = len(before)
 		if err := t.update(in, now); err != nil {
 			return err
 		}
 		for _, ix := range before {
 			if t.index(ix.Name) == nil {
-				if err := tx.dropSpace(ix.space(t)); err != nil {
+				if err := tx.abandon(ix.space(t)); err != nil {
 					return err
 				}
 			}
@@ -59,7 +61,10 @@ func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ 
 		return nil, err
 	}
 	if t.backfillingIndex() != nil {
-		db.wakeBackfill()
+		db.backfillWake.wake()
+	}
+	if len(t.Indexes) < indexes {
+		db.removalWake.wake()
 	}
 	return &dynamodb.UpdateTableOutput{TableDescription: t.description(held)}, nil
 }
