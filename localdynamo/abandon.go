@@ -20,11 +20,14 @@ const (
 	removedBytes = 4 << 20
 )
 
-// abandon has a space of items or entries removed, and removes its tally.
+// abandon has a space of items or entries removed, and removes its tally and splits.
 func (tx *transaction) abandon(space string) error {
 	delete(tx.tallies, space)
 	delete(tx.recounts, space)
 	if err := tx.Delete(tallySpace, []byte(space)); err != nil {
+		return err
+	}
+	if err := tx.Delete(segmentSpace, []byte(space)); err != nil {
 		return err
 	}
 	return tx.Put(abandonedSpace, []byte(space), []byte{})
@@ -42,6 +45,7 @@ func (db *DB) removeAbandoned() error {
 		return nil
 	})
 	for _, space := range spaces {
+		db.splits.Delete(space)
 		for more := true; more && err == nil; {
 			err = db.submit(context.Background(), func(tx *transaction) (err error) {
 				more, err = tx.removeNext(space)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aws/smithy-go"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/store"
@@ -48,6 +49,8 @@ type DB struct {
 	tables      atomic.Pointer[catalogue] // replaced by the writer goroutine only
 	overlay     overlay
 	expressions expr.Cache
+	splits      sync.Map // of *splits, by space; those that were used
+	splitting   singleflight.Group
 
 	pending      chan *pendingWrite // unbuffered: a completed send means that the writer has it
 	backfillWake wakeUp             // an index was added

@@ -35,7 +35,6 @@ type page struct {
 	start      map[string]types.AttributeValue // canonical ExclusiveStartKey; nil starts at the beginning
 	fetchWhole bool                            // read items from the table: the local index lacks attributes
 	atMostOne  bool                            // the key condition matches at most one item, so there is no next page
-	inSegment  func(value.Item) bool           // nil unless the Scan is parallel
 
 	meter         *answer.Meter
 	items         []map[string]types.AttributeValue
@@ -68,9 +67,6 @@ func (p *page) read(r store.Reader, lo, hi []byte, reverse bool) error {
 	}
 	r.Range(p.space(), lo, hi, reverse, func(_, bytes []byte) bool {
 		item := value.View(bytes)
-		if p.inSegment != nil && !p.inSegment(item) {
-			return true
-		}
 		if p.err = p.add(r, item); p.err != nil {
 			return false
 		}

@@ -1,28 +1,32 @@
 package localdynamo
 
 import (
+	"bytes"
 	"context"
-	"hash/fnv"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/facetheory/isr/localdynamo/internal/expr"
-	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
 // maxSegments is the maximum of TotalSegments.
 const maxSegments = 1_000_000
 
 // Scan reads a table or one segment of it, up to 1 MB per page, each page from
-// one snapshot. All items of a hash key are in the same segment.
+// one snapshot. All items of a hash key are in the same segment. The first parallel Scan
+// of a table or index stores how it is split.
 func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
 	in = orEmpty(in)
-	p, from, err := db.planScan(in)
+	p, err := db.planScan(in)
 	if err != nil {
 		return nil, err
 	}
-	if err := db.readPage(ctx, p, from, nil, false); err != nil {
+	lo, hi, err := db.scanRange(ctx, in, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.readPage(ctx, p, lo, hi, false); err != nil {
 		return nil, err
 	}
 	return &dynamodb.ScanOutput{
@@ -34,45 +38,49 @@ func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynam
 	}, nil
 }
 
-func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error) {
-	p = &page{}
+func (db *DB) planScan(in *dynamodb.ScanInput) (*page, error) {
+	p := &page{}
 	shared := &readParams{
 		table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression, attributes: in.AttributesToGet,
 		consistent: in.ConsistentRead, limit: in.Limit, start: in.ExclusiveStartKey, capacity: in.ReturnConsumedCapacity,
 	}
 	if err := p.checkFields(shared); err != nil {
-		return nil, nil, withLegacyWording(err)
+		return nil, withLegacyWording(err)
 	}
 	if err := checkSegments(in.Segment, in.TotalSegments); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := checkScanForms(in); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := db.bindScan(in, p); err != nil {
-		return nil, nil, withLegacyWording(err)
+		return nil, withLegacyWording(err)
 	}
 	s, err := db.source(in.TableName, in.IndexName)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := p.setSource(s, shared); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// scanRange returns the keys [lo, hi) that a Scan has yet to read.
+func (db *DB) scanRange(ctx context.Context, in *dynamodb.ScanInput, p *page) (lo, hi []byte, err error) {
+	start, err := p.startPosition(p.start)
+	if err != nil {
 		return nil, nil, err
 	}
-	if from, err = p.startPosition(p.start); err != nil {
-		return nil, nil, err
+	lo, hi, err = db.segment(ctx, p.source, aws.ToInt32(in.Segment), aws.ToInt32(in.TotalSegments))
+	if err != nil || start == nil {
+		return lo, hi, err
 	}
-	if from != nil {
-		from = append(from, 0) // the smallest key after it
+	if bytes.Compare(start, lo) < 0 || hi != nil && bytes.Compare(start, hi) >= 0 {
+		return nil, nil, invalid("%s: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct Segment. TotalSegments: %d Segment: %d",
+			startKeyInvalid, *in.TotalSegments, *in.Segment)
 	}
-	if aws.ToInt32(in.TotalSegments) > 1 {
-		p.inSegment = p.key().segment(uint32(*in.Segment), uint32(*in.TotalSegments))
-		if p.start != nil && !p.inSegment(value.View(value.Encode(nil, p.start))) {
-			return nil, nil, invalid("%s: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct Segment. TotalSegments: %d Segment: %d",
-				startKeyInvalid, *in.TotalSegments, *in.Segment)
-		}
-	}
-	return p, from, nil
+	return append(start, 0), hi, nil // from the smallest key after it
 }
 
 func (db *DB) bindScan(in *dynamodb.ScanInput, p *page) error {
@@ -106,23 +114,4 @@ func checkSegments(segment, total *int32) error {
 		return invalid("The Segment parameter is zero-based and must be less than parameter TotalSegments: Segment: %d is not less than TotalSegments: %d", *segment, *total)
 	}
 	return nil
-}
-
-// segment returns a function that reports whether an item is in segment part of
-// total. Segments are assigned by a hash of the hash key, so reading one scans
-// the whole table.
-func (k *keySchema) segment(part, total uint32) func(value.Item) bool {
-	return func(item value.Item) bool {
-		v, err := item.Lookup(k.Hash.Name)
-		if err != nil || v == nil {
-			return part == 0 // one segment must read, and report, a damaged item
-		}
-		key, err := value.AppendKey(nil, v)
-		if err != nil {
-			return part == 0
-		}
-		h := fnv.New32a()
-		h.Write(key)
-		return h.Sum32()%total == part
-	}
 }
