@@ -19,10 +19,11 @@ type index struct {
 	keySchema
 	Global     bool // otherwise local: its hash key is the table's
 	Projection types.ProjectionType
-	Include    []string `json:",omitempty"` // non-key attributes of an INCLUDE projection
-	Read       int64    `json:",omitempty"` // provisioned units of a global index, not enforced
-	Write      int64    `json:",omitempty"`
-	Filling    bool     `json:",omitempty"` // being backfilled: writes maintain it, reads are refused
+	Include    []string  `json:",omitempty"` // non-key attributes of an INCLUDE projection
+	Read       int64     `json:",omitempty"` // provisioned units of a global index, not enforced
+	Write      int64     `json:",omitempty"`
+	Warm       warmUnits `json:",omitzero"`
+	Filling    bool      `json:",omitempty"` // being backfilled: writes maintain it, reads are refused
 }
 
 // entry is an item's entry in an index. Its key is the index key followed by
@@ -50,7 +51,7 @@ func (ix *index) entryOf(t *table, key []byte, s *document) (entry, error) {
 	fields := make(map[string]types.AttributeValue, 2)
 	for _, a := range ix.keyAttributes() {
 		v := s.Attribute(a.Name)
-		if v == nil || ix.checkKey(a, v) != nil {
+		if v == nil || value.Type(v) != string(a.Type) || keySizeOf(v) == 0 {
 			return entry{}, s.err
 		}
 		fields[a.Name] = v
@@ -85,29 +86,37 @@ func (ix *index) project(t *table, s *document, fields map[string]types.Attribut
 // index key cannot have. If the attribute is absent, the item is not indexed.
 func (t *table) checkIndexKeys(item expr.Document) error {
 	for _, ix := range t.Indexes {
-		for _, a := range ix.keyAttributes() {
-			if v := item.Attribute(a.Name); v != nil && !t.has(a.Name) {
-				if err := ix.checkKey(a, v); err != nil {
-					return err
+		for _, part := range []struct {
+			attributes []attribute
+			limit      int
+		}{{ix.hashes(), maxHashSize}, {ix.ranges(), maxRangeSize}} {
+			before := 0
+			for _, a := range part.attributes {
+				v := item.Attribute(a.Name)
+				if v == nil {
+					continue
 				}
+				if !t.has(a.Name) {
+					if err := ix.checkKey(a, v, before, part.limit); err != nil {
+						return err
+					}
+				}
+				before += keySizeOf(v)
 			}
 		}
 	}
 	return nil
 }
 
-func (ix *index) checkKey(a attribute, v types.AttributeValue) error {
+// checkKey checks the value of a key attribute; see appendKey.
+func (ix *index) checkKey(a attribute, v types.AttributeValue, before, limit int) error {
 	if value.Type(v) != string(a.Type) {
 		return invalid("One or more parameter values were invalid: Type mismatch for Index Key %s Expected: %s Actual: %s IndexName: %s", a.Name, a.Type, value.Type(v), ix.Name)
-	}
-	limit := maxRangeSize
-	if a == ix.Hash {
-		limit = maxHashSize
 	}
 	switch size, kind := keySize(v); {
 	case size == 0:
 		return errEmptyIndexKey(ix, a, kind)
-	case size > limit:
+	case before+size > limit:
 		return errKeyTooLong(limit)
 	}
 	return nil
@@ -229,6 +238,7 @@ func (ix *index) describeGlobal(t *table, n tally) types.GlobalSecondaryIndexDes
 			WriteCapacityUnits:     aws.Int64(ix.Write),
 		},
 	}
+	d.WarmThroughput = ix.describeWarm(t)
 	if ix.Filling {
 		d.IndexStatus, d.Backfilling = types.IndexStatusCreating, aws.Bool(true)
 	}

@@ -22,6 +22,7 @@ type indexRequest struct {
 	schema     []types.KeySchemaElement
 	projection *types.Projection
 	throughput *types.ProvisionedThroughput
+	warm       *types.WarmThroughput
 	global     bool
 }
 
@@ -30,7 +31,7 @@ func localRequest(l *types.LocalSecondaryIndex) *indexRequest {
 }
 
 func globalRequest(g *types.GlobalSecondaryIndex) *indexRequest {
-	return &indexRequest{g.IndexName, g.KeySchema, g.Projection, g.ProvisionedThroughput, true}
+	return &indexRequest{g.IndexName, g.KeySchema, g.Projection, g.ProvisionedThroughput, g.WarmThroughput, true}
 }
 
 // setIndexes adds the indexes of a new table. checkFields has passed for each.
@@ -103,7 +104,7 @@ func checkProjectionFields(member string, in *types.Projection) error {
 func (t *table) addIndex(in *indexRequest, definitions []types.AttributeDefinition) (*index, error) {
 	ix := &index{Name: *in.name, Global: in.global}
 	var err error
-	if ix.keySchema, err = keysOf(in.schema, definitions); err != nil {
+	if ix.keySchema, err = keysOf(in.schema, definitions, in.global); err != nil {
 		return nil, err
 	}
 	if err := t.checkLocal(ix); err != nil {
@@ -116,6 +117,9 @@ func (t *table) addIndex(in *indexRequest, definitions []types.AttributeDefiniti
 		return nil, invalid("One or more parameter values were invalid: Duplicate index name: %s", ix.Name)
 	}
 	if err := t.setIndexThroughput(ix, in.throughput); err != nil {
+		return nil, err
+	}
+	if err := t.setWarm(&ix.Warm, in.warm, "index "+ix.Name, t.leastWarm(ix.Read, ix.Write)); err != nil {
 		return nil, err
 	}
 	t.LastID++

@@ -1,6 +1,8 @@
 package localdynamo
 
 import (
+	"slices"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -19,10 +21,40 @@ type attribute struct {
 	Type types.ScalarAttributeType
 }
 
-// keySchema is the primary key of a table, or the key of an index.
+// keySchema is the primary key of a table, or the key of an index. The hash key of a
+// global index has up to maxKeyAttributes attributes, and so has its range key; all others
+// have one.
 type keySchema struct {
 	Hash  attribute
 	Range *attribute `json:",omitempty"` // nil if there is only a hash key
+
+	MoreHash  []attribute `json:",omitempty"` // of the hash key, after Hash
+	MoreRange []attribute `json:",omitempty"` // of the range key, after Range
+}
+
+// maxKeyAttributes is the maximum number of attributes of the hash key, and of the range
+// key, of a global index.
+const maxKeyAttributes = 4
+
+// hashes returns the attributes of the hash key.
+func (k *keySchema) hashes() []attribute {
+	return append([]attribute{k.Hash}, k.MoreHash...)
+}
+
+// ranges returns the attributes of the range key, or nil if there is only a hash key.
+func (k *keySchema) ranges() []attribute {
+	if k.Range == nil {
+		return nil
+	}
+	return append([]attribute{*k.Range}, k.MoreRange...)
+}
+
+func names(attributes []attribute) []string {
+	out := make([]string, len(attributes))
+	for i, a := range attributes {
+		out[i] = a.Name
+	}
+	return out
 }
 
 // keyOf checks a canonical Key parameter and encodes it in the byte order of
@@ -101,31 +133,50 @@ func (t *table) keyOfItem(item map[string]types.AttributeValue) ([]byte, error) 
 	return t.encodeKey(item)
 }
 
-// encodeKey concatenates the encoded hash and range key. Their types have been
-// checked.
+// encodeKey concatenates the encoded attributes of the hash and range key. Their types
+// have been checked.
 func (k *keySchema) encodeKey(from map[string]types.AttributeValue) ([]byte, error) {
-	encoded, err := appendKey(make([]byte, 0, 128), k.Hash, from[k.Hash.Name], maxHashSize)
-	if err != nil || k.Range == nil {
-		return encoded, err
+	encoded, err := appendKey(make([]byte, 0, 128), k.Hash, from[k.Hash.Name], 0, maxHashSize)
+	if err == nil && k.MoreHash != nil {
+		encoded, err = appendKeys(encoded, k.MoreHash, from, keySizeOf(from[k.Hash.Name]), maxHashSize)
 	}
-	return appendKey(encoded, *k.Range, from[k.Range.Name], maxRangeSize)
+	if err == nil && k.Range != nil {
+		encoded, err = appendKey(encoded, *k.Range, from[k.Range.Name], 0, maxRangeSize)
+	}
+	if err == nil && k.MoreRange != nil {
+		encoded, err = appendKeys(encoded, k.MoreRange, from, keySizeOf(from[k.Range.Name]), maxRangeSize)
+	}
+	return encoded, err
 }
 
-// appendKey appends one encoded key value of at most limit bytes.
-func appendKey(dst []byte, a attribute, v types.AttributeValue, limit int) ([]byte, error) {
-	if err := checkKeyValue(a, v, limit); err != nil {
+// appendKeys appends the encoded values of attributes; see appendKey.
+func appendKeys(dst []byte, attributes []attribute, from map[string]types.AttributeValue, before, limit int) (_ []byte, err error) {
+	for _, a := range attributes {
+		v := from[a.Name]
+		if dst, err = appendKey(dst, a, v, before, limit); err != nil {
+			return nil, err
+		}
+		before += keySizeOf(v)
+	}
+	return dst, nil
+}
+
+// appendKey appends one encoded key value. It and the values before it in the same hash or
+// range key, of that many bytes, are limited to limit bytes.
+func appendKey(dst []byte, a attribute, v types.AttributeValue, before, limit int) ([]byte, error) {
+	if err := checkKeyValue(a, v, before, limit); err != nil {
 		return nil, err
 	}
 	encoded, err := value.AppendKey(dst, v)
 	return encoded, asInvalid(err)
 }
 
-func checkKeyValue(a attribute, v types.AttributeValue, limit int) error {
+func checkKeyValue(a attribute, v types.AttributeValue, before, limit int) error {
 	size, kind := keySize(v)
 	switch {
 	case size == 0:
 		return errEmptyKey(a, kind)
-	case size > limit:
+	case before+size > limit:
 		return errKeyTooLong(limit)
 	}
 	return nil
@@ -150,30 +201,48 @@ func keySize(v types.AttributeValue) (size int, kind string) {
 	return 1, ""
 }
 
-func (k *keySchema) keyLen() int {
-	if k.Range == nil {
-		return 1
+// keySizeOf returns the size of key values together.
+func keySizeOf(values ...types.AttributeValue) int {
+	n := 0
+	for _, v := range values {
+		size, _ := keySize(v)
+		n += size
 	}
-	return 2
+	return n
 }
 
-// keyAttributes returns the hash key, then the range key if there is one.
-func (k *keySchema) keyAttributes() []attribute {
-	if k.Range == nil {
-		return []attribute{k.Hash}
+func (k *keySchema) keyLen() int {
+	n := 1 + len(k.MoreHash)
+	if k.Range != nil {
+		n += 1 + len(k.MoreRange)
 	}
-	return []attribute{k.Hash, *k.Range}
+	return n
+}
+
+// keyAttributes returns the attributes of the hash key, then those of the range key if
+// there is one.
+func (k *keySchema) keyAttributes() []attribute {
+	all := append(make([]attribute, 0, k.keyLen()), k.Hash)
+	all = append(all, k.MoreHash...)
+	if k.Range != nil {
+		all = append(append(all, *k.Range), k.MoreRange...)
+	}
+	return all
 }
 
 // has reports whether the attribute is part of the key.
 func (k *keySchema) has(name string) bool {
-	return k.Hash.Name == name || k.Range != nil && k.Range.Name == name
+	is := func(a attribute) bool { return a.Name == name }
+	return is(k.Hash) || k.Range != nil && is(*k.Range) || slices.ContainsFunc(k.MoreHash, is) || slices.ContainsFunc(k.MoreRange, is)
 }
 
 func (k *keySchema) describe() []types.KeySchemaElement {
-	elements := []types.KeySchemaElement{{AttributeName: aws.String(k.Hash.Name), KeyType: types.KeyTypeHash}}
-	if k.Range != nil {
-		elements = append(elements, types.KeySchemaElement{AttributeName: aws.String(k.Range.Name), KeyType: types.KeyTypeRange})
+	var elements []types.KeySchemaElement
+	for _, a := range k.hashes() {
+		elements = append(elements, types.KeySchemaElement{AttributeName: aws.String(a.Name), KeyType: types.KeyTypeHash})
+	}
+	for _, a := range k.ranges() {
+		elements = append(elements, types.KeySchemaElement{AttributeName: aws.String(a.Name), KeyType: types.KeyTypeRange})
 	}
 	return elements
 }

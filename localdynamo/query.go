@@ -112,14 +112,11 @@ func (db *DB) bindQuery(in *dynamodb.QueryInput, p *page) (terms *expr.KeyTerms,
 // bindKey turns the terms, or the legacy KeyConditions, into a condition on the
 // key.
 func bindKey(in *dynamodb.QueryInput, terms *expr.KeyTerms, schema *keySchema) (*expr.KeyCondition, error) {
-	rangeName := ""
-	if schema.Range != nil {
-		rangeName = schema.Range.Name
-	}
+	hashes, ranges := names(schema.hashes()), names(schema.ranges())
 	if terms == nil {
-		return expr.KeyConditions(in.KeyConditions, schema.Hash.Name, rangeName)
+		return expr.KeyConditions(in.KeyConditions, hashes, ranges)
 	}
-	return terms.Resolve(schema.Hash.Name, rangeName)
+	return terms.Resolve(hashes, ranges)
 }
 
 // checkFilter refuses a filter on key attributes.
@@ -170,18 +167,23 @@ func (q *query) setStart(start map[string]types.AttributeValue) error {
 
 // span returns the key range [lo, hi) of a key condition.
 func (k *keySchema) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
-	hash, err := appendConditionKey(nil, k.Hash, key.Hash, maxHashSize)
+	prefix, err := appendConditionKeys(nil, k.hashes(), key.Hash, maxHashSize)
 	if err != nil {
 		return nil, nil, err
 	}
 	r := key.Range
 	if r == nil {
-		return hash, value.PrefixEnd(hash), nil
+		return prefix, value.PrefixEnd(prefix), nil
 	}
+	ranges := k.ranges()
+	if prefix, err = appendConditionKeys(prefix, ranges, key.Equal, maxRangeSize); err != nil {
+		return nil, nil, err
+	}
+	a, size := ranges[len(key.Equal)], keySizeOf(key.Equal...)
 	if r.Operator == "begins_with" {
-		return k.prefixSpan(hash, r.Low)
+		return a.prefixSpan(prefix, r.Low, size)
 	}
-	low, err := appendConditionKey(bytes.Clone(hash), *k.Range, r.Low, maxRangeSize)
+	low, err := appendConditionKey(bytes.Clone(prefix), a, r.Low, size, maxRangeSize)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -189,36 +191,48 @@ func (k *keySchema) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
 	case "=":
 		return low, value.PrefixEnd(low), nil
 	case "<":
-		return hash, low, nil
+		return prefix, low, nil
 	case "<=":
-		return hash, value.PrefixEnd(low), nil
+		return prefix, value.PrefixEnd(low), nil
 	case ">":
-		return value.PrefixEnd(low), value.PrefixEnd(hash), nil
+		return value.PrefixEnd(low), value.PrefixEnd(prefix), nil
 	case ">=":
-		return low, value.PrefixEnd(hash), nil
+		return low, value.PrefixEnd(prefix), nil
 	}
-	high, err := appendConditionKey(hash, *k.Range, r.High, maxRangeSize)
+	high, err := appendConditionKey(prefix, a, r.High, size, maxRangeSize)
 	return low, value.PrefixEnd(high), err
 }
 
-// prefixSpan is span for begins_with.
-func (k *keySchema) prefixSpan(hash []byte, prefix types.AttributeValue) (lo, hi []byte, err error) {
-	if value.Type(prefix) != string(k.Range.Type) {
+// prefixSpan is span for begins_with on an attribute that follows others of size bytes.
+// Callers must not use prefix afterwards.
+func (a attribute) prefixSpan(prefix []byte, begin types.AttributeValue, size int) (lo, hi []byte, err error) {
+	if value.Type(begin) != string(a.Type) {
 		return nil, nil, errConditionType()
 	}
-	if err := checkKeyValue(*k.Range, prefix, maxRangeSize); err != nil {
+	if err := checkKeyValue(a, begin, size, maxRangeSize); err != nil {
 		return nil, nil, err
 	}
-	lo, err = value.AppendKeyPrefix(hash, prefix)
+	lo, err = value.AppendKeyPrefix(prefix, begin)
 	return lo, value.PrefixEnd(lo), asInvalid(err)
 }
 
-// appendConditionKey appends an operand of a key condition, encoded as a key.
-func appendConditionKey(dst []byte, a attribute, v types.AttributeValue, limit int) ([]byte, error) {
+// appendConditionKeys appends the operands of equality for the first of attributes, whose
+// sizes together are at most limit.
+func appendConditionKeys(dst []byte, attributes []attribute, values []types.AttributeValue, limit int) (_ []byte, err error) {
+	for i, v := range values {
+		if dst, err = appendConditionKey(dst, attributes[i], v, keySizeOf(values[:i]...), limit); err != nil {
+			return nil, err
+		}
+	}
+	return dst, nil
+}
+
+// appendConditionKey appends an operand of a key condition, encoded as a key; see appendKey.
+func appendConditionKey(dst []byte, a attribute, v types.AttributeValue, before, limit int) ([]byte, error) {
 	if value.Type(v) != string(a.Type) {
 		return nil, errConditionType()
 	}
-	return appendKey(dst, a, v, limit)
+	return appendKey(dst, a, v, before, limit)
 }
 
 func errConditionType() error {

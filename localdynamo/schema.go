@@ -39,10 +39,13 @@ func define(in *dynamodb.CreateTableInput) (*table, error) {
 	if err := t.setOnDemandLimits(in.OnDemandThroughput); err != nil {
 		return nil, err
 	}
+	if err := t.setWarm(&t.Warm, in.WarmThroughput, "table", t.leastWarm(t.Read, t.Write)); err != nil {
+		return nil, err
+	}
 	if len(in.KeySchema) > len(in.AttributeDefinitions) {
 		return nil, invalid("Invalid KeySchema: Some index key attribute have no definition")
 	}
-	if t.keySchema, err = keysOf(in.KeySchema, in.AttributeDefinitions); err != nil {
+	if t.keySchema, err = keysOf(in.KeySchema, in.AttributeDefinitions, false); err != nil {
 		return nil, err
 	}
 	if err := t.setIndexes(in.GlobalSecondaryIndexes, in.LocalSecondaryIndexes, in.AttributeDefinitions); err != nil {
@@ -85,16 +88,8 @@ func unsupportedInCreate(in *dynamodb.CreateTableInput) string {
 	case in.ResourcePolicy != nil:
 		return "resource policies"
 	}
-	for _, g := range in.GlobalSecondaryIndexes {
-		if len(g.KeySchema) > 2 {
-			return multiAttributeKeys
-		}
-	}
 	return ""
 }
-
-// multiAttributeKeys is a feature of global indexes on AWS since 2025.
-const multiAttributeKeys = "index keys of more than two attributes"
 
 // checkStream refuses a view type for a disabled stream.
 func checkStream(in *types.StreamSpecification) error {
@@ -218,9 +213,14 @@ func checkUnits(member string, units *int64) error {
 	return nil
 }
 
-// keysOf converts the key schema of a table or an index. checkKeyFields has
-// passed.
-func keysOf(schema []types.KeySchemaElement, definitions []types.AttributeDefinition) (keySchema, error) {
+// keysOf converts the key schema of a table, a local index or a global one.
+// checkKeyFields has passed.
+func keysOf(schema []types.KeySchemaElement, definitions []types.AttributeDefinition, global bool) (keySchema, error) {
+	if len(schema) > 2*maxKeyAttributes { // before each is looked up
+		if err := checkKeyElements(schema, global); err != nil {
+			return keySchema{}, err
+		}
+	}
 	keys := make([]attribute, len(schema))
 	for i, e := range schema {
 		at := slices.IndexFunc(definitions, func(d types.AttributeDefinition) bool { return *d.AttributeName == *e.AttributeName })
@@ -229,19 +229,59 @@ func keysOf(schema []types.KeySchemaElement, definitions []types.AttributeDefini
 		}
 		keys[i] = attribute{Name: *e.AttributeName, Type: definitions[at].AttributeType}
 	}
-	switch {
-	case len(keys) == 2 && keys[0].Name == keys[1].Name:
-		return keySchema{}, invalid("Both the Hash Key and the Range Key element in the KeySchema have the same name")
-	case schema[0].KeyType != types.KeyTypeHash:
-		return keySchema{}, invalid("Invalid KeySchema: The first KeySchemaElement is not a HASH key type")
-	case len(keys) == 2 && schema[1].KeyType != types.KeyTypeRange:
-		return keySchema{}, invalid("Invalid KeySchema: The second KeySchemaElement is not a RANGE key type")
+	if err := checkKeyElements(schema, global); err != nil {
+		return keySchema{}, err
 	}
-	k := keySchema{Hash: keys[0]}
-	if len(keys) == 2 {
-		k.Range = &keys[1]
+	n := 1 // attributes of the hash key
+	for n < len(keys) && schema[n].KeyType == types.KeyTypeHash {
+		n++
+	}
+	k := keySchema{Hash: keys[0], MoreHash: orNil(keys[1:n])}
+	if n < len(keys) {
+		k.Range, k.MoreRange = &keys[n], orNil(keys[n+1:])
 	}
 	return k, nil
+}
+
+// orNil returns nil for no attributes.
+func orNil(attributes []attribute) []attribute {
+	if len(attributes) == 0 {
+		return nil
+	}
+	return attributes
+}
+
+// checkKeyElements checks the order, number and names of the elements of a key schema.
+func checkKeyElements(schema []types.KeySchemaElement, global bool) error {
+	var hashes, ranges int
+	names := make(map[string]struct{}, len(schema))
+	ordered := true
+	for _, e := range schema {
+		if e.KeyType == types.KeyTypeHash {
+			ordered = ordered && ranges == 0
+			hashes++
+		} else {
+			ranges++
+		}
+		names[*e.AttributeName] = struct{}{}
+	}
+	switch {
+	case len(names) < len(schema) && len(schema) == 2:
+		return invalid("Both the Hash Key and the Range Key element in the KeySchema have the same name")
+	case len(names) < len(schema):
+		return invalid("The KeySchema contains multiple key attributes with the same name")
+	case schema[0].KeyType != types.KeyTypeHash:
+		return invalid("Invalid KeySchema: The first KeySchemaElement is not a HASH key type")
+	case !global && hashes == 2:
+		return invalid("Invalid KeySchema: The second KeySchemaElement is not a RANGE key type")
+	case !ordered:
+		return invalid("One or more parameter values were invalid: All HASH key attributes must precede RANGE key attributes in the KeySchema")
+	case hashes > maxKeyAttributes:
+		return invalid("One or more parameter values were invalid: The KeySchema exceeds the maximum allowed number of HASH key attributes")
+	case ranges > maxKeyAttributes:
+		return invalid("One or more parameter values were invalid: The KeySchema exceeds the maximum allowed number of RANGE key attributes")
+	}
+	return nil
 }
 
 func errUndefinedKey(schema []types.KeySchemaElement, definitions []types.AttributeDefinition) error {

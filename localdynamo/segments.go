@@ -184,9 +184,12 @@ func everySecond() func([]byte) bool {
 
 // hashOf returns the part of an encoded key that is its hash key, or nil if it is damaged.
 func (k *keySchema) hashOf(key []byte) []byte {
-	_, rest, ok := value.DecodeKey(k.Hash.Type, key)
-	if !ok {
-		return nil
+	rest := key
+	for _, a := range k.hashes() {
+		var ok bool
+		if _, rest, ok = value.DecodeKey(a.Type, rest); !ok {
+			return nil
+		}
 	}
 	return key[:len(key)-len(rest)]
 }

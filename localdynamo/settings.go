@@ -8,8 +8,8 @@ import (
 )
 
 // The settings in this file have no effect. They are stored and described, so
-// that tools such as Terraform find no drift: on-demand throughput limits and
-// the encryption key.
+// that tools such as Terraform find no drift: on-demand throughput limits, warm
+// throughput and the encryption key.
 
 // onDemandLimits holds the maximum request units per second of a
 // PAY_PER_REQUEST table; 0 means no limit.
@@ -73,6 +73,84 @@ func (s onDemandLimits) describe() *types.OnDemandThroughput {
 		return &units
 	}
 	return &types.OnDemandThroughput{MaxReadRequestUnits: orNone(s.Read), MaxWriteRequestUnits: orNone(s.Write)}
+}
+
+// Warm throughput of a new on-demand table or index, in units per second.
+const (
+	initialWarmReads  = 12_000
+	initialWarmWrites = 4_000
+)
+
+// warmUnits is the warm throughput that was requested for a table or an index, in units
+// per second; 0 if it never was.
+type warmUnits struct {
+	Read, Write int64
+}
+
+// leastWarm returns the warm throughput of a table or index without a request: what a new
+// on-demand table has, or the provisioned units.
+func (t *table) leastWarm(read, write int64) warmUnits {
+	if t.Billing == types.BillingModePayPerRequest {
+		return warmUnits{initialWarmReads, initialWarmWrites}
+	}
+	return warmUnits{read, write}
+}
+
+// setWarm changes w as requested for what ("table" or an index), whose warm throughput is
+// least without a request. It cannot decrease.
+func (t *table) setWarm(w *warmUnits, in *types.WarmThroughput, what string, least warmUnits) error {
+	if in == nil {
+		return nil
+	}
+	if err := t.checkWarm("Read", what, in.ReadUnitsPerSecond, w.Read, least.Read); err != nil {
+		return err
+	}
+	if err := t.checkWarm("Write", what, in.WriteUnitsPerSecond, w.Write, least.Write); err != nil {
+		return err
+	}
+	if in.ReadUnitsPerSecond != nil {
+		w.Read = *in.ReadUnitsPerSecond
+	}
+	if in.WriteUnitsPerSecond != nil {
+		w.Write = *in.WriteUnitsPerSecond
+	}
+	return nil
+}
+
+func (t *table) checkWarm(kind, what string, units *int64, now, least int64) error {
+	reason := ""
+	switch {
+	case units == nil:
+		return nil
+	case *units < now:
+		reason = "current WarmThroughput, decreasing WarmThroughput is not supported"
+	case *units >= least:
+		return nil
+	case t.Billing == types.BillingModePayPerRequest:
+		reason = "initial throughput for OnDemand. See: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html#on-demand-capacity-mode-initial"
+	default:
+		reason = kind + "CapacityUnits of ProvisionedThroughput"
+	}
+	return invalid("One or more parameter values were invalid: Requested %sUnitsPerSecond for WarmThroughput for %s is lower than %s", kind, what, reason)
+}
+
+// atLeast returns the larger units of each kind.
+func (w warmUnits) atLeast(least warmUnits) warmUnits {
+	return warmUnits{max(w.Read, least.Read), max(w.Write, least.Write)}
+}
+
+func (t *table) describeWarm() *types.TableWarmThroughputDescription {
+	w := t.Warm.atLeast(t.leastWarm(t.Read, t.Write))
+	return &types.TableWarmThroughputDescription{ReadUnitsPerSecond: &w.Read, WriteUnitsPerSecond: &w.Write, Status: types.TableStatusActive}
+}
+
+func (ix *index) describeWarm(t *table) *types.GlobalSecondaryIndexWarmThroughputDescription {
+	w := ix.Warm.atLeast(t.leastWarm(ix.Read, ix.Write))
+	d := &types.GlobalSecondaryIndexWarmThroughputDescription{ReadUnitsPerSecond: &w.Read, WriteUnitsPerSecond: &w.Write, Status: types.IndexStatusActive}
+	if ix.Filling {
+		d.Status = types.IndexStatusCreating
+	}
+	return d
 }
 
 // kmsPrefix is the prefix of the ARN of every encryption key.

@@ -39,6 +39,7 @@ type table struct {
 	Tags     map[string]string `json:",omitempty"` // replaced, never modified
 
 	Spending   onDemandLimits `json:",omitzero"`
+	Warm       warmUnits      `json:",omitzero"`
 	Encryption string         `json:",omitempty"` // a key's ARN, or "" for the AWS owned key
 }
 
@@ -253,7 +254,7 @@ func (t *table) description(held map[string]tally) *types.TableDescription {
 	if t.Class != "" {
 		d.TableClassSummary = &types.TableClassSummary{TableClass: t.Class, LastUpdateDateTime: timeOrNil(t.Classed)}
 	}
-	d.OnDemandThroughput, d.SSEDescription = t.Spending.describe(), t.describeEncryption()
+	d.OnDemandThroughput, d.WarmThroughput, d.SSEDescription = t.Spending.describe(), t.describeWarm(), t.describeEncryption()
 	d.KeySchema = t.describe()
 	for _, ix := range t.Indexes {
 		if ix.Global {

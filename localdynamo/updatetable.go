@@ -108,11 +108,6 @@ func unsupportedInUpdate(in *dynamodb.UpdateTableInput) string {
 		in.GlobalTableSettingsReplicationMode != "", in.DisassociationProtectionEnabled != nil:
 		return "global tables"
 	}
-	for _, u := range in.GlobalSecondaryIndexUpdates {
-		if u.Create != nil && len(u.Create.KeySchema) > 2 {
-			return multiAttributeKeys
-		}
-	}
 	return ""
 }
 
@@ -176,7 +171,7 @@ func updatedIndex(u *types.GlobalSecondaryIndexUpdate) (string, error) {
 }
 
 func createRequest(in *types.CreateGlobalSecondaryIndexAction) *indexRequest {
-	return &indexRequest{in.IndexName, in.KeySchema, in.Projection, in.ProvisionedThroughput, true}
+	return &indexRequest{in.IndexName, in.KeySchema, in.Projection, in.ProvisionedThroughput, in.WarmThroughput, true}
 }
 
 func errOneIndexAtATime() error {
@@ -192,6 +187,9 @@ func (t *table) update(in *dynamodb.UpdateTableInput, now time.Time) error {
 		return err
 	}
 	if err := t.setOnDemandLimits(in.OnDemandThroughput); err != nil {
+		return err
+	}
+	if err := t.setWarm(&t.Warm, in.WarmThroughput, "table", t.leastWarm(t.Read, t.Write)); err != nil {
 		return err
 	}
 	t.setEncryption(in.SSESpecification)
@@ -294,8 +292,13 @@ func (t *table) updateIndex(u *types.GlobalSecondaryIndexUpdate, definitions []t
 	if at < 0 {
 		return invalid("The table does not have the specified index: %s", *u.Update.IndexName)
 	}
+	warm := *t.Indexes[at]
+	if err := t.setWarm(&warm.Warm, u.Update.WarmThroughput, "index "+warm.Name, t.leastWarm(warm.Read, warm.Write)); err != nil {
+		return err
+	}
+	t.Indexes[at] = &warm
 	if u.Update.ProvisionedThroughput == nil && (u.Update.OnDemandThroughput != nil || u.Update.WarmThroughput != nil) {
-		return nil // these settings are not stored
+		return nil // the on-demand limits of an index are not stored
 	}
 	return t.provisionIndex(at, u.Update.ProvisionedThroughput)
 }

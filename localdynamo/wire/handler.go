@@ -39,7 +39,7 @@ type Config struct {
 	// Decoded items count with their overhead, up to twenty times their size. A request
 	// beyond it waits for five seconds, first come, first served, and then gets a
 	// ThrottlingException, which SDKs retry; a write gets it before it is applied. Zero means
-	// 128 MiB.
+	// 64 MiB.
 	MaxResponseMemory int64
 
 	// Logger receives the errors of the store, which clients see only as an
@@ -112,7 +112,7 @@ func New(db *localdynamo.DB, config Config) (*Handler, error) {
 		config.MaxBodyMemory = 256 << 20
 	}
 	if config.MaxResponseMemory == 0 {
-		config.MaxResponseMemory = 128 << 20
+		config.MaxResponseMemory = 64 << 20
 	}
 	h.bodies = &budget{left: config.MaxBodyMemory}
 	h.answers = answer.NewBudget(config.MaxResponseMemory)

@@ -72,7 +72,7 @@ func run(cache *expr.Cache, command, text string, names map[string]string, value
 		if err != nil {
 			return "", err
 		}
-		k, err := terms.Resolve("pk", "sk")
+		k, err := terms.Resolve([]string{"pk"}, []string{"sk"})
 		if err != nil {
 			return "", err
 		}
@@ -87,7 +87,13 @@ func run(cache *expr.Cache, command, text string, names map[string]string, value
 }
 
 func showKey(k *expr.KeyCondition) string {
-	s := "hash " + formatScalar(k.Hash)
+	s := "hash"
+	for _, v := range k.Hash {
+		s += " " + formatScalar(v)
+	}
+	for _, v := range k.Equal {
+		s += ", range = " + formatScalar(v)
+	}
 	if r := k.Range; r != nil {
 		s += ", range " + r.Operator + " " + formatScalar(r.Low)
 		if r.High != nil {

@@ -53,7 +53,7 @@ func evaluate(scope *expr.Scope, kind expr.Kind, text string) {
 		}
 	case expr.KindKeyCondition:
 		if terms, err := scope.KeyTerms(text); err == nil {
-			_, _ = terms.Resolve("a", "b")
+			_, _ = terms.Resolve([]string{"a"}, []string{"b"})
 		}
 	case expr.KindProjection:
 		if p, err := scope.Projection(&text); err == nil {

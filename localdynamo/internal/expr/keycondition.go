@@ -8,14 +8,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// KeyCondition is a bound key condition: a hash key value and at most one condition
-// on the range key.
+// KeyCondition is a bound key condition: a value for each attribute of the hash key, and
+// conditions on the first attributes of the range key, all but the last of equality.
 type KeyCondition struct {
-	Hash  types.AttributeValue
-	Range *KeyRange
+	Hash  []types.AttributeValue
+	Equal []types.AttributeValue // of the attributes of the range key before the one of Range
+	Range *KeyRange              // nil if there is no condition on the range key
 }
 
-// KeyRange is a condition on the range key. Operator is =, <, <=, >, >=, BETWEEN (Low
+// KeyRange is a condition on an attribute of the range key. Operator is =, <, <=, >, >=, BETWEEN (Low
 // and High) or begins_with.
 type KeyRange struct {
 	Operator  string
@@ -48,62 +49,76 @@ func (s *Scope) KeyTerms(text string) (*KeyTerms, error) {
 	return &KeyTerms{terms}, nil
 }
 
-// maxKeyTerms is the maximum number of key attributes.
-const maxKeyTerms = 2
+// maxKeyTerms returns the maximum number of conditions on a key of this many attributes.
+// AWS looks for missing attributes first if there are two.
+func maxKeyTerms(attributes int) int { return max(2, attributes) }
 
-// Resolve returns the condition for the given key attributes. rangeName is "" if the
-// key has no range key.
-func (t *KeyTerms) Resolve(hashName, rangeName string) (*KeyCondition, error) {
-	attributes := maxKeyTerms
-	if rangeName == "" {
-		attributes--
-	}
-	if len(t.terms) > maxKeyTerms {
+// Resolve returns the condition for the given key attributes. ranges is empty if the key
+// has no range key.
+func (t *KeyTerms) Resolve(hashes, ranges []string) (*KeyCondition, error) {
+	attributes := len(hashes) + len(ranges)
+	if len(t.terms) > maxKeyTerms(attributes) {
 		return nil, fmt.Errorf("The number of query conditions (%d) exceeds the number of key attributes defined in the schema (%d)", len(t.terms), attributes)
 	}
-	return resolveTerms(t.terms, hashName, rangeName)
+	return resolveTerms(t.terms, hashes, ranges)
 }
 
-// resolveTerms returns the key condition of terms, whose names must be distinct.
-func resolveTerms(terms []keyTerm, hashName, rangeName string) (*KeyCondition, error) {
-	var hash, rng *keyTerm
-	unknown := false
-	for i := range terms {
-		switch terms[i].name {
-		case hashName:
-			hash = &terms[i]
-		case rangeName:
-			rng = &terms[i]
-		default:
-			unknown = true
+// resolveTerms returns the key condition of terms, whose names must be distinct. The hash
+// key needs a condition on each attribute, the range key on its first ones.
+func resolveTerms(terms []keyTerm, hashes, ranges []string) (*KeyCondition, error) {
+	named := func(name string) *keyTerm {
+		at := slices.IndexFunc(terms, func(t keyTerm) bool { return t.name == name })
+		if at < 0 {
+			return nil
 		}
+		return &terms[at]
 	}
-	switch {
-	case hash == nil:
-		return nil, errMissingKey(hashName)
-	case unknown && rangeName == "":
+	var used []*keyTerm
+	for _, name := range hashes {
+		t := named(name)
+		if t == nil {
+			return nil, errMissingKey(name)
+		}
+		used = append(used, t)
+	}
+	for _, name := range ranges {
+		t := named(name)
+		if t == nil && len(used) < len(terms) { // the rest is for a later one, or not for this key
+			return nil, errMissingKey(name)
+		}
+		if t == nil {
+			break
+		}
+		used = append(used, t)
+	}
+	if len(used) < len(terms) {
 		return nil, errKeyOperator
-	case unknown:
-		return nil, errMissingKey(rangeName)
 	}
-	return newKeyCondition(hash, rng)
+	return newKeyCondition(used, len(hashes))
 }
 
-// newKeyCondition validates the operators. rng may be nil.
-func newKeyCondition(hash, rng *keyTerm) (*KeyCondition, error) {
-	for _, t := range []*keyTerm{hash, rng} {
-		if t != nil && !indexable(t.op) {
+// newKeyCondition validates the operators of terms in the order of the key, of which the
+// first hashes are of the hash key.
+func newKeyCondition(terms []*keyTerm, hashes int) (*KeyCondition, error) {
+	for _, t := range terms {
+		if !indexable(t.op) {
 			return nil, errors.New("Attempted conditional constraint is not an indexable operation")
 		}
 	}
-	if hash.op != opEqual {
-		return nil, errKeyOperator
-	}
-	out := &KeyCondition{Hash: hash.values[0]}
-	if rng != nil {
-		out.Range = &KeyRange{Operator: string(rng.op), Low: rng.values[0]}
-		if rng.op == opBetween {
-			out.Range.High = rng.values[1]
+	out := &KeyCondition{}
+	for i, t := range terms {
+		switch {
+		case i >= hashes && i == len(terms)-1:
+			out.Range = &KeyRange{Operator: string(t.op), Low: t.values[0]}
+			if t.op == opBetween {
+				out.Range.High = t.values[1]
+			}
+		case t.op != opEqual:
+			return nil, errKeyOperator
+		case i < hashes:
+			out.Hash = append(out.Hash, t.values[0])
+		default:
+			out.Equal = append(out.Equal, t.values[0])
 		}
 	}
 	return out, nil

@@ -62,20 +62,23 @@ func Filter(kind Kind, conditions map[string]types.Condition, operator types.Con
 }
 
 // KeyConditions binds the KeyConditions parameter for a table or index with the given
-// key attributes. rangeName is "" if the key has no range key.
-func KeyConditions(conditions map[string]types.Condition, hashName, rangeName string) (*KeyCondition, error) {
+// key attributes. ranges is empty if the key has no range key.
+func KeyConditions(conditions map[string]types.Condition, hashes, ranges []string) (*KeyCondition, error) {
 	comparisons, err := newLegacy(KindKeyConditions).comparisons(conditions)
 	if err != nil {
 		return nil, err
 	}
-	if n := len(comparisons); n != 1 && n != 2 {
-		return nil, errors.New("Conditions can be of length 1 or 2 only")
+	if n, most := len(comparisons), maxKeyTerms(len(hashes)+len(ranges)); n < 1 || n > most {
+		if most == 2 {
+			return nil, errors.New("Conditions can be of length 1 or 2 only")
+		}
+		return nil, fmt.Errorf("Conditions can be of length 1 to %d only", most)
 	}
 	var terms []keyTerm
 	for _, c := range comparisons {
 		terms = append(terms, keyTerm{name: c.name, op: c.op, values: c.args})
 	}
-	return resolveTerms(terms, hashName, rangeName)
+	return resolveTerms(terms, hashes, ranges)
 }
 
 // AttributesToGet returns a projection of top-level attributes. Names are literal, not

@@ -30,11 +30,11 @@ func runLegacy(t *testing.T, d *datadriven.TestData, item expr.Fields) (out stri
 	case "filter":
 		out, err = match(item)(expr.Filter(expr.KindScanFilter, readConditions(t, d.Input), operatorOf(t, d)))
 	case "keyconditions":
-		rangeName := "sk"
+		ranges := []string{"sk"}
 		if d.HasArg("hash-only") {
-			rangeName = ""
+			ranges = nil
 		}
-		k, e := expr.KeyConditions(readConditions(t, d.Input), "pk", rangeName)
+		k, e := expr.KeyConditions(readConditions(t, d.Input), []string{"pk"}, ranges)
 		if err = e; e == nil {
 			out = showKey(k)
 		}
