@@ -10,8 +10,14 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// maxBatchGet is DynamoDB's bound on the keys of one BatchGetItem.
-const maxBatchGet = 100
+const (
+	// maxBatchGet is DynamoDB's bound on the keys of one BatchGetItem.
+	maxBatchGet = 100
+	// largeResponse is the size from which on a response may be incomplete because of its
+	// size: DynamoDB ends it before it has 16 MB, or 1 MB of one partition, and an item has
+	// up to 400 KB.
+	largeResponse = (1<<10 - 400) << 10
+)
 
 // BatchGet reads items by their keys into dest, a pointer to a slice. A key is
 // a struct of the model or, in a model without a sort key, a bare partition
@@ -19,8 +25,9 @@ const maxBatchGet = 100
 // out, and a key that appears twice is read once.
 //
 // BatchGet sends requests of up to 100 keys. It requests unprocessed keys again
-// until the context is done, with exponential backoff and jitter while DynamoDB
-// processes nothing. On an error dest is unchanged.
+// until the context is done, with exponential backoff and jitter, unless the response
+// had so many bytes that its size may be why they are unprocessed. On an error dest is
+// unchanged.
 func (q *Query) BatchGet(keys []any, dest any) error {
 	if err := q.begin("BatchGet", callSelect|callConsistentRead); err != nil {
 		return err
@@ -73,26 +80,27 @@ func (q *Query) batchOf(keys []any) (*batch, error) {
 
 // read sends requests until no key is pending.
 func (b *batch) read(ctx context.Context) error {
-	for idle := 0; len(b.pending) > 0; {
+	for throttled := 0; len(b.pending) > 0; {
 		asked := min(len(b.pending), maxBatchGet)
-		left, err := b.fetch(ctx, b.pending[:asked])
+		left, size, err := b.fetch(ctx, b.pending[:asked])
 		if err != nil {
 			return b.failure("batch get", nil, err)
 		}
 		b.pending = append(b.pending[asked:], left...)
-		if len(left) < asked {
-			idle = 0
+		if len(left) == 0 || size >= largeResponse {
+			throttled = 0
 			continue
 		}
-		if idle++; !waitAfter(ctx, idle) {
+		if throttled++; !waitAfter(ctx, throttled) {
 			return b.failure("batch get", nil, fmt.Errorf("%d of %d keys are unprocessed: %w: %w", len(b.pending), len(b.order), ErrThrottled, context.Cause(ctx)))
 		}
 	}
 	return nil
 }
 
-// fetch sends one request and returns the unprocessed keys.
-func (b *batch) fetch(ctx context.Context, keys []model.Item) ([]model.Item, error) {
+// fetch sends one request and returns the unprocessed keys, and about how many bytes the
+// response had.
+func (b *batch) fetch(ctx context.Context, keys []model.Item) (left []model.Item, size int, err error) {
 	out, err := b.api.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
 		RequestItems: map[string]types.KeysAndAttributes{b.table: {
 			Keys: keys, ConsistentRead: b.consistency(),
@@ -100,12 +108,13 @@ func (b *batch) fetch(ctx context.Context, keys []model.Item) ([]model.Item, err
 		}},
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for _, item := range out.Responses[b.table] {
 		b.found[b.identity(item)] = item
+		size += itemWireSize(item)
 	}
-	return out.UnprocessedKeys[b.table].Keys, nil
+	return out.UnprocessedKeys[b.table].Keys, size, nil
 }
 
 // inOrder returns the items in the order of their keys.

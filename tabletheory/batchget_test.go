@@ -102,6 +102,91 @@ func TestBatchGetBeyondResponseLimit(t *testing.T) {
 	})
 }
 
+// slowBatches processes one key of each batch.
+type slowBatches struct {
+	*dynamodb.Client
+	at []time.Time
+}
+
+func (c *slowBatches) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	c.at = append(c.at, time.Now())
+	first, left := map[string]types.KeysAndAttributes{}, map[string]types.KeysAndAttributes{}
+	for table, keys := range in.RequestItems {
+		rest := keys
+		keys.Keys, rest.Keys = keys.Keys[:1], keys.Keys[1:]
+		first[table] = keys
+		if len(rest.Keys) > 0 {
+			left[table] = rest
+		}
+	}
+	out, err := c.Client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{RequestItems: first}, options...)
+	if err == nil {
+		out.UnprocessedKeys = left
+	}
+	return out, err
+}
+
+// A table that is throttled processes a part of each batch: the rest is requested with
+// exponential backoff, as AWS asks for.
+func TestBatchGetBacksOffWhileThrottledInPart(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"small items": 10, "large items": 399 << 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				api := &slowBatches{Client: localdynamotest.New(t)}
+				accountTable(t, api.Client)
+				var keys []any
+				for i := range 10 {
+					keys = append(keys, strconv.Itoa(i))
+					putRaw(t, api.Client, "accounts", attrs{"id": str(strconv.Itoa(i)), "name": str(strings.Repeat("n", size))})
+				}
+				var got []Account
+				check(t, tabletheory.New(api).Model(Account{}).BatchGet(keys, &got))
+				if len(got) != len(keys) || len(api.at) != len(keys) {
+					t.Fatalf("%d items by %d requests, want 10 of both", len(got), len(api.at))
+				}
+				var waited time.Duration
+				for i := 1; i < len(api.at); i++ {
+					if !api.at[i].After(api.at[i-1]) {
+						t.Errorf("request %d was made without a pause", i)
+					}
+					waited = api.at[i].Sub(api.at[0])
+				}
+				// Nine means from 25 ms on that double up to 1.6 s have 6.4 s together; one
+				// pause after another of 25 ms would be at most half a second.
+				if waited < time.Second {
+					t.Errorf("waited %s altogether, want pauses that grow", waited)
+				}
+			})
+		})
+	}
+}
+
+// A response that is full is no reason to wait.
+func TestBatchGetDoesNotWaitForLargeItems(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &throttledBatches{Client: localdynamotest.New(t)}
+		accountTable(t, api.Client)
+		var keys []any
+		for i := range 90 {
+			keys = append(keys, strconv.Itoa(i))
+			putRaw(t, api.Client, "accounts", attrs{"id": str(strconv.Itoa(i)), "name": str(strings.Repeat("n", 390<<10))})
+		}
+		var got []Account
+		check(t, tabletheory.New(api).Model(Account{}).BatchGet(keys, &got))
+		if len(got) != len(keys) || len(api.at) < 3 {
+			t.Fatalf("%d items by %d requests, want 90 items by 3 or more", len(got), len(api.at))
+		}
+		for i := 1; i < len(api.at); i++ {
+			if api.at[i].After(api.at[i-1]) {
+				t.Errorf("request %d was made after a pause", i)
+			}
+		}
+	})
+}
+
 // throttledBatches leaves the first batches unprocessed.
 type throttledBatches struct {
 	*dynamodb.Client

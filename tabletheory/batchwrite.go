@@ -215,6 +215,9 @@ func (b *batchWrite) request(ctx context.Context, sent []*batched) ([]*batched, 
 	for i, item := range sent {
 		requests[i] = item.request
 	}
+	if err := errUnsent(ctx); err != nil {
+		return nil, err
+	}
 	out, err := b.api.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{b.table: requests}})
 	switch {
 	case err != nil && errors.Is(sentinelOf(err), ErrThrottled) && ctx.Err() == nil:

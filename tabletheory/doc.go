@@ -117,7 +117,8 @@
 // zero value of every type; a list decodes into a set field, and a set into a
 // slice; 1.5E3 is an integer; times are RFC 3339 in any zone, or epoch seconds. A
 // number that overflows, a fraction for an integer or a string for a number is a
-// [DecodeError] with the path of the attribute. Attributes without a field are
+// [DecodeError] with the path of the attribute. In an interface, numbers become Number,
+// which loses no digit, lists []any, maps map[string]any, and sets slices. Attributes without a field are
 // ignored; writes of whole items (Create, CreateOrUpdate, Put) drop them, updates
 // keep them. Fields without an attribute become zero.
 //

@@ -22,6 +22,8 @@ import (
 // attempts observes the attempts that the SDK makes at one request, one after
 // the other. It is not safe for concurrent use.
 type attempts struct {
+	observed   bool // by the SDK; without that nothing is known of the attempts
+	sent       bool // an attempt was made
 	latest     bool // the latest attempt has an unknown outcome
 	unanswered bool // an earlier attempt has an unknown outcome
 }
@@ -30,6 +32,7 @@ type attempts struct {
 // than the SDK's ignores it and makes one attempt.
 func (a *attempts) observe(o *dynamodb.Options) {
 	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
+		a.observed = true
 		return stack.Finalize.Insert(a, "Retry", middleware.After)
 	})
 }
@@ -41,6 +44,11 @@ func (*attempts) ID() string { return "tabletheory:attempts" }
 // retry middleware, once for each attempt.
 func (a *attempts) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	a.unanswered = a.unanswered || a.latest
+	if err := ctx.Err(); err != nil {
+		a.latest = false
+		return middleware.FinalizeOutput{}, middleware.Metadata{}, err
+	}
+	a.sent = true
 	out, metadata, err := next.HandleFinalize(ctx, in)
 	// A single throttled attempt was not applied.
 	a.latest = OutcomeOf(err) == Unknown && !errors.Is(sentinelOf(err), ErrThrottled)
@@ -49,8 +57,12 @@ func (a *attempts) HandleFinalize(ctx context.Context, in middleware.FinalizeInp
 
 // classify returns the error of the request: [ErrUnknownOutcome] if err is a
 // refusal but an earlier attempt may have been applied. A cancelled transaction
-// is certain: with its token, DynamoDB would have reported an earlier success.
+// is certain: with its token, DynamoDB would have reported an earlier success. So is a
+// request whose context was done before the first attempt.
 func (a *attempts) classify(err error) error {
+	if done := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded); done && a.observed && !a.sent {
+		return &unsentError{err}
+	}
 	if !a.unanswered || OutcomeOf(err) == Applied || OutcomeOf(err) == Unknown {
 		return err
 	}

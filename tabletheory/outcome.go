@@ -1,6 +1,7 @@
 package tabletheory
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -54,7 +55,8 @@ func (o Outcome) String() string {
 // differ between regions and engines.
 //
 // An incomplete batch is Unknown, unless nothing of it was sent: some of its
-// writes may have happened.
+// writes may have happened. A request whose context was done before it was sent is
+// Refused.
 func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
@@ -65,11 +67,11 @@ func OutcomeOf(err error) Outcome {
 	if errors.Is(err, ErrUnknownOutcome) {
 		return Unknown // regardless of what it wraps
 	}
+	if batch, ok := errors.AsType[*BatchError](err); ok && batch.Written > 0 {
+		return Unknown // whatever became of the rest
+	}
 	if failed, ok := errors.AsType[definiteError](err); ok && failed.Definite() {
 		return Refused
-	}
-	if batch, ok := errors.AsType[*BatchError](err); ok && batch.Written > 0 {
-		return Unknown
 	}
 	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
 		return outcomeOfReasons(canceled.CancellationReasons)
@@ -84,12 +86,34 @@ func OutcomeOf(err error) Outcome {
 	return outcomeOfReply(api, err)
 }
 
-// A definiteError is what package localdynamo returns if its disk is full or its
-// file is damaged. Over HTTP it is an ordinary InternalServerError.
+// A definiteError is an unsentError, or what package localdynamo returns if its disk is
+// full or its file is damaged. Over HTTP the latter is an ordinary InternalServerError.
 type definiteError interface {
 	error
 	Definite() bool
 }
+
+// An unsentError is a request that was not sent, because its context was done before.
+type unsentError struct {
+	cause error
+}
+
+// errUnsent returns an unsentError if a context is done; nil otherwise. Callers have sent
+// nothing, or only what has certainly not been applied.
+func errUnsent(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &unsentError{err}
+	}
+	return nil
+}
+
+func (e *unsentError) Error() string { return "not sent: " + e.cause.Error() }
+
+// Unwrap returns the error of the context.
+func (e *unsentError) Unwrap() error { return e.cause }
+
+// Definite is for OutcomeOf.
+func (*unsentError) Definite() bool { return true }
 
 func outcomeOfReply(api smithy.APIError, err error) Outcome {
 	code := api.ErrorCode()

@@ -60,6 +60,8 @@ func TestOutcomeOf(t *testing.T) {
 		{tabletheory.ErrInvalidModel, tabletheory.Refused},
 		{tabletheory.ErrUnsupported, tabletheory.Refused},
 		{&tabletheory.BatchError{Written: 25, Total: 30}, tabletheory.Unknown},
+		{fmt.Errorf("%w: %w", &tabletheory.BatchError{Written: 25, Total: 30}, &fullDisk{io.ErrShortWrite}), tabletheory.Unknown},
+		{fmt.Errorf("%w: %w", &tabletheory.BatchError{Total: 30}, &fullDisk{io.ErrShortWrite}), tabletheory.Refused},
 	} {
 		if got := tabletheory.OutcomeOf(test.err); got != test.want {
 			t.Errorf("OutcomeOf(%v) is %v, want %v", test.err, got, test.want)

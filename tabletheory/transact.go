@@ -230,6 +230,9 @@ func (tx *TransactionBuilder) send() error {
 	for i, w := range tx.writes {
 		in.TransactItems[i] = w.transactItem()
 	}
+	if err := errUnsent(tx.ctx); err != nil {
+		return err
+	}
 	a := new(attempts) // of all calls, which are one request
 	err := tx.retry(tx.ctx, func() error {
 		_, err := tx.api.TransactWriteItems(tx.ctx, in, a.observe)

@@ -255,6 +255,9 @@ func (w *write) onFailure() types.ReturnValuesOnConditionCheckFailure {
 // putItem, updateItem and deleteItem send the write and return the attributes
 // that returned selects.
 func (w *write) putItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
+	if err := errUnsent(ctx); err != nil {
+		return nil, err
+	}
 	a := new(attempts)
 	out, err := w.api.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &w.table, Item: w.item,
@@ -272,6 +275,9 @@ func (w *write) putItem(ctx context.Context, returned types.ReturnValue) (model.
 }
 
 func (w *write) updateItem(ctx context.Context, returned types.ReturnValue, options ...func(*dynamodb.Options)) (model.Item, error) {
+	if err := errUnsent(ctx); err != nil {
+		return nil, err
+	}
 	a := new(attempts)
 	out, err := w.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: &w.table, Key: w.key,
@@ -290,6 +296,9 @@ func (w *write) updateItem(ctx context.Context, returned types.ReturnValue, opti
 }
 
 func (w *write) deleteItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
+	if err := errUnsent(ctx); err != nil {
+		return nil, err
+	}
 	a := new(attempts)
 	out, err := w.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 		TableName: &w.table, Key: w.key,

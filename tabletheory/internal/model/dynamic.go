@@ -1,10 +1,14 @@
 package model
 
-import "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+import (
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-// decodeAny decodes into an empty interface as attributevalue does: numbers
-// become float64, lists []any, maps map[string]any, sets slices of string,
-// float64 or []byte. Errors name the type of c.
+	"github.com/facetheory/isr/internal/decimal"
+)
+
+// decodeAny decodes into an empty interface: lists become []any, maps map[string]any, sets
+// slices of string, Number or []byte. Numbers become Number, since no other type holds all
+// of them without a loss: a float64 rounds from 2^53 + 1 on. Errors name the type of c.
 func decodeAny(c *codec, av types.AttributeValue, depth int) (any, error) {
 	if depth > maxNesting {
 		return nil, c.invalid(av, errTooDeep)
@@ -13,11 +17,10 @@ func decodeAny(c *codec, av types.AttributeValue, depth int) (any, error) {
 	case *types.AttributeValueMemberS:
 		return av.Value, nil
 	case *types.AttributeValueMemberN:
-		f, err := parseFloat(av.Value, 64)
-		if err != nil {
+		if _, err := decimal.Canonical(av.Value); err != nil {
 			return nil, c.invalid(av, err)
 		}
-		return f, nil
+		return Number(av.Value), nil
 	case *types.AttributeValueMemberB:
 		return cloneBytes(av.Value), nil
 	case *types.AttributeValueMemberBOOL:
@@ -27,7 +30,7 @@ func decodeAny(c *codec, av types.AttributeValue, depth int) (any, error) {
 	case *types.AttributeValueMemberSS:
 		return append([]string{}, av.Value...), nil
 	case *types.AttributeValueMemberNS:
-		return floats(c, av)
+		return numbers(c, av)
 	case *types.AttributeValueMemberBS:
 		return cloneSlices(av.Value), nil
 	case *types.AttributeValueMemberL:
@@ -38,14 +41,13 @@ func decodeAny(c *codec, av types.AttributeValue, depth int) (any, error) {
 	return nil, c.mismatch(av)
 }
 
-func floats(c *codec, av *types.AttributeValueMemberNS) (any, error) {
-	set := make([]float64, len(av.Value))
+func numbers(c *codec, av *types.AttributeValueMemberNS) (any, error) {
+	set := make([]Number, len(av.Value))
 	for i, text := range av.Value {
-		f, err := parseFloat(text, 64)
-		if err != nil {
+		if _, err := decimal.Canonical(text); err != nil {
 			return nil, addStep(index(i), "", c.invalid(&types.AttributeValueMemberN{Value: text}, err))
 		}
-		set[i] = f
+		set[i] = Number(text)
 	}
 	return set, nil
 }

@@ -137,7 +137,7 @@ func TestValues(t *testing.T) {
 		"number":             {model.Number("0.1"), n("0.1")},
 		"number of the SDK":  {attributevalue.Number("1e20"), n("1e20")},
 		"number of JSON":     {json.Number("-5"), n("-5")},
-		"any":                {map[string]any{"a": []any{"x", 1.5, true, nil, map[string]any{}}}, mapOf("a", list(s("x"), n("1.5"), boolean(true), null(), mapOf()))},
+		"any":                {map[string]any{"a": []any{"x", model.Number("1.5"), true, nil, map[string]any{}}}, mapOf("a", list(s("x"), n("1.5"), boolean(true), null(), mapOf()))},
 		"attribute value":    {[]types.AttributeValue{s("a"), null()}, list(s("a"), null())},
 		"contains its type":  {node{Next: &node{}}, mapOf("next", mapOf("next", null(), "nodes", null(), "any", null()), "nodes", null(), "any", null())},
 		"pointers":           {[]**int{new(new(5))}, list(n("5"))},
@@ -238,20 +238,26 @@ func TestForeignItems(t *testing.T) {
 		av   types.AttributeValue
 		want any
 	}{
-		"integral number":        {n("5.0"), 5},
-		"number with exponent":   {n("1e2"), int8(100)},
-		"unsigned":               {n("1.2E1"), uint(12)},
-		"float of an integer":    {n("12"), 12.0},
-		"time in another zone":   {s("2026-11-21T18:00:00+01:00"), at},
-		"time in epoch seconds":  {n("1795280400"), at},
-		"set as slice":           {ss, []string{"a", "b"}},
-		"set of numbers":         {ns, []int{1, 2}},
-		"set of binaries":        {bs, [][]byte{{1}}},
-		"set as array":           {ss, [3]string{"a", "b", ""}},
-		"set as any":             {ss, any([]string{"a", "b"})},
-		"numbers as any":         {ns, any([]float64{1, 2})},
-		"binaries as any":        {bs, any([][]byte{{1}})},
-		"number as any":          {n("1.5"), any(1.5)},
+		"integral number":       {n("5.0"), 5},
+		"number with exponent":  {n("1e2"), int8(100)},
+		"unsigned":              {n("1.2E1"), uint(12)},
+		"float of an integer":   {n("12"), 12.0},
+		"time in another zone":  {s("2026-11-21T18:00:00+01:00"), at},
+		"time in epoch seconds": {n("1795280400"), at},
+		"set as slice":          {ss, []string{"a", "b"}},
+		"set of numbers":        {ns, []int{1, 2}},
+		"set of binaries":       {bs, [][]byte{{1}}},
+		"set as array":          {ss, [3]string{"a", "b", ""}},
+		"set as any":            {ss, any([]string{"a", "b"})},
+		"numbers as any":        {ns, any([]model.Number{"1", "2.0"})},
+		"binaries as any":       {bs, any([][]byte{{1}})},
+		"number as any":         {n("1.5"), any(model.Number("1.5"))},
+		"large number as any":   {n("9007199254740993"), any(model.Number("9007199254740993"))},
+		"long number as any":    {n("12345678901234567890123456789012345678"), any(model.Number("12345678901234567890123456789012345678"))},
+		"numbers within any": {
+			list(n("9007199254740993"), mapOf("n", n("0.1000000000000000000001"))),
+			any([]any{model.Number("9007199254740993"), map[string]any{"n": model.Number("0.1000000000000000000001")}}),
+		},
 		"binary as any":          {b("x"), any([]byte("x"))},
 		"NULL as int":            {null(), 0},
 		"NULL as struct":         {null(), point{}},
@@ -265,7 +271,7 @@ func TestForeignItems(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			dest := reflect.New(reflect.TypeFor[any]())
-			if reflect.TypeOf(test.want) != nil && !strings.HasSuffix(name, "as any") {
+			if reflect.TypeOf(test.want) != nil && !strings.HasSuffix(name, " any") {
 				dest = reflect.New(reflect.TypeOf(test.want))
 			}
 			if err := model.NewRegistry().DecodeValue(test.av, dest.Interface()); err != nil {
