@@ -215,6 +215,28 @@ func writeUntilKilled(path, seed string) {
 	group.Wait()
 }
 
+// tracedSteps is how many steps a traced process executes.
+const tracedSteps = 16
+
+// writeTraced runs one worker for some steps, and closes the file. Without a seed it only opens it.
+func writeTraced(path, seed string) {
+	db := mustOpen(path)
+	if seed != "" {
+		next := stepsOf(seed, 0)
+		for range tracedSteps {
+			if _, err := next().execute(db, 0); err != nil {
+				fatal(err)
+			}
+			if _, err := os.Stdout.WriteString("acknowledged\n"); err != nil {
+				fatal(err)
+			}
+		}
+	}
+	if err := db.Close(); err != nil {
+		fatal(err)
+	}
+}
+
 // TestCrashRecovery kills processes while they write. Acknowledged steps must
 // survive; the one step per worker that was not acknowledged must be there
 // completely or not at all.

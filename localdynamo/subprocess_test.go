@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "writer":
 		writeUntilKilled(path, os.Getenv(seedVariable))
+	case "traced":
+		writeTraced(path, os.Getenv(seedVariable))
 	case "holder":
 		holdOpen(path)
 	case "fill-disk":

@@ -111,18 +111,28 @@ func (f *FS) MkdirAll(name string, perm fs.FileMode) error {
 	if name == "." {
 		return nil
 	}
-	if err := f.MkdirAll(path.Dir(name), perm); err != nil {
+	if err := f.MkdirAll(path.Dir(name), perm); errors.Is(err, fs.ErrExist) {
+		return &fs.PathError{Op: "mkdir", Path: name, Err: syscall.ENOTDIR}
+	} else if err != nil {
 		return err
 	}
-	if err := f.Mkdir(name, perm); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	err := f.Mkdir(name, perm)
+	if errors.Is(err, fs.ErrExist) {
+		if info, statErr := f.Lstat(name); statErr == nil && info.IsDir() {
+			return nil
+		}
 	}
-	return nil
+	return err
 }
 
 // Link implements [localfile.FS].
 func (f *FS) Link(from, to string) error {
 	return f.do("link", to, true, func() error {
+		for _, name := range []string{from, to} {
+			if _, _, err := f.disk.folderOf(name); err != nil {
+				return err
+			}
+		}
 		n, err := f.disk.find(from)
 		if err != nil {
 			return err
@@ -146,10 +156,6 @@ func (f *FS) link(n *node, to string) error {
 // Rename implements [localfile.FS].
 func (f *FS) Rename(from, to string) error {
 	return f.do("rename", to, true, func() error {
-		n, err := f.disk.find(from)
-		if err != nil {
-			return err
-		}
 		source, sourceBase, err := f.disk.folderOf(from)
 		if err != nil {
 			return err
@@ -158,8 +164,15 @@ func (f *FS) Rename(from, to string) error {
 		if err != nil {
 			return err
 		}
+		n, err := f.disk.find(from)
+		if err != nil {
+			return err
+		}
 		if old := target.entries[base]; old != nil && old.folder {
-			return syscall.EISDIR
+			return syscall.EEXIST
+		}
+		if target.entries[base] == n {
+			return nil // rename(2) of two names of one file does nothing
 		}
 		f.disk.apply(part{source, sourceBase, nil}, part{target, base, n})
 		return nil
