@@ -19,9 +19,13 @@ const (
 // interrupted starts from the beginning after Open; entries that exist already are
 // skipped.
 func (db *DB) backfillAll() error {
-	for _, t := range *db.tables.Load() {
-		if ix := t.backfillingIndex(); ix != nil {
-			if err := db.backfillIndex(t, ix); err != nil {
+	for name := range *db.tables.Load() {
+		for {
+			t := (*db.tables.Load())[name]
+			if t == nil || t.backfillingIndex() == nil {
+				break
+			}
+			if err := db.backfillIndex(t, t.backfillingIndex()); err != nil {
 				return err
 			}
 		}

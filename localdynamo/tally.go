@@ -78,6 +78,7 @@ func (tx *transaction) updateTally(space string, before, after value.Item) {
 
 // recount has the tally of a space counted again when the batch is committed.
 func (tx *transaction) recount(space string) {
+	tx.wrote = true
 	tx.updateTally(space, "", "")
 	if tx.recounts == nil {
 		tx.recounts = make(map[string]bool)

@@ -46,6 +46,7 @@ type commands struct {
 	Backup      backupCommand      `cmd:"" help:"Copy a data folder as of one moment, while it is used."`
 	Restore     restoreCommand     `cmd:"" help:"Make a data folder of a backup."`
 	Check       checkCommand       `cmd:"" help:"Verify all that a data folder or a backup contains."`
+	Compact     compactCommand     `cmd:"" help:"Replace the file of a table by one without unused space."`
 	Usage       usageCommand       `cmd:"" help:"Show the DynamoDB capacity that a server has consumed, and its cost."`
 	Table       tableCommand       `cmd:"" help:"Manage the DynamoDB table."`
 	Config      configCommand      `cmd:"" help:"Check and explain configuration files."`

@@ -86,3 +86,20 @@ func (s Source) checkBody(ctx context.Context, e *store.Entry) (fault string, er
 	}
 	return "", nil
 }
+
+// Compact replaces the file of the table by a copy without unused space, and returns what it has done, in lines for people. With discard
+// it leaves damaged values out; otherwise one is an error.
+func (s Source) Compact(ctx context.Context, discard bool, progress Progress) (done []string, err error) {
+	c, err := s.DB.Compact(ctx, localdynamo.CompactOptions{Discard: discard, Progress: progress})
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range c.Discarded {
+		if i == maxFaults {
+			done = append(done, fmt.Sprintf("and %d more", len(c.Discarded)-i))
+			break
+		}
+		done = append(done, "discarded: "+d.Error())
+	}
+	return append(done, fmt.Sprintf("compacted from %d to %d bytes", c.Before, c.After)), nil
+}

@@ -18,6 +18,8 @@ const (
 	pathPrefix = "/-/folder/"
 	backupPath = pathPrefix + "backup"
 	checkPath  = pathPrefix + "check"
+
+	compactPath = pathPrefix + "compact"
 )
 
 const (
@@ -52,6 +54,10 @@ func (s Source) Before(next http.Handler) http.Handler {
 			s.serveBackup(w, r)
 		case r.URL.Path == checkPath:
 			serveLines(w, r, s.Check)
+		case r.URL.Path == compactPath:
+			serveLines(w, r, func(ctx context.Context, progress Progress) ([]string, error) {
+				return s.Compact(ctx, r.URL.Query().Has("discard"), progress)
+			})
 		default:
 			http.NotFound(w, r)
 		}
@@ -166,6 +172,15 @@ func (c *counting) Write(b []byte) (int, error) {
 // Check is [Source.Check] of the process that has the folder open.
 func (c *Client) Check(ctx context.Context, progress Progress) ([]string, error) {
 	return c.lines(ctx, checkPath, progress)
+}
+
+// Compact is [Source.Compact] of the process that has the folder open.
+func (c *Client) Compact(ctx context.Context, discard bool, progress Progress) ([]string, error) {
+	path := compactPath
+	if discard {
+		path += "?discard"
+	}
+	return c.lines(ctx, path, progress)
 }
 
 func (c *Client) lines(ctx context.Context, path string, progress Progress) ([]string, error) {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,16 +31,53 @@ const mapSize = 16 << 30
 
 // Bolt is a Store on one bbolt file.
 type Bolt struct {
-	db     *bolt.DB
-	broken error // owned by Update, which is not called concurrently
+	path   string
+	noSync bool
 
-	unchecked bool // the file may have values of formats 1 and 2, without checksums
+	mu      sync.RWMutex
+	current *file          // guarded by mu
+	retired sync.WaitGroup // files that compactions have replaced, and that are still read
+
+	compacting sync.Mutex // held by Compact, which Close waits for
+
+	writing sync.Mutex // held by Update and Check, and by the steps of a compaction that writes must wait for
+	broken  error      // guarded by writing
+	changes *changes   // guarded by writing: since a step of the compaction in progress; nil if there is none
 
 	inRanges atomic.Int64 // bytes that ranges have read since memory was given back
 	resident atomic.Bool  // memory is given back after residentFor
 }
 
 var _ Store = (*Bolt)(nil)
+
+// A file is the file that a Bolt uses until a compaction replaces it.
+type file struct {
+	db        *bolt.DB
+	base      uint64         // is added to the ids of transactions, so that versions grow when the file is replaced
+	unchecked bool           // it may have values of formats 1 and 2, without checksums
+	readers   sync.WaitGroup // is added to only while the file is current
+}
+
+// use returns the current file. The caller must call done, until when the file is not closed.
+func (b *Bolt) use() (f *file, done func()) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	f = b.current
+	f.readers.Add(1)
+	return f, f.readers.Done
+}
+
+// replace makes another file the current one, and closes the old one once it is not read any more.
+func (b *Bolt) replace(next *file) {
+	b.mu.Lock()
+	old := b.current
+	b.current = next
+	b.mu.Unlock()
+	b.retired.Go(func() {
+		old.readers.Wait()
+		_ = old.db.Close() // it was replaced
+	})
+}
 
 // Open opens the file at path, creates it if it does not exist, and upgrades an older
 // format to Format. The folder must exist. With noSync a crash of the machine may
@@ -59,8 +97,15 @@ func Open(path string, noSync bool) (*Bolt, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bolt{db: db}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // what a compaction replaces
+	}
+	b := &Bolt{path: path, noSync: noSync, current: &file{db: db}}
 	if err := b.upgrade(); err != nil {
+		db.Close()
+		return nil, err
+	}
+	if err := b.removeCompactions(); err != nil {
 		db.Close()
 		return nil, err
 	}
@@ -238,17 +283,21 @@ func readMeta(f *os.File, offset int64) (size int64, ok bool) {
 func (b *Bolt) View(fn func(Reader) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer recoverDamage(&err)
-	tx, err := b.db.Begin(false)
+	f, done := b.use()
+	defer done()
+	tx, err := f.db.Begin(false)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
 	b.used()
-	return fn(reader{tx: tx, b: b})
+	return fn(reader{tx: tx, b: b, file: f})
 }
 
 // Update implements Store.
 func (b *Bolt) Update(fn func(Writer) error) (err error) {
+	b.writing.Lock()
+	defer b.writing.Unlock()
 	if b.broken != nil {
 		return b.broken
 	}
@@ -261,20 +310,22 @@ func (b *Bolt) Update(fn func(Writer) error) (err error) {
 		}
 	}()
 	defer recoverDamage(&err)
-	tx, err := b.db.Begin(true)
+	f, done := b.use()
+	defer done()
+	tx, err := f.db.Begin(true)
 	if err != nil {
 		return err
 	}
 	id := tx.ID()
 	defer tx.Rollback() // a no-op after a commit
 	b.used()
-	if err := fn(writer{reader{tx: tx, b: b}}); err != nil {
+	if err := fn(writer{reader{tx: tx, b: b, file: f}}); err != nil {
 		return err
 	}
 	// A crash before Commit has written the meta page leaves none of this
 	// transaction, a crash after it all of it.
 	if err := tx.Commit(); err != nil {
-		return b.settle(id, err)
+		return b.settle(f, id, err)
 	}
 	return nil
 }
@@ -283,8 +334,8 @@ func (b *Bolt) Update(fn func(Writer) error) (err error) {
 // the transaction is rolled back and later ones may succeed (the disk may have been
 // full). If it was written but may not be on disk, bbolt's freelist may no longer match
 // the file, and further writes are rejected.
-func (b *Bolt) settle(id int, failure error) error {
-	tx, err := b.db.Begin(false)
+func (b *Bolt) settle(f *file, id int, failure error) error {
+	tx, err := f.db.Begin(false)
 	if err != nil {
 		b.broken = fmt.Errorf("%w: %w", ErrBroken, err)
 		return fmt.Errorf("%w: %w", ErrUncertain, failure)
@@ -315,14 +366,18 @@ func (b *Bolt) Check() (err error) {
 	defer recoverDamage(&err)
 	// bbolt's check uses the freelist, which belongs to the writer. A write
 	// transaction keeps writers out.
-	tx, err := b.db.Begin(true)
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	f, done := b.use()
+	defer done()
+	tx, err := f.db.Begin(true)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
 	// bbolt checks in its own goroutine, where a memory fault cannot be recovered.
 	// Read everything here first.
-	if err := b.checkPages(tx); err != nil {
+	if err := checkPages(tx); err != nil {
 		return err
 	}
 	if err := readAll(tx); err != nil {
@@ -360,18 +415,26 @@ func errOrder(space string) error {
 	return fmt.Errorf("%w: the keys of %q are not in order", ErrCorrupt, space)
 }
 
-// Close implements Store.
+// Close implements Store. It waits for a compaction, whose context should be done.
 func (b *Bolt) Close() error {
-	return b.db.Close()
+	b.compacting.Lock()
+	defer b.compacting.Unlock()
+	b.mu.RLock()
+	current := b.current
+	b.mu.RUnlock()
+	err := current.db.Close()
+	b.retired.Wait()
+	return err
 }
 
 type reader struct {
 	tx   *bolt.Tx
 	b    *Bolt
+	file *file
 	skip func(*Damage) // nil: damage ends the transaction
 }
 
-func (r reader) Version() uint64 { return uint64(r.tx.ID()) }
+func (r reader) Version() uint64 { return r.file.base + uint64(r.tx.ID()) }
 
 // SkipDamaged implements Reader.
 func (r reader) SkipDamaged(report func(*Damage)) Reader {
@@ -390,7 +453,7 @@ func (r reader) damaged(space string, key []byte) {
 
 // value verifies a stored value and returns it, or ends as damaged does.
 func (r reader) value(space string, key, stored []byte) (value []byte, ok bool) {
-	value, ok = unseal(space, key, stored, r.b.unchecked)
+	value, ok = unseal(space, key, stored, r.file.unchecked)
 	if !ok {
 		r.damaged(space, key)
 	}
@@ -402,7 +465,7 @@ func (r reader) value(space string, key, stored []byte) (value []byte, ok bool) 
 func (r reader) neighbour(space string, key, stored, bound []byte, order int) {
 	switch {
 	case key == nil:
-	case !keyIntact(space, key, stored, r.b.unchecked):
+	case !keyIntact(space, key, stored, r.file.unchecked):
 		panic(&Damage{Space: space, Key: bytes.Clone(key)})
 	case bytes.Compare(key, bound) != order:
 		panic(errOrder(space))
@@ -507,6 +570,7 @@ func (w writer) Put(space string, key, value []byte) error {
 	if space != formatSpace {
 		value = seal(space, key, value)
 	}
+	w.b.note(space, key)
 	return bucket.Put(key, value)
 }
 
@@ -515,10 +579,12 @@ func (w writer) Delete(space string, key []byte) error {
 	if bucket == nil {
 		return nil
 	}
+	w.b.note(space, key)
 	return bucket.Delete(key)
 }
 
 func (w writer) Drop(space string) error {
+	w.b.noteDrop(space)
 	err := w.tx.DeleteBucket([]byte(space))
 	if errors.Is(err, bolterrors.ErrBucketNotFound) {
 		return nil

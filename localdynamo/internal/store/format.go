@@ -34,7 +34,7 @@ func format(path string) error {
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(tx *bolt.Tx) error { return writeFormat(writer{reader{tx: tx}}) })
+	err = db.Update(func(tx *bolt.Tx) error { return writeFormat(writer{reader{tx: tx, b: &Bolt{}}}) })
 	return errors.Join(err, db.Close())
 }
 
@@ -44,10 +44,10 @@ func writeFormat(w Writer) error {
 
 // upgrade rejects a file of an unknown format and upgrades one of an older format.
 func (b *Bolt) upgrade() error {
-	version := 0
+	version, f := 0, b.current
 	err := b.View(func(r Reader) (err error) {
 		version, err = formatOf(r)
-		b.unchecked = version < Format || r.Get(formatSpace, []byte(uncheckedKey)) != nil
+		f.unchecked = version < Format || r.Get(formatSpace, []byte(uncheckedKey)) != nil
 		return err
 	})
 	if err != nil || version == Format {

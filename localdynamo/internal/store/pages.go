@@ -26,8 +26,8 @@ type pages struct {
 	pageSize uint64
 }
 
-func (b *Bolt) pages(tx *bolt.Tx) pages {
-	info := b.db.Info()
+func pagesOf(tx *bolt.Tx) pages {
+	info := tx.DB().Info()
 	mapped := *(*unsafe.Pointer)(unsafe.Pointer(&info.Data))
 	return pages{file: unsafe.Slice((*byte)(mapped), tx.Size()), pageSize: uint64(info.PageSize)}
 }
@@ -74,8 +74,8 @@ func (p page) element(i int) (key []byte, child uint64, err error) {
 
 // checkPages checks that all pages in use, and their elements, lie within the file. bbolt's own check
 // reads what they refer to in its own goroutine, where a memory fault cannot be recovered.
-func (b *Bolt) checkPages(tx *bolt.Tx) error {
-	p, seen := b.pages(tx), make(map[uint64]bool)
+func checkPages(tx *bolt.Tx) error {
+	p, seen := pagesOf(tx), make(map[uint64]bool)
 	if err := p.walk(uint64(tx.Cursor().Bucket().RootPage()), seen, 0); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (r reader) checkPath(space string, bucket *bolt.Bucket, key []byte, last bo
 	if id == 0 {
 		return // within its parent's page, or new in this transaction
 	}
-	p := r.b.pages(r.tx)
+	p := pagesOf(r.tx)
 	at, err := p.page(id)
 	for depth := 0; err == nil && at.branch; depth++ {
 		var first, separator []byte

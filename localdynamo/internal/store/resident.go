@@ -29,7 +29,9 @@ func (b *Bolt) used() {
 // release gives back what is mapped.
 func (b *Bolt) release() {
 	b.resident.Store(false)
-	tx, err := b.db.Begin(false)
+	f, done := b.use()
+	defer done()
+	tx, err := f.db.Begin(false)
 	if err != nil {
 		return // the file is closed
 	}
@@ -50,5 +52,5 @@ func (b *Bolt) giveBack(tx *bolt.Tx) {
 	b.inRanges.Store(0)
 	// bbolt maps the file elsewhere when it grows, but not while a transaction reads it, and what a
 	// transaction can read is mapped.
-	giveBack(b.db.Info().Data, tx.Size())
+	giveBack(tx.DB().Info().Data, tx.Size())
 }
