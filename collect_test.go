@@ -107,6 +107,56 @@ func TestCollect(t *testing.T) {
 	})
 }
 
+// datedBodies is a store whose clock differs from that of the collector.
+type datedBodies struct {
+	store.BodyStore
+	written time.Time // all bodies, by a right clock
+	ahead   time.Duration
+}
+
+func (b datedBodies) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
+	return func(yield func(store.BodyInfo, error) bool) {
+		for info, err := range b.BodyStore.List(ctx, prefix) {
+			info.ModifiedAt, info.ListedAt = b.written.Add(b.ahead), time.Now().Add(b.ahead)
+			if !yield(info, err) {
+				return
+			}
+		}
+	}
+}
+
+// The ages of bodies are by the clock of their store, if it tells, however wrong the clock of
+// the collector is.
+func TestCollectByTheClockOfTheBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, written := newTable(t), time.Now()
+		tb.peer("a", isr.Route{Name: "site"}, newSite(), nil).regenerate(t, 1)
+		crashed := folderOf(store.HashedPartition(page)) + "20000101T000000.000000Z-crashed"
+		if err := tb.bodies.Put(t.Context(), crashed, []byte("12345")); err != nil {
+			t.Fatal(err)
+		}
+		collect := func(wrong, ahead time.Duration) gc.Collected {
+			t.Helper()
+			done, err := gc.Collect(t.Context(), tb.store("gc"), datedBodies{tb.bodies, written, ahead}, gc.CollectOptions{
+				Now: func() time.Time { return time.Now().Add(wrong) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return done
+		}
+		for _, ahead := range []time.Duration{0, 72 * time.Hour, -72 * time.Hour} {
+			if done := collect(72*time.Hour, ahead); done.Young != 2 || done.Bodies != 0 {
+				t.Errorf("a collector three days ahead, bodies by %s: %+v, want none deleted", ahead, done)
+			}
+		}
+		time.Sleep(25 * time.Hour)
+		if done := collect(-72*time.Hour, 0); done.Bodies != 1 || done.Kept != 1 {
+			t.Errorf("a collector three days behind, a day later: %+v, want the garbage deleted", done)
+		}
+	})
+}
+
 // The bodies of versions are kept, also one that several share and one of a version that was
 // rolled back from. Those of pruned versions are deleted.
 func TestCollectKeepsVersions(t *testing.T) {

@@ -64,9 +64,20 @@ import (
 // bodies are listed before the rows are scanned. The reverse order would not need to keep
 // the listing in memory, but would have to trust clocks for these bodies.
 //
-// The minimum age of a body is a margin for clocks and for mistakes; the argument does not
-// depend on it. Visitors are not affected: a reader that has read META and finds the body
-// deleted reads META again.
+// All of that presumes that reads of several rows see a transaction as a whole or not at
+// all, as those of the embedded engine do. DynamoDB's do not: it commits row by row (see
+// package dynamostore, serializable.go). A scan may see LOCK deleted and META not yet there,
+// and so a page without any row; a query under the lease may see META from before the
+// publish that has just deleted LOCK. So on DynamoDB the minimum age of a body is what
+// protects a body whose publish is being committed: it was written before that publish, by
+// less than a render's store calls take, and so is far younger than an hour. That is
+// as good as the clocks by which ages are determined: the ages of objects in a bucket are
+// by the bucket's own clock, the Date of its listings; those of files by this machine's. A body
+// that an entry refers to already, of a version or of a renewed page, does not depend on it:
+// rows from before and from after such a transaction refer to it.
+//
+// Visitors are not affected: a reader that has read META and finds the body deleted reads
+// META again.
 //
 // The codings of a body (see store.CodingsKey) are listed as bodies are, and a row that refers
 // to the body refers to them. They are written without a lease, after the publish, so that they
@@ -78,7 +89,8 @@ import (
 // CollectOptions are the options of [Collect]. The zero value is useful.
 type CollectOptions struct {
 	// Grace is how old a body must be before it is deleted. At least an hour;
-	// zero means DefaultGrace.
+	// zero means DefaultGrace. On DynamoDB, no process may take longer from writing a body
+	// to the commit of its publish, and clocks may not be wrong by more.
 	Grace time.Duration
 	// DryRun deletes nothing and takes no leases: a reported body may turn out to be
 	// needed.
@@ -86,7 +98,8 @@ type CollectOptions struct {
 	// Report is called for every body that was deleted, or would be, by the goroutine
 	// that called Collect. Nil means no reports.
 	Report func(Garbage)
-	// Now is the wall clock that determines the age of bodies. Nil means time.Now.
+	// Now is the wall clock that determines the age of bodies of stores that do not tell by
+	// which clock they were written (see [store.BodyInfo]). Nil means time.Now.
 	Now func() time.Time
 }
 
@@ -163,7 +176,7 @@ type collector struct {
 	meta   Store
 	bodies store.BodyStore
 	opts   CollectOptions
-	before time.Time // bodies that were written later are too young
+	before time.Time // bodies that were written later are too young; see young
 	done   Collected
 
 	known    bool              // a body belongs to a page of the table
@@ -199,7 +212,7 @@ func (c *collector) run(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		if !info.ModifiedAt.Before(c.before) {
+		if c.young(info) {
 			c.done.Young++
 			continue
 		}
@@ -212,6 +225,15 @@ func (c *collector) run(ctx context.Context) error {
 		}
 	}
 	return c.sweep(ctx, found)
+}
+
+// young reports whether a body is too young to be garbage, by the clock that its time is of.
+func (c *collector) young(info store.BodyInfo) bool {
+	before := c.before
+	if !info.ListedAt.IsZero() {
+		before = info.ListedAt.Add(-c.opts.Grace)
+	}
+	return !info.ModifiedAt.Before(before)
 }
 
 // sweep deletes the garbage among the candidates.
@@ -283,7 +305,7 @@ func (c *collector) collectBucket(ctx context.Context, found *candidates, bucket
 			return err
 		}
 		_, folder, ok := folderOfBody(info.Key)
-		if !ok || !info.ModifiedAt.Before(c.before) {
+		if !ok || c.young(info) {
 			continue
 		}
 		switch found.look(folder, info.Key) {

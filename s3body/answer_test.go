@@ -229,6 +229,29 @@ func TestTruncatedListingWithoutToken(t *testing.T) {
 	}
 }
 
+// TestListingHasTheBucketsTime: ages of bodies are by the clock of the bucket, which has
+// written their times, whatever this machine's clock says.
+func TestListingHasTheBucketsTime(t *testing.T) {
+	t.Parallel()
+	bucket := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	dated := true
+	bodies := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Date"] = nil // the server's own
+		if dated {
+			w.Header().Set("Date", bucket.Format(http.TimeFormat))
+		}
+		_, _ = io.WriteString(w, `<ListBucketResult><Contents><Key>bodies/a</Key><LastModified>2031-05-06T06:00:00Z</LastModified></Contents></ListBucketResult>`)
+	})
+	for _, want := range []time.Time{bucket, {}} {
+		for info, err := range bodies.List(t.Context(), "") {
+			if err != nil || !info.ListedAt.Equal(want) || info.ModifiedAt.IsZero() {
+				t.Errorf("%+v, %v; want it listed at %s", info, err, want)
+			}
+		}
+		dated = false
+	}
+}
+
 // answering returns a store whose server answers every request with handler.
 func answering(t *testing.T, handler http.HandlerFunc) *s3body.Store {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/facetheory/isr/store"
@@ -26,12 +27,13 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInf
 				yield(store.BodyInfo{}, s.failed("list", prefix, err))
 				return
 			}
+			listed, _ := awsmiddleware.GetServerTime(out.ResultMetadata) // zero without a Date
 			for _, object := range out.Contents {
 				key := aws.ToString(object.Key)
 				if store.ValidBodyKey(key) != nil {
 					continue
 				}
-				info := store.BodyInfo{Key: key, Length: aws.ToInt64(object.Size), ModifiedAt: aws.ToTime(object.LastModified)}
+				info := store.BodyInfo{Key: key, Length: aws.ToInt64(object.Size), ModifiedAt: aws.ToTime(object.LastModified), ListedAt: listed}
 				if !yield(info, nil) {
 					return
 				}

@@ -113,9 +113,12 @@ func DeleteBodies(ctx context.Context, bodies BodyStore, keys []string) (deleted
 
 // BodyInfo describes a stored body.
 type BodyInfo struct {
-	Key          string
-	Length       int64 // bytes
-	ModifiedAt   time.Time
+	Key        string
+	Length     int64 // bytes
+	ModifiedAt time.Time
+	// ListedAt is when a list was made, by the clock of ModifiedAt, if that is not the clock of
+	// this machine: the Date of a bucket's response. Zero: it is, or the store does not tell.
+	ListedAt     time.Time
 	Presentation Presentation // lists do not have it
 }
 
