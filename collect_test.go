@@ -238,6 +238,42 @@ func TestCollectReadsAgainUnderTheLease(t *testing.T) {
 	})
 }
 
+// A store whose scan is outdated: rows refer to more bodies than it has seen.
+type outdatedScan struct {
+	gc.Store
+}
+
+func (s outdatedScan) ReferencedBodies(ctx context.Context) iter.Seq2[store.ReferencedBodies, error] {
+	return func(yield func(store.ReferencedBodies, error) bool) {
+		for found, err := range s.Store.ReferencedBodies(ctx) {
+			if !yield(store.ReferencedBodies{PK: found.PK}, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s outdatedScan) BodyKeys(ctx context.Context, pk string) ([]string, error) {
+	keys, err := s.Store.BodyKeys(ctx, pk)
+	for i, key := range keys {
+		keys[i] = "s3://bucket/" + key
+	}
+	return keys, err
+}
+
+// Another service may refer to a body by its URL, also between the scan and the lease.
+func TestCollectKnowsURLsUnderTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		tb.peer("a", isr.Route{Name: "site"}, site, nil).regenerate(t, 2) // the first one's body is garbage
+		done, err := gc.Collect(t.Context(), outdatedScan{tb.store("gc")}, tb.bodies, gc.CollectOptions{Now: longAfter})
+		if err != nil || done.Bodies != 1 || done.Kept != 1 {
+			t.Errorf("%+v, %v; want the body that a URL names kept, and the other one deleted", done, err)
+		}
+		expect(t, get(tb.peer("b", isr.Route{}, site, nil), "/"), "/ rendered 2", "isr; hit")
+	})
+}
+
 // A publisher that was frozen until its lease had expired, and whose body was deleted
 // meanwhile, does not publish it.
 func TestCollectDuringAFrozenPublish(t *testing.T) {

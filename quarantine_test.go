@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,38 @@ func TestRejectedGenerationIsQuarantined(t *testing.T) {
 		synctest.Wait()
 		expect(t, get(h, "/"), small, "isr; hit; ttl=5")
 	})
+}
+
+// A generation in quarantine that a hard purge covers by a tag which only it has is not accepted;
+// a soft purge makes it stale.
+func TestPurgedTagInQuarantine(t *testing.T) {
+	for _, hard := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			tb, s := newTable(t), newSite()
+			tb.poll, s.delay = rarely, 0
+			c := tb.node(tb.store("a"), nil)
+			h := c.Handler(rejecting(), s)
+			s.answers(text(strings.Repeat("good ", 100)))
+			get(h, "/")
+			time.Sleep(61 * time.Second)
+			s.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+				w.Header().Set("Cache-Tag", "small")
+				text("small")(w, r, n)
+			})
+			get(h, "/")
+			synctest.Wait()
+			if q, err := c.Quarantined(t.Context(), pageKey); err != nil || !slices.Contains(q.Entry.Tags, "small") {
+				t.Fatalf("in quarantine: %+v, %v", q, err)
+			}
+			if _, err := c.Purge(t.Context(), isr.Purge{Targets: []store.PurgeTarget{isr.PurgeTag("", "small")}, Hard: hard}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := c.AcceptQuarantined(t.Context(), pageKey, "")
+			if hard && !errors.Is(err, store.ErrPurged) || !hard && err != nil {
+				t.Errorf("after a purge of its tag, hard %t: %v", hard, err)
+			}
+		})
+	}
 }
 
 // The first generation of a page is judged by its texts, and a visitor never gets it.
