@@ -63,7 +63,7 @@ func (db *DB) Compact(ctx context.Context, o CompactOptions) (c Compacted, err e
 	err = bolt.Compact(ctx, options)
 	if err == nil && len(c.Discarded) > 0 {
 		err = db.submit(ctx, func(tx *transaction) error { return tx.recover(c.Discarded) })
-		db.wakeBackfill()
+		db.backfillWake.wake()
 	}
 	if err != nil {
 		return c, fmt.Errorf("localdynamo: compact %s: %w", db.path, db.withDamage(err))
