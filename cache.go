@@ -79,6 +79,7 @@ type Cache struct {
 	keeper        store.LocalKeeper  // keeps bodies there that come from elsewhere; nil: none
 	loads         singleflight.Group // reads of them for outlines
 	openBodies    atomic.Int64       // bodies that stay open while they are sent
+	pieces        pieceBuffers       // of visitors who take a body
 	mostBodies    int64              // of openBodies: maxOpenBodies, except in tests
 	suspects      bodySet            // bodies that are verified as a whole before they are sent
 	responses     responseMemory     // of bodies that are being sent

@@ -41,8 +41,11 @@ const (
 	// requested first, in bytes. It is the longest that peers are asked for.
 	maxLoaded = store.MaxPeerBody
 	// pieceLength is the length of the pieces in which a body is sent from the store, in bytes. Each
-	// slow visitor holds one.
-	pieceLength = 64 << 10
+	// slow visitor holds one. Beyond maxLongPieces they are shorter: one client may have a hundred thousand
+	// streams of HTTP/2.
+	pieceLength      = 64 << 10
+	shortPieceLength = 8 << 10
+	maxLongPieces    = 128
 	// maxShare is the largest part of the memory tier, as a divisor, that a body may take that is put there
 	// because it is requested often.
 	maxShare = 8
@@ -168,7 +171,7 @@ func (c *Cache) checkStored(ctx context.Context, e *store.Entry) error {
 // sendRest sends what follows an offset in the body of a page that was just stored.
 func (c *Cache) sendRest(ctx context.Context, w http.ResponseWriter, p *page, offset int64) {
 	b := c.storedBody(ctx, &p.entry, "")
-	b.at, b.buffer = offset, pieces.Get().(*[]byte)
+	b.at, b.buffer = offset, c.pieces.get()
 	src := source{stored: b, page: p, cache: c}
 	defer src.close()
 	_ = b.send(w) // the visitor went away
@@ -271,6 +274,14 @@ func (s *source) content() io.ReadSeeker {
 	return bytes.NewReader(s.rep.body)
 }
 
+// writer returns the writer for the parts of the body.
+func (s *source) writer(w http.ResponseWriter) http.ResponseWriter {
+	if s.stored != nil {
+		return pieceWriter{w, &s.cache.pieces}
+	}
+	return w
+}
+
 // mustHaveSent breaks the connection if the body could not be read to its end, as the visitor must not
 // take what was sent for all of it.
 func (s *source) mustHaveSent() {
@@ -327,7 +338,48 @@ func (c *Cache) storedBody(ctx context.Context, e *store.Entry, field string) *s
 	return &storedBody{ctx: ctx, c: c, e: e, field: field, sum: sha256.New()}
 }
 
-var pieces = sync.Pool{New: func() any { return new(make([]byte, pieceLength)) }}
+// pieceBuffers are the buffers of pieces, of which a bounded number is long. Their methods are safe for
+// concurrent use.
+type pieceBuffers struct{ long atomic.Int64 }
+
+var (
+	longPieces  = sync.Pool{New: func() any { return new(make([]byte, pieceLength)) }}
+	shortPieces = sync.Pool{New: func() any { return new(make([]byte, shortPieceLength)) }}
+)
+
+// get returns a buffer. The caller must put it back.
+func (p *pieceBuffers) get() *[]byte {
+	if p.long.Add(1) <= maxLongPieces {
+		return longPieces.Get().(*[]byte)
+	}
+	p.long.Add(-1)
+	return shortPieces.Get().(*[]byte)
+}
+
+func (p *pieceBuffers) put(b *[]byte) {
+	if len(*b) == shortPieceLength {
+		shortPieces.Put(b)
+		return
+	}
+	longPieces.Put(b)
+	p.long.Add(-1)
+}
+
+// A pieceWriter writes parts of a body by a buffer of pieces: net/http would allocate another one for each
+// response.
+type pieceWriter struct {
+	http.ResponseWriter
+	pieces *pieceBuffers
+}
+
+// ReadFrom implements [io.ReaderFrom].
+func (w pieceWriter) ReadFrom(r io.Reader) (int64, error) {
+	buffer := w.pieces.get()
+	defer w.pieces.put(buffer)
+	return io.CopyBuffer(struct{ io.Writer }{w.ResponseWriter}, struct{ io.Reader }{r}, *buffer)
+}
+
+func (w pieceWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // begin reads the first bytes that are wanted, so that a body that cannot be read is found before a
 // response begins. errStoreSlow: that took longer than the limit.
@@ -336,7 +388,7 @@ func (b *storedBody) begin(limit time.Duration) error {
 		b.at = httpcache.FirstOfRange(b.field, b.e.Length)
 	}
 	b.first = b.at
-	buffer := pieces.Get().(*[]byte)
+	buffer := b.c.pieces.get()
 	done, left := make(chan error, 1), new(atomic.Bool)
 	go func() {
 		n, err := b.fetch(*buffer)
@@ -473,7 +525,7 @@ func (b *storedBody) send(w io.Writer) error {
 func (b *storedBody) close() {
 	_ = b.closePart() // it is read only
 	if b.buffer != nil {
-		pieces.Put(b.buffer)
+		b.c.pieces.put(b.buffer)
 		b.buffer, b.ahead = nil, nil
 	}
 }

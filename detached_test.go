@@ -236,6 +236,7 @@ func TestLargeBodyThatIsDamagedOrMissing(t *testing.T) {
 				if !known {
 					h = tb.node(tb.store("b"), small).Handler(isr.Route{}, site)
 				}
+				synctest.Wait() // memory has evicted the page
 				harm(t, filepath.Join(tb.dir, "bodies"))
 				visit := func() (got string, broke bool) {
 					defer func() { broke = recover() == http.ErrAbortHandler }() //nolint:errorlint // as net/http does
@@ -255,4 +256,64 @@ func TestLargeBodyThatIsDamagedOrMissing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Visitors beyond the first hold short pieces of a body, and get it whole, or the range that they have asked for.
+func TestManySlowVisitorsHoldLittle(t *testing.T) {
+	const size, visitors = 1<<20 + 100<<10, 300
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 0
+		site.answers(largePages)
+		h := tb.node(tb.store("a"), func(cfg *isr.Config) { cfg.Memory = 16 << 10 }).Handler(isr.Route{}, site)
+		whole := get(h, "/image").Body.Bytes()
+		synctest.Wait() // memory has evicted the page
+		longest, long := int64(0), 0
+		slow := make([]*pieceVisitor, visitors)
+		for i := range slow {
+			fields := []string{"Range: bytes=5-"}
+			if i%2 == 0 {
+				fields = nil
+			}
+			slow[i] = &pieceVisitor{ResponseRecorder: httptest.NewRecorder(), goOn: make(chan struct{}), done: make(chan struct{})}
+			go func() {
+				defer close(slow[i].done)
+				h.ServeHTTP(slow[i], newRequest("/image", fields...))
+			}()
+		}
+		synctest.Wait()
+		for _, v := range slow {
+			longest = max(longest, v.length.Load())
+			if v.length.Load() > 8<<10 {
+				long++
+			}
+		}
+		if longest != 64<<10 || long > 128 {
+			t.Errorf("%d visitors hold more than 8 KiB, one %d bytes", long, longest)
+		}
+		for i, v := range slow {
+			close(v.goOn)
+			<-v.done
+			if want := whole[5*(i%2):]; !bytes.Equal(v.Body.Bytes(), want) || len(whole) != size {
+				t.Fatalf("visitor %d got %d bytes of %d", i, v.Body.Len(), len(want))
+			}
+		}
+		synctest.Wait()
+		if got := get(h, "/image").Body.Bytes(); !bytes.Equal(got, whole) {
+			t.Errorf("the next visitor got %d bytes", len(got))
+		}
+	})
+}
+
+// A pieceVisitor takes what is written to it once goOn is closed, and notes the length of the first piece.
+type pieceVisitor struct {
+	*httptest.ResponseRecorder
+	goOn, done chan struct{}
+	length     atomic.Int64
+}
+
+func (v *pieceVisitor) Write(b []byte) (int, error) {
+	v.length.CompareAndSwap(0, int64(len(b)))
+	<-v.goOn
+	return v.ResponseRecorder.Write(b)
 }

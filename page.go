@@ -331,7 +331,7 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, as *presentation, i
 	p.complete(w.Header(), as, instead, src.rep, status, ranged)
 	switch {
 	case ranged:
-		http.ServeContent(w, withoutPreconditions(r), "", p.lastMod, src.content())
+		http.ServeContent(src.writer(w), withoutPreconditions(r), "", p.lastMod, src.content())
 		src.mustHaveSent()
 	case src.stored != nil:
 		w.WriteHeader(status)

@@ -261,21 +261,27 @@ func (rd *reader) advance(n int) {
 // copy writes the response to a visitor until it ends or he leaves. If it breaks, so does
 // his connection.
 func (rd *reader) copy(ctx context.Context, w http.ResponseWriter) {
+	if moved := rd.copyPieces(ctx, w); moved != nil {
+		rd.cache.sendRest(ctx, w, moved, rd.at)
+	}
+}
+
+// copyPieces is copy until the rest is to be read from the store: then it returns the page, else nil.
+func (rd *reader) copyPieces(ctx context.Context, w http.ResponseWriter) *page {
 	control := http.NewResponseController(w)
-	buffer := pieces.Get().(*[]byte)
-	defer pieces.Put(buffer)
+	buffer := rd.cache.pieces.get()
+	defer rd.cache.pieces.put(buffer)
 	for {
 		n, ended, moved, change, err := rd.next(*buffer)
 		switch {
 		case n > 0:
 			if _, err := w.Write((*buffer)[:n]); err != nil {
-				return // he went away
+				return nil // he went away
 			}
 			rd.advance(n)
 			continue
 		case moved != nil:
-			rd.cache.sendRest(ctx, w, moved, rd.at)
-			return
+			return moved
 		case err != nil:
 			// HTTP/1.1 sends no final chunk, HTTP/2 resets the stream.
 			panic(http.ErrAbortHandler)
@@ -284,12 +290,12 @@ func (rd *reader) copy(ctx context.Context, w http.ResponseWriter) {
 		_ = control.Flush()
 		if ended {
 			rd.awaitStored(ctx)
-			return
+			return nil
 		}
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }
