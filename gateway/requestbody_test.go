@@ -135,3 +135,37 @@ func TestStalledUploads(t *testing.T) {
 		}
 	}
 }
+
+// The window of each HTTP/2 stream with a body is part of the budget, until the end of the request. A body that is shorter
+// takes no more than it has.
+func TestWindowsAreWithinBudget(t *testing.T) {
+	t.Parallel()
+	const window, part = 128 << 10, 300 << 10
+	within := buffers.New(4 * part)
+	h := uploadsTo(t, 64, within)
+	release, stalled := make(chan struct{}), make(chan struct{}, 8)
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			upload(h, "192.0.2.1:1", 2, &stalledBody{bytes.NewReader(pattern(1)), func() { stalled <- struct{}{} }, release}, 1_000_000)
+		})
+	}
+	<-stalled
+	<-stalled
+	if used, _ := within.Usage(); used < 2*window || used > part {
+		t.Errorf("%d bytes are buffered for two streams", used)
+	}
+	if w := upload(h, "192.0.2.1:1", 2, bytes.NewReader(pattern(100_000)), -1); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
+		t.Errorf("a third stream: %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+	}
+	for client, n := range map[string]int{"192.0.2.1:1": 1000, "192.0.2.2:1": 200_000} {
+		if w := upload(h, client, 2, bytes.NewReader(pattern(n)), int64(n)); w.Code != http.StatusOK {
+			t.Errorf("%d bytes of %s: %d %s", n, client, w.Code, w.Body)
+		}
+	}
+	close(release)
+	group.Wait()
+	if used, _ := within.Usage(); used != 0 {
+		t.Errorf("%d bytes are left", used)
+	}
+}
