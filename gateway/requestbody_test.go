@@ -169,3 +169,21 @@ func TestWindowsAreWithinBudget(t *testing.T) {
 		t.Errorf("%d bytes are left", used)
 	}
 }
+
+// What the origin has read of a body is not buffered any more, however long the rest takes.
+func TestReadPrefixIsReleased(t *testing.T) {
+	t.Parallel()
+	within := buffers.New(1 << 20)
+	h := uploadsTo(t, 8, within)
+	release, stalled, done := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		upload(h, "192.0.2.1:1", 1, &stalledBody{bytes.NewReader(pattern(100_000)), func() { stalled <- struct{}{} }, release}, 1_000_000)
+	}()
+	<-stalled // everything that was sent before has been read
+	if used, _ := within.Usage(); used != 0 {
+		t.Errorf("%d bytes are buffered of what the origin has read", used)
+	}
+	close(release)
+	<-done
+}
