@@ -44,8 +44,11 @@ func newSite(t *testing.T, about string) *site {
 	return &site{t: t, disk: crashfs.New(), about: about, bodies: make(map[string]string), promise: make(map[string]bool)}
 }
 
-func (s *site) open() (*Store, error) {
-	return openIn(s.disk.Open(), "disk", "boot", Options{Logger: slog.New(slog.NewTextHandler(s, nil))})
+func (s *site) open() (*Store, error) { return s.openAs(s.disk.Open()) }
+
+// openAs opens the store as one of several processes.
+func (s *site) openAs(process *crashfs.FS) (*Store, error) {
+	return openIn(process, "disk", "boot", Options{Logger: slog.New(slog.NewTextHandler(s, nil))})
 }
 
 func (s *site) mustOpen() *Store {
@@ -202,6 +205,7 @@ func callsOf(t *testing.T, unnamed bool) (calls, syncs int) {
 // all, nothing and a part of what was not synced. Every acknowledged body is there afterwards, with its content; no
 // body has any other; what was deleted stays so, where Delete promises it.
 func TestEveryCrashPoint(t *testing.T) {
+	t.Parallel()
 	for _, unnamed := range []bool{true, false} {
 		calls, _ := callsOf(t, unnamed)
 		if calls < 80 {
@@ -230,6 +234,7 @@ func TestEveryCrashPoint(t *testing.T) {
 
 // TestEveryCrashPointOfRecovery crashes a store while it recovers from a crash.
 func TestEveryCrashPointOfRecovery(t *testing.T) {
+	t.Parallel()
 	for _, first := range crashKinds() {
 		more := true
 		for at := 1; more; at++ {
@@ -258,9 +263,50 @@ func TestEveryCrashPointOfRecovery(t *testing.T) {
 	}
 }
 
+// TestEveryCrashPointOfAdoption kills one of two processes, and crashes the other one while it adopts the journal.
+// Without that crash, what the killed process has deleted stays so.
+func TestEveryCrashPointOfAdoption(t *testing.T) {
+	t.Parallel()
+	more := true
+	for at := 0; more && !t.Failed(); at++ {
+		for _, kind := range crashKinds() {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, fmt.Sprintf("%s at call %d of the adoption", kind.name, at))
+				first := s.mustOpen()
+				process := s.disk.Open()
+				second, err := s.openAs(process)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = s.put(first, sitePage(0), "of the first process")
+				s.work(second)
+				s.delete(second, sitePage(7), true) // it stays deleted: the machine is not restarted
+				process.Kill()
+				_ = second.Close()
+				time.Sleep(time.Until(time.Now().Truncate(maxAge).Add(maxAge)) - time.Second) // before the next adoption
+				before := s.disk.Calls()
+				s.disk.CrashAt(at)
+				time.Sleep(maxAge / 2)
+				if at == 0 {
+					s.check(first, true)
+					if calls := s.disk.Calls() - before; calls < 8 || !strings.Contains(s.logged(), "adopted the journal") {
+						t.Errorf("the journal was not adopted, with %d calls:\n%s", calls, s.logged())
+					}
+				}
+				more = at == 0 || s.disk.Calls()-before >= at
+				_ = first.Close()
+				delete(s.promise, sitePage(7))
+				kind.end(s.disk)
+				s.restart(kind.name == "Kill")
+			})
+		}
+	}
+}
+
 // TestEverySyncFails has each sync of a run fail once. The system then takes what it could not write for written.
 // What was acknowledged nevertheless survives a power failure, with and without a Close.
 func TestEverySyncFails(t *testing.T) {
+	t.Parallel()
 	_, syncs := callsOf(t, true)
 	for at := 1; at <= syncs; at++ {
 		for _, closes := range []bool{true, false} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -18,6 +19,17 @@ import (
 type FS struct {
 	disk  *Disk
 	epoch int
+	ended bool // guarded by the disk's mu
+}
+
+// Kill ends the process. What it has written stays.
+func (f *FS) Kill() {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	f.ended = true
+	walk(f.disk.root, func(n *node) {
+		maps.DeleteFunc(n.locks, func(o *file, _ bool) bool { return o.fs == f })
+	})
 }
 
 // do makes a call. One that changes something counts, and may crash.
@@ -28,8 +40,8 @@ func (f *FS) do(op, name string, changes bool, call func() error) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.usable(f.epoch); err != nil {
-		return &fs.PathError{Op: op, Path: name, Err: err}
+	if err := d.usable(f.epoch); f.ended || err != nil {
+		return &fs.PathError{Op: op, Path: name, Err: ErrCrashed}
 	}
 	if changes {
 		d.calls++
