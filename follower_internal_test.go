@@ -59,3 +59,38 @@ func TestPollsOfALargeFleet(t *testing.T) {
 		}
 	}
 }
+
+// A process that has applied a sequence, by what it says and what requests with a receipt wait
+// for, knows the marks of that sequence: there is no moment between the two.
+func TestSequenceIsAppliedAfterItsMarks(t *testing.T) {
+	k, site := store.Key{Text: "h/"}, store.PurgeTarget{Kind: store.PurgeSite}
+	var c *Cache
+	var looks int
+	look := func() {
+		looks++
+		if applied, _ := c.follower.applied(); c.marks.Covering(k, nil, time.Now()).HardSeq < applied {
+			t.Errorf("look %d: %d is applied, and its mark is not known", looks, applied)
+		}
+	}
+	c, err := New(nil, nil, Config{Poll: -1, Now: func() time.Time {
+		if c != nil {
+			look() // the follower asks for the time while it applies a change
+		}
+		return time.Now()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := int64(1); seq <= 3; seq++ {
+		c.follower.apply(store.Change{Seq: seq, Marks: []store.Mark{{Target: site, Seq: seq, HardSeq: seq, At: time.Now()}}})
+		if applied, ok := c.follower.applied(); !ok || applied != seq {
+			t.Errorf("applied %d, %t; want %d", applied, ok, seq)
+		}
+	}
+	if looks < 3 {
+		t.Errorf("%d looks, want one within each change", looks)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -108,6 +108,22 @@ func TestReadFromBeforeARollbackIsNotKept(t *testing.T) {
 	})
 }
 
+// The same holds if the node cannot know what was changed: no request joins a flight that began
+// before a gap of the log.
+func TestReadFromBeforeAGapIsNotJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, b, early := rolledBackDuringRead(t, 10*time.Second)
+		tb.deleteRow("PURGE", fmt.Sprintf("LOG#%020d", 1)) // of the rollback
+		time.Sleep(2 * time.Second)
+		if !strings.Contains(tb.log.String(), "the end of the log is missing") {
+			t.Fatal("there was no gap")
+		}
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		expect(t, <-early, "/ rendered 2", "isr; hit")
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+	})
+}
+
 // A hard purge during a render takes effect also on the node that renders, and that has
 // read of it before it publishes: the rendered page is served to no visitor.
 // Package isrtest/simulator found that it was.

@@ -90,6 +90,57 @@ func TestThawedNodePollsFirst(t *testing.T) {
 	}
 }
 
+// An interruptedLog fails a read of the log in its own way.
+type interruptedLog struct {
+	store.MetaStore
+	next atomic.Pointer[func() error] // how the next read fails; nil: it does not
+}
+
+func (l *interruptedLog) Changes(ctx context.Context, after int64) (store.Sequence, []store.Change, error) {
+	if fail := l.next.Swap(nil); fail != nil {
+		return store.Sequence{}, nil, (*fail)()
+	}
+	return l.MetaStore.Changes(ctx, after)
+}
+
+// A poll that fails because the process was frozen meanwhile is no outage of the log: all
+// requests that come after that wait for another poll, and none is served what was purged.
+func TestPollThatFailsInAFreezeIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a := tb.peer("a", withHistory, site, nil)
+		a.regenerate(t, 2)
+		log, ahead := &interruptedLog{MetaStore: tb.store("b")}, new(atomic.Int64)
+		b := tb.node(log, func(cfg *isr.Config) {
+			cfg.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		}).Handler(withHistory, site)
+		expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
+		time.Sleep(3 * time.Second)
+		log.next.Store(new(func() error {
+			if _, err := a.Rollback(t.Context(), page); err != nil {
+				t.Error(err)
+			}
+			ahead.Store(int64(3 * time.Second)) // the machine sleeps, and its connections are lost
+			return errors.New("connection reset by peer")
+		}))
+		time.Sleep(isr.DefaultPoll)
+		synctest.Wait()
+		if log.next.Load() != nil {
+			t.Fatal("there was no poll")
+		}
+		answers := make(chan answer)
+		const requests = 8
+		for range requests {
+			go func() { answers <- get(b, "/") }()
+		}
+		for range requests {
+			if got := <-answers; got.Body.String() != "/ rendered 1" || strings.Contains(got.status(), "cut-off") {
+				t.Errorf("after the freeze: %q, %q", got.Body, got.status())
+			}
+		}
+	})
+}
+
 // A node that cannot read the log serves pages from memory, with a detail, and without
 // waiting once that is known.
 func TestCutOffNode(t *testing.T) {
