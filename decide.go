@@ -251,6 +251,7 @@ func (h *handler) execute(w http.ResponseWriter, r *http.Request, d *decision) {
 	case actHitNegative:
 		d.page.serveHit(w, r, h.route.present, d.now, d.state, false)
 	case actHitUnpublished:
+		h.lookForStored(r, d.page)
 		d.page.serve(w, r, h.route.present, h.c.now(), store.Fresh, httpcache.Status{Hit: true, Detail: detailUnpublished})
 	case actFind:
 		h.find(w, r, d.key, d.page)

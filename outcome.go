@@ -126,6 +126,7 @@ func (s *search) storeFailed(ctx context.Context, err error) outcome {
 func (s *search) notPublished(err error) outcome {
 	s.c.complaints.log("rendered, but not published", "key", s.key.String(), "error", err)
 	p := (*s.f.rendered.Load())()
+	p.outage = true
 	s.c.unpublished.put(p, s.f)
 	return unpublishedPage{page: p, detail: detailUnpublished, cause: err}
 }

@@ -33,6 +33,8 @@ type page struct {
 	negative bool
 	// stored: the body is in the store under entry.BodyKey, and its codings may be beside it.
 	stored bool
+	// outage: the page could not be stored, since a store did not answer, which may have another one.
+	outage bool
 	// detached: the page lacks its body, which is read from the store when it is sent (see newDetached).
 	detached bool
 

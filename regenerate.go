@@ -146,6 +146,7 @@ func (s *search) run(ctx context.Context) outcome {
 			switch p, err := s.load(ctx, rec); {
 			case err == nil && s.suffices(rec, state):
 				s.route.noteRenderTime(rec.Entry)
+				s.c.unpublished.forget(s.key)
 				if !isNegative(rec.Entry.Status) {
 					s.c.sections.cacheable(s.route, s.key)
 				}

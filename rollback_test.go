@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -460,5 +461,56 @@ func TestUnpinOfAPageThatIsNotPinnedIsSeenEverywhere(t *testing.T) {
 		if err != nil || len(changes) != 1 || len(changes[0].Reload) != 1 || changes[0].Reload[0] != page {
 			t.Errorf("the log says %+v, %v", changes, err)
 		}
+	})
+}
+
+// An unreadable store answers no reads of pages, as one that is throttled; its log is read.
+type unreadable struct {
+	store.MetaStore
+	down atomic.Bool
+}
+
+func (u *unreadable) Read(ctx context.Context, pk string) (store.Record, error) {
+	if u.down.Load() {
+		return store.Record{}, errStoreDown
+	}
+	return u.MetaStore.Read(ctx, pk)
+}
+
+func (u *unreadable) ReadSerializable(ctx context.Context, pk string) (store.Record, error) {
+	if u.down.Load() {
+		return store.Record{}, errStoreDown
+	}
+	return u.MetaStore.ReadSerializable(ctx, pk)
+}
+
+// A render that could not be stored, in an outage after a rollback, gives way to the page of the rollback as soon as the store
+// answers.
+func TestRollbackIsServedAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 0
+		meta := &unreadable{MetaStore: tb.store("a")}
+		c := tb.node(meta, nil)
+		h := c.Handler(withHistory, site)
+		for range 2 {
+			time.Sleep(time.Second)
+			if _, err := c.Regenerate(t.Context(), page); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // until the log has been read, which drops what is kept of the page
+		meta.down.Store(true)
+		if a := get(h, "/"); a.Body.String() != "/ rendered 3" {
+			t.Errorf("in the outage: got %q, %s", a.Body, a.status())
+		}
+		meta.down.Store(false)
+		time.Sleep(1500 * time.Millisecond) // until a search may be tried again
+		expect(t, get(h, "/"), "/ rendered 3", "isr; hit; ")
+		synctest.Wait()
+		expect(t, get(h, "/"), "/ rendered 1", "isr; hit")
 	})
 }

@@ -49,7 +49,7 @@ var errStoreSlow = errors.New("the store did not answer in time")
 
 // unpublishedPages are pages that were rendered for visitors and could not be stored,
 // kept for keepUnpublished each. They are not part of the memory tier: no other process
-// knows them, and the store takes precedence.
+// knows them, and the store takes precedence. While one is served, the store is asked again about once a second.
 type unpublishedPages struct {
 	c     *Cache
 	byKey *otter.Cache[store.Key, *page] // nil: nothing is kept
@@ -107,6 +107,16 @@ func (u *unpublishedPages) forget(k store.Key) {
 // as its render.
 func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *presentation) *page {
 	return newPage(k, e, store.PurgeState{}, reading{began: at.began, ended: at.began.Add(at.took)}, body, as)
+}
+
+// lookForStored looks for the stored page behind a request that gets an unpublished one, of an outage that may be over: the
+// store may have had a page all along, which takes precedence, such as one that an operator has rolled back to.
+func (h *handler) lookForStored(r *http.Request, p *page) {
+	if p.outage && p.nextTry.claim(p) && h.c.storeDown() == nil {
+		s := h.search(r, p.key)
+		s.onlyStored = true
+		h.c.start(s)
+	}
 }
 
 // answerUnstored answers a request with a page that is rendered once for all waiting
@@ -203,6 +213,7 @@ func (s *search) runUnstored(ctx context.Context, detail string) (o outcome) {
 		return refusal{got.refused}
 	}
 	p := newUnpublishedPage(s.key, s.entry(got, at, s.asOf, store.Record{}), at, got.response.body, s.route.present)
+	p.outage = detail == detailStoreError
 	s.c.unpublished.put(p, s.f)
 	if known {
 		s.c.flights.give(s.key, p)
