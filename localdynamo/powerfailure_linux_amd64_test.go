@@ -1,6 +1,7 @@
 package localdynamo_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -145,7 +146,7 @@ func TestPowerFailureAtEveryCall(t *testing.T) {
 				t.Fatalf("after %d of %d calls, %s lost: %v", n, len(calls), name, err)
 			}
 			recoverWorker(t, db, seed, 0, acknowledged, rows{})
-			if err := db.Close(); err != nil {
+			if err := errors.Join(db.Close(), os.RemoveAll(dir)); err != nil {
 				t.Error(err)
 			}
 			if t.Failed() {
@@ -173,7 +174,7 @@ func TestPowerFailureDuringCreation(t *testing.T) {
 				t.Fatalf("%s: %v", about, err)
 			}
 			createCrashTable(t, db)
-			if err := db.Close(); err != nil {
+			if err := errors.Join(db.Close(), os.RemoveAll(dir)); err != nil {
 				t.Errorf("%s: %v", about, err)
 			}
 		}
