@@ -21,6 +21,8 @@ import (
 type dynamodbCommand struct {
 	Listen string `default:"127.0.0.1:8000" placeholder:"ADDR" help:"Address to listen on (${default})."`
 	Data   string `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the tables; the data folder of an isr serve that is stopped also works (${default})."`
+	Memory bool   `env:"-" help:"Keep the tables in memory, whatever --data is: they end with the process."`
+	Fault  faults `env:"ISR_DYNAMODB_FAULT" placeholder:"KIND=SHARE" help:"Answer a share of the requests, like 0.05 or 5%, with an error of AWS, to test how programs meet it: throttle (ProvisionedThroughputExceededException), conflict (TransactionConflict) or unprocessed (items of batches). May be repeated."`
 
 	dynamodbKeys `embed:""`
 	logFlag      `embed:""`
@@ -31,20 +33,28 @@ func (c *dynamodbCommand) Help() string {
 
   AWS_ENDPOINT_URL_DYNAMODB=http://127.0.0.1:8000
 
-Acknowledged writes are on disk.`
+Acknowledged writes are on disk, unless the tables are in memory (--memory).`
 }
 
 func (c *dynamodbCommand) Run(ctx context.Context, s *streams) (err error) {
-	if c.Data == "" {
+	if c.Data == "" && !c.Memory {
 		return usagef("--data is empty; expected a folder, as in --data ./isr-data")
 	}
 	if err := c.validate("--listen", c.Listen); err != nil {
 		return err
 	}
 	log := c.logger(s)
+	if len(c.Fault) > 0 {
+		log.Warn("answering some requests with errors, as --fault wants", "fault", c.Fault.String())
+	}
 	hangups, stop := catchHangups()
 	defer stop()
 	defer hangups.each(ctx, func() { log.Info("SIGHUP has reloaded nothing: isr dynamodb has no configuration file") })()
+	if c.Memory {
+		db := localdynamo.OpenMemory(localdynamo.Options{})
+		defer func() { err = errors.Join(err, db.Close()) }()
+		return c.run(ctx, db, "memory", log)
+	}
 	folder, err := claim(c.Data)
 	if err != nil {
 		return err
@@ -55,14 +65,19 @@ func (c *dynamodbCommand) Run(ctx context.Context, s *streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	relaxCollector()
 	defer keepProcessors(ctx, db)()
 	socket, err := listenSocket(folder, backup.Source{DB: db, Folder: true}.Before(refuseCommands(c.Data)), log)
 	if err != nil {
 		return err
 	}
 	defer socket.stop(ctx, log)
-	server, err := c.serve("--listen", c.Listen, db, log.With("data", c.Data))
+	return c.run(ctx, db, c.Data, log)
+}
+
+// run serves the engine until ctx is done. data is where the tables are.
+func (c *dynamodbCommand) run(ctx context.Context, db *localdynamo.DB, data string, log *slog.Logger) error {
+	relaxCollector()
+	server, err := c.serve("--listen", c.Listen, db, c.Fault.interceptor(), log.With("data", data))
 	if err != nil {
 		return err
 	}
@@ -129,13 +144,13 @@ func (k dynamodbKeys) resolve(flag, address string) (*net.TCPAddr, error) {
 	return at, nil
 }
 
-// serve serves the engine, and logs how clients reach it.
-func (k dynamodbKeys) serve(flag, address string, db *localdynamo.DB, log *slog.Logger) (*running, error) {
+// serve serves the engine, and logs how clients reach it. intercept may be nil.
+func (k dynamodbKeys) serve(flag, address string, db *localdynamo.DB, intercept wire.Interceptor, log *slog.Logger) (*running, error) {
 	at, err := k.resolve(flag, address)
 	if err != nil {
 		return nil, err
 	}
-	handler, err := wire.New(db, wire.Config{AccessKey: k.AccessKey, SecretKey: k.SecretKey, Logger: log})
+	handler, err := wire.New(db, wire.Config{AccessKey: k.AccessKey, SecretKey: k.SecretKey, Logger: log, Intercept: intercept})
 	if err != nil {
 		return nil, err
 	}

@@ -426,7 +426,7 @@ func (c *serveCommand) share(engine *localdynamo.DB, log *slog.Logger) (*running
 	if c.DynamodbListen == "" {
 		return &running{server: new(http.Server)}, nil
 	}
-	return c.dynamodbKeys.serve("--dynamodb-listen", c.DynamodbListen, engine, log)
+	return c.dynamodbKeys.serve("--dynamodb-listen", c.DynamodbListen, engine, nil, log)
 }
 
 // attended are the parts of a running server.

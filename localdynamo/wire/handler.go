@@ -68,6 +68,10 @@ type Interceptor func(ctx context.Context, call Call, apply func()) error
 type Call struct {
 	Operation string // "PutItem"
 	Input     any    // *dynamodb.PutItemInput as received; must not be modified after apply
+
+	// Output returns the engine's result after apply, such as a *dynamodb.PutItemOutput, or
+	// nil if the call failed or has not been applied. The Interceptor may change it.
+	Output func() any
 }
 
 // Handler serves a DB. It is safe for concurrent use.
@@ -250,7 +254,13 @@ func (h *Handler) apply(ctx context.Context, op *operation, in any) (any, error)
 	var err error
 	var once sync.Once
 	apply := func() { once.Do(func() { out, err = op.run(h.db, ctx, in) }) }
-	if intercepted := h.intercept(ctx, Call{Operation: op.name, Input: in}, apply); intercepted != nil {
+	output := func() any {
+		if err != nil {
+			return nil
+		}
+		return out
+	}
+	if intercepted := h.intercept(ctx, Call{Operation: op.name, Input: in, Output: output}, apply); intercepted != nil {
 		if !isAPIError(intercepted) {
 			panic(http.ErrAbortHandler)
 		}
