@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -299,6 +301,63 @@ func TestEveryCrashPointOfAdoption(t *testing.T) {
 				kind.end(s.disk)
 				s.restart(kind.name == "Kill")
 			})
+		}
+	}
+}
+
+// TestEveryCrashPointOfABatch crashes while the records of several Puts are written and synced together. Acknowledged
+// bodies are there afterwards; of the others, each is there as a whole or not at all.
+func TestEveryCrashPointOfABatch(t *testing.T) {
+	t.Parallel()
+	more := true
+	for at := 1; more && !t.Failed(); at++ {
+		for _, kind := range crashKinds() {
+			s := newSite(t, fmt.Sprintf("%s at call %d of two batches", kind.name, at))
+			reached, release := make(chan struct{}), make(chan struct{})
+			var opened atomic.Bool
+			s.disk.Before = func(op, _ string) {
+				if op == "write" && opened.CompareAndSwap(true, false) {
+					close(reached)
+					<-release // the first batch is written while the second one takes records
+				}
+			}
+			in := s.mustOpen()
+			opened.Store(true)
+			acknowledged := make(chan string, 6)
+			var puts sync.WaitGroup
+			start := func(page int) {
+				key, body := sitePage(page), long(300*page+20)
+				s.bodies[key] = body
+				puts.Go(func() {
+					if in.Put(context.Background(), key, []byte(body)) == nil {
+						acknowledged <- key
+					}
+				})
+			}
+			start(0)
+			<-reached
+			for page := 1; page < 6; page++ {
+				start(page)
+			}
+			for joined := 0; joined < 5; runtime.Gosched() {
+				in.journal.mu.Lock()
+				if in.journal.batch != nil {
+					joined = len(in.journal.batch.files)
+				}
+				in.journal.mu.Unlock()
+			}
+			before := s.disk.Calls()
+			s.disk.CrashAt(at)
+			close(release)
+			puts.Wait()
+			more = s.disk.Calls()-before >= at
+			_ = in.Close()
+			close(acknowledged)
+			for key := range acknowledged {
+				s.promise[key] = true
+			}
+			kind.end(s.disk)
+			s.restart(kind.name == "Kill")
 		}
 	}
 }
