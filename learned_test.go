@@ -196,6 +196,37 @@ func TestLearnedPageIsRemembered(t *testing.T) {
 	})
 }
 
+// A visitor who asks for a part of a page, or has it already, does not make others pass through.
+func TestPartsSayNothingOfThePage(t *testing.T) {
+	for _, field := range []string{"Range: bytes=0-1", "Range: bytes=9-", `If-None-Match: "a"`, "If-Unmodified-Since: Fri, 31 Dec 1999 00:00:00 GMT"} {
+		synctest.Test(t, func(t *testing.T) {
+			_, h, site := learned(t)
+			page := func(w http.ResponseWriter, r *http.Request, n int64) {
+				w.Header().Set("Etag", `"a"`)
+				w.Header().Set("Cache-Control", "max-age=60")
+				http.ServeContent(w, r, "a.txt", time.Now(), strings.NewReader("page"))
+			}
+			site.answers(page)
+			if a := get(h, "/link/a", field); a.Code < 206 || !strings.Contains(a.status(), "learned") {
+				t.Errorf("%s: %d %s", field, a.Code, a.status())
+			}
+			get(h, "/link/a")
+			if a := get(h, "/link/a"); !strings.Contains(a.status(), "stored") {
+				t.Errorf("%s: the page is not rendered again: %s", field, a.status())
+			}
+			site.answers(refusing)
+			get(h, "/link/b", own)
+			site.answers(page)
+			time.Sleep(90 * time.Second)
+			get(h, "/link/b", field)
+			time.Sleep(time.Minute)
+			if a := get(h, "/link/b"); strings.Contains(a.status(), "bypass") {
+				t.Errorf("%s: the refusal is remembered for longer: %s", field, a.status())
+			}
+		})
+	}
+}
+
 // What is known of sections is bounded, however many are requested.
 func TestLearnedSectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -493,11 +493,16 @@ func (h *handler) passThrough(w http.ResponseWriter, r *http.Request, status htt
 }
 
 // passJudged is passThrough for a request for the page of k. judged is called with the verdict on the response, as if it
-// were that of a render, before it is sent.
+// were that of a render, before it is sent. It is not called for a response to a range or to conditions, which renders
+// do not have: it says nothing of the page.
 func (h *handler) passJudged(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status, judged func(httpcache.Verdict)) {
 	began := h.c.now()
 	h.passThrough(w, r, status, func(code int, header http.Header) {
-		judged(h.route.judge(k, code, header, h.route.maxBody, nil, began))
+		switch code {
+		case http.StatusPartialContent, http.StatusNotModified, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
+		default:
+			judged(h.route.judge(k, code, header, h.route.maxBody, nil, began))
+		}
 	})
 }
 
