@@ -104,7 +104,7 @@ func (c *checker) run(r store.Reader) error {
 	}
 	c.tables = tables
 	c.count(known)
-	for _, space := range []string{counterSpace, tallySpace} {
+	for _, space := range []string{counterSpace, tallySpace, segmentSpace, abandonedSpace} {
 		all.Range(space, nil, nil, false, func(_, _ []byte) bool { return true })
 	}
 	if err := checkSpaces(known, tables); err != nil {

@@ -113,7 +113,8 @@ func (db *DB) loadSplits(ctx context.Context, s source) (*splits, error) {
 		if err != nil {
 			return err
 		}
-		if stored := r.Get(segmentSpace, []byte(space)); stored != nil {
+		var stored []byte // damaged ones are chosen again
+		if store.Catch(func() { stored = r.Get(segmentSpace, []byte(space)) }) == nil && stored != nil {
 			if err := json.Unmarshal(stored, found); err != nil {
 				return fmt.Errorf("%w: splits of %s: %w", ErrCorrupt, space, err)
 			}
