@@ -108,7 +108,6 @@ locals {
       Effect = "Allow"
       Action = [
         "dynamodb:BatchGetItem",
-        "dynamodb:BatchWriteItem",
         "dynamodb:ConditionCheckItem",
         "dynamodb:DeleteItem",
         "dynamodb:DescribeTable",
