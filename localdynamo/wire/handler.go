@@ -37,7 +37,7 @@ type Config struct {
 	// MaxResponseMemory is the maximum memory, in bytes, for the responses to all requests in
 	// flight, until their clients have read them, not counting the first 64 KiB of each.
 	// Decoded items count with their overhead, up to twenty times their size. A request
-	// beyond it waits for five seconds, first come, first served, and then gets a
+	// beyond it waits for 20 seconds, first come, first served, and then gets a
 	// ThrottlingException, which SDKs retry; a write gets it before it is applied. Zero means
 	// 64 MiB.
 	MaxResponseMemory int64

@@ -23,8 +23,9 @@ const (
 	// responses go on while the budget is used up.
 	Free = 64 << 10
 
-	// Patience is how long a request waits for room in the budget.
-	Patience = 5 * time.Second
+	// Patience is how long a request waits for room in the budget: less than SDKs wait for a
+	// response.
+	Patience = 20 * time.Second
 
 	// Inflation is how many bytes a response takes at most for each byte of the stored items,
 	// unless they consist of values without content, such as NULL. It is for items that have
