@@ -194,3 +194,25 @@ func TestCloseDuringCompaction(t *testing.T) {
 		t.Error("an item is missing")
 	}
 }
+
+// TestOpenRemovesUnfinishedCompactions: what a crash during a compaction has left beside the file is removed.
+func TestOpenRemovesUnfinishedCompactions(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "db")
+	for _, name := range []string{"db.compact123", "other.compact123"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("half a file"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openAt(t, path, localdynamo.Options{NoSync: true, SweepInterval: -1})
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	equal(t, names, []string{"db", "other.compact123"})
+}
