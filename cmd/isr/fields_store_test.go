@@ -82,7 +82,10 @@ func cacheFieldTests() []fieldTest {
 		{fields: "max_client_connections", file: "max_client_connections: 1\nmetrics: {address: 127.0.0.1:0}", show: func(s *fieldServer) {
 			s.expect("/", 200, "isr; fwd=") // by a connection that stays open
 			s.client.Transport = new(http.Transport)
-			s.expect("/", 200, "isr; fwd=")
+			s.until("the first connection waits, and is closed for another", func() bool {
+				v, err := s.try(http.MethodGet, "/")
+				return err == nil && v.code == 200
+			})
 			s.contains(s.get(s.logged(`metrics on (http://[^"\s]+)`)).body, `isr_connections_closed_total{cause="reclaimed"} `)
 			s.contains(s.get(s.logged(`metrics on (http://[^"\s]+)`)).body, "isr_connections 1\n")
 		}},
