@@ -2,8 +2,10 @@ package aws
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -378,7 +380,7 @@ func TestCollectionPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		done, err := gc.Collect(t.Context(), meta, bodies, gc.CollectOptions{Grace: time.Hour, Now: now})
+		done, err := gc.Collect(t.Context(), meta, olderBodies{bodies, later}, gc.CollectOptions{Grace: time.Hour, Now: now})
 		if err != nil {
 			t.Errorf("%s later: %v", later, err)
 		}
@@ -389,6 +391,23 @@ func TestCollectionPolicy(t *testing.T) {
 		t.Logf("%s later: %+v, %d pins", later, done, pins)
 	}
 	r.policy.check(t)
+}
+
+// olderBodies are the bodies of a bucket when its clock has gone on.
+type olderBodies struct {
+	*s3body.Store
+	by time.Duration
+}
+
+func (o olderBodies) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
+	return func(yield func(store.BodyInfo, error) bool) {
+		for info, err := range o.Store.List(ctx, prefix) {
+			info.ModifiedAt = info.ModifiedAt.Add(-o.by)
+			if !yield(info, err) {
+				return
+			}
+		}
+	}
 }
 
 // TestOperatorPolicy: so do commands that only read.
