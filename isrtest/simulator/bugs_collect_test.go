@@ -12,7 +12,7 @@ import (
 func collectBugs() []simulator.Bug {
 	return []simulator.Bug{
 		{Name: "garbage is collected without the lease", Collect: collectUnleased},
-		{Name: "bodies that versions name are collected", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return shortSighted{inner} }},
+		{Name: "bodies that versions name are collected", Profile: "garbage", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return shortSighted{inner} }},
 		{Name: "bodies that request records name are collected", Profile: "garbage", API: edit(editedAPI{unlisted: "REQ#"})},
 	}
 }
