@@ -412,15 +412,22 @@ func TestCheckpointLearnsOfFailedWriteback(t *testing.T) {
 			if !strings.Contains(s.logged(), "after retries") {
 				t.Errorf("%s: the checkpoint was not repeated:\n%s", s.about, s.logged())
 			}
-			if err := s.put(in, sitePage(n), "next"); err != nil { // the removal of the journal is on disk
-				t.Fatal(err)
-			}
-			s.disk.CrashAt(1)
-			_ = in.Close()
-			s.disk.PowerFailure(crashfs.LoseAll, 0)
-			s.restart(false)
+			s.failAfterCheckpoint(in, sitePage(n))
 		})
 	}
+}
+
+// failAfterCheckpoint puts a body after a checkpoint, so that the removal of its journal is on disk, and then the power
+// fails.
+func (s *site) failAfterCheckpoint(in *Store, key string) {
+	s.t.Helper()
+	if err := s.put(in, key, "next"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.disk.CrashAt(1)
+	_ = in.Close()
+	s.disk.PowerFailure(crashfs.LoseAll, 0)
+	s.restart(false)
 }
 
 // A checkpoint begins while a Put has written its journal and not yet its file. The body survives.
@@ -442,13 +449,7 @@ func TestCheckpointWaitsForPlacing(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if err := s.put(in, sitePage(2), "next"); err != nil { // the removal of the journal is on disk
-			t.Fatal(err)
-		}
-		s.disk.CrashAt(1)
-		_ = in.Close()
-		s.disk.PowerFailure(crashfs.LoseAll, 0)
-		s.restart(false)
+		s.failAfterCheckpoint(in, sitePage(2))
 	})
 }
 

@@ -174,11 +174,7 @@ func makeFolder(dir string) error {
 	if err := os.Mkdir(dir, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	f, err := os.Open(parent)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return localfile.SyncFolder(parent)
 }
 
 // syncFolders syncs a folder and its parents up to the root.

@@ -118,19 +118,25 @@ func inFleet(t *testing.T, test func(t *testing.T, f *fleet)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db := localdynamo.OpenMemory(localdynamo.Options{})
-		defer func() {
-			if err := db.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		if err := dynamostore.CreateTable(t.Context(), db, "isr"); err != nil {
-			t.Fatal(err)
-		}
-		f := &fleet{t: t, db: db}
-		f.meta = f.process()
-		test(t, f)
+		test(t, newFleet(t))
 	})
+}
+
+// newFleet returns a fleet on a table of its own, which lives until the end of the test.
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	db := localdynamo.OpenMemory(localdynamo.Options{})
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := dynamostore.CreateTable(t.Context(), db, "isr"); err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, db: db}
+	f.meta = f.process()
+	return f
 }
 
 // process returns the store of a process.
@@ -526,17 +532,7 @@ func TestBatchOfAnotherTable(t *testing.T) {
 		}{{name: "a table"}, {name: "at the same time"}, {name: "older version", later: time.Hour, older: true}, {name: "later", later: time.Hour, older: true}}
 		for i, test := range tests {
 			time.Sleep(test.later)
-			db := localdynamo.OpenMemory(localdynamo.Options{})
-			defer func() {
-				if err := db.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			if err := dynamostore.CreateTable(t.Context(), db, "isr"); err != nil {
-				t.Fatal(err)
-			}
-			f := &fleet{t: t, db: db}
-			f.meta = f.process()
+			f := newFleet(t)
 			f.purge("a")
 			if test.older {
 				f.withoutTokens()

@@ -55,7 +55,9 @@ func TestEdgeRefusesOtherHosts(t *testing.T) {
 	}
 }
 
-func TestEdgeSetsClientAddress(t *testing.T) {
+// proxiedEdge returns the trust in proxies in 10.0.0.0/8, and all hosts.
+func proxiedEdge(t *testing.T) (gateway.Trust, gateway.Hosts) {
+	t.Helper()
 	trust, err := gateway.ParseTrust([]string{"10.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +66,11 @@ func TestEdgeSetsClientAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return trust, hosts
+}
+
+func TestEdgeSetsClientAddress(t *testing.T) {
+	trust, hosts := proxiedEdge(t)
 	proxied, _ := proxy(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s|%s|%s|%s", r.Header.Get("X-Forwarded-For"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("X-Forwarded-Host"), r.Header.Get("X-Real-Ip"))
 	})
@@ -90,14 +97,7 @@ func TestEdgeSetsClientAddress(t *testing.T) {
 
 // A visitor must not choose what the links of a page begin with: proxies pass such a field on.
 func TestForwardedPrefixIsIgnored(t *testing.T) {
-	trust, err := gateway.ParseTrust([]string{"10.0.0.0/8"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosts, err := gateway.ParseHosts([]string{"*"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	trust, hosts := proxiedEdge(t)
 	names := []string{"X-Forwarded-Prefix", "X-Forwarded-Path", "X-Forwarded-Uri", "X-Script-Name", "X-Original-Uri", "X-Envoy-Original-Path"}
 	var seen http.Header
 	proxied, _ := proxy(t, func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() })

@@ -182,11 +182,7 @@ func (c *coalescingConn) Read(p []byte) (int, error) {
 	if c.framing == nil {
 		return c.read(p)
 	}
-	if c.framing.ended { // nothing more is needed
-		return c.framing.check(p, 0, nil)
-	}
-	n, err := c.read(p)
-	return c.framing.check(p, n, err)
+	return c.framing.read(c.read, p)
 }
 
 func (c *coalescingConn) read(p []byte) (int, error) {

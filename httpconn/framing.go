@@ -97,7 +97,7 @@ type framedConn struct {
 	framing *framing
 }
 
-func (c *framedConn) Read(p []byte) (int, error) { return c.framing.read(c.Conn, p) }
+func (c *framedConn) Read(p []byte) (int, error) { return c.framing.read(c.Conn.Read, p) }
 
 func (c *framedConn) follower() *framing { return c.framing }
 
@@ -110,7 +110,7 @@ type framedTLSConn struct {
 	framing *framing
 }
 
-func (c *framedTLSConn) Read(p []byte) (int, error) { return c.framing.read(c.Conn, p) }
+func (c *framedTLSConn) Read(p []byte) (int, error) { return c.framing.read(c.Conn.Read, p) }
 
 func (c *framedTLSConn) follower() *framing { return c.framing }
 
@@ -148,11 +148,11 @@ const (
 const prefaceHTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // read reads from a connection for net/http.
-func (f *framing) read(from io.Reader, p []byte) (int, error) {
+func (f *framing) read(from func([]byte) (int, error), p []byte) (int, error) {
 	if f.ended { // nothing more is needed
 		return f.check(p, 0, nil)
 	}
-	n, err := from.Read(p)
+	n, err := from(p)
 	return f.check(p, n, err)
 }
 

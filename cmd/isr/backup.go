@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/facetheory/isr/internal/backup"
+	"github.com/facetheory/isr/internal/localfile"
 )
 
 type backupCommand struct {
@@ -46,7 +47,7 @@ func (c *backupCommand) Run(ctx context.Context, s *streams) error {
 	if err := os.Rename(temp.Name(), c.File); err != nil {
 		return err
 	}
-	if err := syncFolder(filepath.Dir(c.File)); err != nil {
+	if err := localfile.SyncFolder(filepath.Dir(c.File)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(s.out, "backed up %s to %s, %s\n", c.Source, c.File, bytesText(info.Size()))
@@ -60,12 +61,4 @@ func (c *backupCommand) write(ctx context.Context, s *streams, to io.Writer) err
 		online:  func(client *backup.Client) error { return client.Write(ctx, to, show) },
 		offline: func(source backup.Source) error { return source.Write(ctx, to, show) },
 	}.on(ctx, c.Source)
-}
-
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/internal/embedded"
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/localdynamo"
 )
 
@@ -141,7 +142,7 @@ func verifyTable(ctx context.Context, dir string, folder bool) error {
 
 // name gives what was restored its name.
 func (t *target) name(path string, folder bool) error {
-	if err := syncFolder(t.dir); err != nil {
+	if err := localfile.SyncFolder(t.dir); err != nil {
 		return err
 	}
 	from := t.dir
@@ -156,13 +157,5 @@ func (t *target) name(path string, folder bool) error {
 	if err := os.Rename(from, path); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
-}
-
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return localfile.SyncFolder(filepath.Dir(path))
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/facetheory/isr/internal/localfile"
 	"github.com/facetheory/isr/internal/version"
 	"github.com/facetheory/isr/localdynamo"
 )
@@ -99,15 +100,7 @@ func writeStamp(dir string) error {
 	if err := os.Rename(temp.Name(), filepath.Join(dir, stampName)); err != nil {
 		return err
 	}
-	return syncFolder(dir)
-}
-
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return localfile.SyncFolder(dir)
 }
 
 // OpenEngine opens the engine of an existing folder, and creates its file if there is none. It gives the folder the

@@ -70,3 +70,12 @@ func (f *Folder) readSlow(name string, limit int64) (content []byte, modified ti
 func errTooLong(length, limit int64) error {
 	return fmt.Errorf("it has %d bytes, at most %d were expected", length, limit)
 }
+
+// SyncFolder makes the names in a folder durable.
+func SyncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -345,10 +345,9 @@ export class PageCache {
   #redirectsToItself(rendered: Request, { status, headers }: Response): boolean {
     const location = headers.get('location');
     if (status < 300 || status > 399 || location === null || !URL.canParse(location, rendered.url)) return false;
-    const [from, to] = [rendered, new Request(new URL(location, rendered.url))].map((r) => project(r, this.#settings));
-    return (
-      from !== undefined && to !== undefined && 'cacheKey' in from && 'cacheKey' in to && from.cacheKey === to.cacheKey
-    );
+    const from = project(rendered, this.#settings);
+    const to = project(new Request(new URL(location, rendered.url)), this.#settings);
+    return 'cacheKey' in from && 'cacheKey' in to && from.cacheKey === to.cacheKey;
   }
 
   #sharing(page: Page, how: How): Found {
