@@ -42,6 +42,7 @@ func (w *world) purgeBy(l *life) {
 	w.log("request to %s: purge %v, hard %t, unpin %t", l.name, np.targets, np.hard, unpin)
 	l.asking++
 	l.purging++
+	w.notePurging()
 	w.ended.Go(func() {
 		ctx, cancel := w.aside()
 		defer cancel()
@@ -252,6 +253,7 @@ func (w *world) checkPurged(e event) {
 	l, np := e.life, e.purge
 	l.asking--
 	l.purging--
+	w.notePurging()
 	for _, p := range np.pages {
 		l.pages[p].asserting--
 	}

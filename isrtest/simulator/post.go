@@ -14,7 +14,7 @@ type post struct {
 	life     *life
 	page     *page
 	began    time.Time
-	follows  bool      // another one, or another purge of the page, may have delayed its purge
+	follows  bool      // another one, or another purge of the page, may have delayed its purge; owned by the driver
 	changed  time.Time // when the origin answered; zero before; guarded by world.mu
 	answered time.Time // when its visitor was answered; owned by the driver
 }
@@ -37,9 +37,7 @@ func (w *world) post(l *life, p *page) {
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: p, header: make(http.Header)}
 	changes := &post{life: l, page: p, began: time.Now()}
-	w.mu.Lock()
-	changes.follows = time.Since(p.purged) < followTime
-	w.mu.Unlock()
+	changes.follows = w.purgedSince(p, time.Now().Add(-followTime), nil)
 	for _, other := range seen.posts {
 		changes.follows = changes.follows || other.answered.IsZero() || time.Since(other.answered) < followTime
 	}
@@ -75,6 +73,7 @@ func (w *world) checkPosted(e event) {
 	seen.asserting--
 	e.life.asking--
 	e.post.answered = e.at
+	e.post.follows = e.post.follows || w.purgedSince(e.page, e.post.began, e.life)
 	w.log("%s: posting %s: %d", e.life.name, e.page.path, e.visitor.status)
 	if e.visitor.status != http.StatusNoContent {
 		w.violate("an unsafe request is passed through", "%s answered a post with %d", e.life.name, e.visitor.status)
@@ -163,17 +162,46 @@ func (v *visitor) postsThatHold() (all []*post) {
 	return all
 }
 
+// purgedSince reports whether a purge of a page was in progress at or after an instant, by anyone; if own
+// is not nil, other than after an unsafe request to that process.
+func (w *world) purgedSince(p *page, since time.Time, own *life) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !p.purged.Before(since) {
+		return true
+	}
+	for l, at := range p.purgedBy {
+		if l != own && !at.Before(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// notePurging records that a purge that may cover any page begins, or ends.
+func (w *world) notePurging() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.pages {
+		p.purged = time.Now()
+	}
+}
+
 // Purge implements [store.PurgeStore].
 func (m *witness) Purge(ctx context.Context, p store.Purge) (store.Receipt, error) {
 	w := m.life.w
-	r, err := m.MetaStore.Purge(ctx, p)
-	w.mu.Lock()
-	for _, of := range w.pages {
-		if slices.ContainsFunc(p.Targets, func(t store.PurgeTarget) bool { return t.Kind != store.PurgeKey || t.Value == of.key.Text }) {
-			of.purged = time.Now() // perhaps also if it has failed
+	note := func() { // at the begin, for who reads its rows before it returns; at the end, perhaps also if it has failed
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, of := range w.pages {
+			if slices.ContainsFunc(p.Targets, func(t store.PurgeTarget) bool { return t.Kind != store.PurgeKey || t.Value == of.key.Text }) {
+				of.purgedBy[m.life] = time.Now()
+			}
 		}
 	}
-	w.mu.Unlock()
+	note()
+	r, err := m.MetaStore.Purge(ctx, p)
+	note()
 	for _, p := range w.pages {
 		w.noteReload(m.life, p)
 	}

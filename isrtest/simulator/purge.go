@@ -39,11 +39,7 @@ const markLifetime = 60 * 24 * 60 * 60
 
 // purgePages purges pages and tags, and appends one row to the log for all, in one transaction.
 func (w *world) purgePages(pages []*page, hard bool, tags ...store.PurgeTarget) {
-	w.mu.Lock()
-	for _, p := range w.pages { // a mark may cover later generations, too
-		p.purged = time.Now()
-	}
-	w.mu.Unlock()
+	w.notePurging() // a mark may cover later generations, too
 	seq, at := w.seq+1, trueNow()
 	var actions []types.TransactWriteItem
 	for _, t := range tags {

@@ -94,7 +94,9 @@ type page struct {
 
 	renders  int       // guarded by world.mu
 	contents int       // guarded by world.mu
-	purged   time.Time // when it was purged last, or may have been; guarded by world.mu
+	purged   time.Time // when an operator or another service purged it last, or may have; guarded by world.mu
+
+	purgedBy map[*life]time.Time // when a process purged it last, for whatever reason, or may have; guarded by world.mu
 }
 
 // tableName is the name of a table in memory.
@@ -143,7 +145,7 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 		w.pages = append(w.pages, &page{
 			path: path, key: key, pk: store.HashedPartition(key), rows: make(partition),
 			versions: make(map[int64]string), never: make(map[string]bool),
-			rendered: make(map[string]int64), renderedAt: make(map[string]time.Time), demands: make(map[string]*demand),
+			rendered: make(map[string]int64), renderedAt: make(map[string]time.Time), purgedBy: make(map[*life]time.Time), demands: make(map[string]*demand),
 		})
 	}
 	for i := range 2 + w.rng.IntN(3) {
