@@ -130,6 +130,7 @@ func (b datedBodies) List(ctx context.Context, prefix string) iter.Seq2[store.Bo
 func TestCollectByTheClockOfTheBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, written := newTable(t), time.Now()
+		tb.poll = rarely // a day of polls takes a minute
 		tb.peer("a", isr.Route{Name: "site"}, newSite(), nil).regenerate(t, 1)
 		crashed := folderOf(store.HashedPartition(page)) + "20000101T000000.000000Z-crashed"
 		if err := tb.bodies.Put(t.Context(), crashed, []byte("12345")); err != nil {
