@@ -19,7 +19,7 @@ import {
 
 import { batchGet, batchWrite } from './batch.js';
 import { readFailure, writeFailure } from './classify.js';
-import { systemClock } from './clock.js';
+import { clockOf } from './clock.js';
 import { isEcho } from './echo.js';
 import { Encrypter, type Encryption } from './encrypted.js';
 import { InvalidInputError, InvalidModelError, ItemNotFoundError } from './errors.js';
@@ -28,6 +28,7 @@ import type { FieldOf, InputOf, ItemOf, KeyOf } from './infer.js';
 import type { Item } from './item.js';
 import { decodeItem, encodeKey, nameOf } from './marshal.js';
 import type { Model } from './model.js';
+import { cancellable, checkOptions, type Hints, type Members } from './options.js';
 import { answerOf, isThrottling, outcomeOf } from './outcome.js';
 import { createTable, ensureTable, type TableOptions } from './provision.js';
 import { Query } from './query.js';
@@ -77,6 +78,37 @@ export interface TransactOptions extends CallOptions {
   clientRequestToken?: string;
 }
 
+const clientOptions: Members<TheorydbClientOptions> = {
+  models: true,
+  now: true,
+  encryption: true,
+  callTimeoutMs: true,
+  retryDelayMs: true,
+  random: true,
+};
+
+/** TableTheory's options of a client. */
+const replaced: Hints = {
+  sendOptions: 'pass a signal to each call',
+  numberUnmarshalMode: "declare as: 'bigint' or 'string' for attributes whose numbers have no exact JavaScript value",
+};
+
+const writeOptions: Members<WriteOptions> = {
+  ...cancellable,
+  conditionExpression: true,
+  expressionAttributeNames: true,
+  expressionAttributeValues: true,
+};
+
+const transactOptions: Members<TransactOptions> = { ...cancellable, clientRequestToken: true };
+const readOptions: Members<ReadOptions> = { ...cancellable, consistentRead: true };
+
+/** TableTheory's options of a write, which state their condition otherwise here. */
+const conditions: Hints = {
+  ifNotExists: 'create requires that the item does not exist; put replaces it',
+  protectedAttributes: 'list the attributes that an update may change',
+};
+
 /** The models `M` of a client and the models `N` that it registers; only `N` if the types of its models were not known before. */
 export type RegisteredModels<M extends Model, N extends Model> = Model extends M ? N : M | N;
 
@@ -101,7 +133,8 @@ export class TheorydbClient<M extends Model = Model> {
       );
     }
     this.#ddb = ddb;
-    this.#calls = new Calls(systemClock(options.now), options);
+    checkOptions('TheorydbClient', options, clientOptions, replaced);
+    this.#calls = new Calls(clockOf(options), options);
     this.#encrypter = new Encrypter(this.#calls, options.encryption);
     this.register(...(options.models ?? []));
   }
@@ -154,6 +187,7 @@ export class TheorydbClient<M extends Model = Model> {
   ): Promise<ItemOf<ModelOf<M, N>> | null> {
     const known = this.#model(model);
     const Key = encodeKey(known, key);
+    checkOptions('get', options, readOptions);
     const command = new GetItemCommand({
       TableName: known.tableName,
       Key,
@@ -183,6 +217,7 @@ export class TheorydbClient<M extends Model = Model> {
     options: WriteOptions = {},
   ): Promise<ItemOf<ModelOf<M, N>>> {
     const known = this.#model(model);
+    checkOptions('put', options, writeOptions, conditions);
     return this.#store(item, putOf(known, item, options, this.#calls.clock.now()), options);
   }
 
@@ -198,6 +233,7 @@ export class TheorydbClient<M extends Model = Model> {
     options: WriteOptions = {},
   ): Promise<ItemOf<ModelOf<M, N>>> {
     const known = this.#model(model);
+    checkOptions('create', options, writeOptions, conditions);
     return this.#store(item, createOf(known, item, options, this.#calls.clock.now()), options);
   }
 
@@ -247,6 +283,7 @@ export class TheorydbClient<M extends Model = Model> {
     key: KeyOf<ModelOf<M, N>> & Partial<ItemOf<ModelOf<M, N>>>,
     options: WriteOptions = {},
   ): Promise<void> {
+    checkOptions('delete', options, writeOptions, conditions);
     await this.#send(deleteOf(this.#model(model), key, options), options);
   }
 
@@ -295,6 +332,7 @@ export class TheorydbClient<M extends Model = Model> {
     options: ReadOptions = {},
   ): Promise<(ItemOf<ModelOf<M, N>> | undefined)[]> {
     const known = this.#model(model);
+    checkOptions('batchGet', options, readOptions);
     const target = { ...this.#source, signal: options.signal };
     const found = await batchGet(target, known, keys, options.consistentRead ?? true);
     const stored = found.filter((item) => item !== undefined);
@@ -314,6 +352,8 @@ export class TheorydbClient<M extends Model = Model> {
     writes: { puts?: readonly InputOf<ModelOf<M, N>>[]; deletes?: readonly KeyOf<ModelOf<M, N>>[] },
     options: CallOptions = {},
   ): Promise<void> {
+    checkOptions('batchWrite', options, cancellable);
+    checkOptions('the writes of batchWrite', writes, { puts: true, deletes: true });
     const target = { ...this.#source, signal: options.signal };
     await batchWrite(target, this.#model(model), { puts: writes.puts ?? [], deletes: writes.deletes ?? [] });
   }
@@ -327,6 +367,7 @@ export class TheorydbClient<M extends Model = Model> {
    * TransactionConflictError, ThrottledError, UnknownOutcomeError
    */
   async transactWrite(actions: readonly TransactAction<M>[], options: TransactOptions = {}): Promise<void> {
+    checkOptions('transactWrite', options, transactOptions);
     checkToken(options.clientRequestToken);
     const writes = writesOf(actions, (model) => this.#model(model), this.#calls.clock.now());
     options.signal?.throwIfAborted();
@@ -373,6 +414,7 @@ export class TheorydbClient<M extends Model = Model> {
     changing: Changing,
     options: WriteOptions,
   ): Promise<I> {
+    checkOptions(kind, options, writeOptions, conditions);
     const changes =
       typeof changing === 'function'
         ? builtChanges(model, changing)

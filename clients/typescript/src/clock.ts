@@ -3,6 +3,9 @@
  * measuring how long this process has waited. Both are injected.
  */
 
+import { InvalidInputError } from './errors.js';
+import { formatValue } from './value.js';
+
 /** A source of time. */
 export interface Clock {
   /** The wall clock, in epoch milliseconds. */
@@ -19,6 +22,43 @@ export interface Clock {
 /** The clock of this machine. `now` replaces `Date.now`. */
 export function systemClock(now: () => number = Date.now): Clock {
   return { now, elapsed: () => performance.now(), sleep };
+}
+
+/**
+ * Returns the clock that options state: `clock`, else the one of this machine with `now` as
+ * its wall clock. Each reading of the wall clock is checked; that of options also here.
+ *
+ * @throws InvalidInputError, here and from `now`, unless the wall clock is in epoch milliseconds.
+ */
+export function clockOf(options: { clock?: Clock | undefined; now?: (() => number) | undefined }): Clock {
+  const { clock, now } = options;
+  if (now !== undefined && typeof now !== 'function') {
+    throw new InvalidInputError(`now must be a function (got ${formatValue(now)})`);
+  }
+  const of = clock ?? systemClock(now);
+  const checked = {
+    now: () => checkWallClock(of.now()),
+    elapsed: () => of.elapsed(),
+    sleep: (milliseconds: number, signal: AbortSignal | undefined) => of.sleep(milliseconds, signal),
+  };
+  if (clock !== undefined || now !== undefined) checked.now();
+  return checked;
+}
+
+/** 3 March 1973 in milliseconds. No clock is before it, and one in seconds stays below it until the year 5138. */
+const earliest = 100_000_000_000;
+/** The end of the year 9999 in milliseconds. A clock in microseconds is beyond it since January 1978. */
+const latest = 253_402_300_799_999;
+
+/**
+ * Returns the reading of a wall clock. Two processes whose clocks count in different units
+ * would see each other's leases as expired, or as held for ever.
+ */
+function checkWallClock(ms: number): number {
+  if (typeof ms === 'number' && ms >= earliest && ms <= latest) return ms;
+  const unit = ms > latest ? 'finer than milliseconds: divide it' : 'in seconds: multiply it by 1,000';
+  const found = typeof ms === 'number' && ms >= 1 ? `${ms}, which looks like a time ${unit}` : formatValue(ms);
+  throw new InvalidInputError(`now must return epoch milliseconds, as Date.now does (got ${found})`);
 }
 
 function sleep(milliseconds: number, signal: AbortSignal | undefined): Promise<boolean> {

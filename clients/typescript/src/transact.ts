@@ -5,6 +5,7 @@ import type { RawCondition } from './expression.js';
 import { identityOf } from './identity.js';
 import type { FieldOf, InputOf, ItemOf, KeyOf } from './infer.js';
 import type { Model } from './model.js';
+import { checkOptions } from './options.js';
 import { builtChanges, fieldChanges, type UpdateBuilder } from './update.js';
 import { conditionCheckOf, createOf, deleteOf, putOf, rawUpdateOf, updateOf, type Write } from './write.js';
 
@@ -74,6 +75,26 @@ export type TransactAction<M extends Model = Model> = M extends Model
 const maxActions = 100;
 const maxToken = 36;
 
+const written = {
+  kind: true,
+  model: true,
+  conditionExpression: true,
+  expressionAttributeNames: true,
+  expressionAttributeValues: true,
+} as const;
+
+/** The members of the actions of each kind. */
+const members: Readonly<Record<TransactAction['kind'], Readonly<Record<string, true>>>> = {
+  put: { ...written, item: true, ifNotExists: true },
+  update: { ...written, item: true, key: true, fields: true, changes: true, updateExpression: true },
+  upsert: { ...written, item: true, fields: true, changes: true },
+  delete: { ...written, key: true },
+  conditionCheck: { ...written, key: true },
+};
+
+/** TableTheory's members of actions that are called otherwise here. */
+const replaced = { updateFn: 'pass the key as item, and the function as changes' };
+
 /** An action on any model. */
 type AnyAction = TransactAction<Model>;
 
@@ -109,6 +130,9 @@ export function writesOf(
 
 function writeOf(action: AnyAction, index: number, resolve: (model: string | Model) => Model, nowMs: number): Write {
   const model = resolve(action?.model);
+  if (Object.hasOwn(members, action.kind)) {
+    checkOptions(`action ${index} of the transaction, ${action.kind},`, action, members[action.kind], replaced);
+  }
   switch (action.kind) {
     case 'put':
       return action.ifNotExists

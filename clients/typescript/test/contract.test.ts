@@ -121,7 +121,7 @@ async function check(table: TestTable, tableName: string, vector: Vector): Promi
 
 async function answer(table: TestTable, tableName: string, vector: Vector): Promise<void> {
   const model = modelOf('Item', tableName);
-  const now = () => vector.now_ms ?? 0;
+  const now = () => vector.now_ms ?? Date.now();
   const client = new TheorydbClient(table.ddb, { models: [model], now, encryption });
   await client.createTable(model);
   for (const item of vector.before) {

@@ -2,6 +2,7 @@ import { PutItemCommand } from '@aws-sdk/client-dynamodb';
 
 import { InvalidInputError, UnknownOutcomeError } from '../errors.js';
 import { answerOf } from '../outcome.js';
+import { formatValue } from '../value.js';
 import { type Backend, deleteCall, detached, errorOf, keyOf, outcomeOfCall } from './backend.js';
 import { conditionOf } from './expression.js';
 import { HeldLease, leaseDuration } from './lease.js';
@@ -40,9 +41,11 @@ export function clockAheadOf(b: Backend, nowMs: number | undefined): number {
 /** Creates a lease that has not been requested yet. */
 export function newLease(b: Backend, acquirer: Acquirer, durationMs: number): HeldLease {
   const duration = leaseDuration(durationMs);
-  // A clock in other units would create leases that end in the far future.
-  checkMoment("the store's clock", b.clock.now());
-  return new HeldLease(b, acquirer, b.newToken(), duration);
+  const token = b.newToken();
+  if (typeof token !== 'string' || token === '') {
+    throw new InvalidInputError(`newToken must return a text that is unique and not empty (got ${formatValue(token)})`);
+  }
+  return new HeldLease(b, acquirer, token, duration);
 }
 
 /**

@@ -2,8 +2,9 @@ import { hostname } from 'node:os';
 
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 
-import { type Clock, systemClock } from '../clock.js';
+import { type Clock, clockOf } from '../clock.js';
 import { InvalidInputError } from '../errors.js';
+import { checkOptions, type Hints, type Members } from '../options.js';
 import { Calls, type RetryOptions } from '../retry.js';
 import { type Backend, randomText, type Warn } from './backend.js';
 import { GroupCommit } from './groupcommit.js';
@@ -47,7 +48,7 @@ export interface FaceTheoryIsrMetaStoreConfig extends RetryOptions {
   /** Identifies this process in logs and errors; informational only. Default: host name and process id. */
   leaseOwner?: string;
 
-  /** The wall clock, in epoch milliseconds. Default: `Date.now`. */
+  /** The wall clock, in epoch milliseconds; each reading is checked. Default: `Date.now`. */
   now?: () => number;
   /** Replaces all time sources, including `now`; for tests. */
   clock?: Clock;
@@ -58,6 +59,34 @@ export interface FaceTheoryIsrMetaStoreConfig extends RetryOptions {
   /** Called for lost replies and their settled outcome. Default: no-op. */
   warn?: Warn;
 }
+
+const configured: Members<FaceTheoryIsrMetaStoreConfig> = {
+  ddb: true,
+  tableName: true,
+  tenant: true,
+  pkFromCacheKey: true,
+  pkPrefix: true,
+  metaTtlSeconds: true,
+  requestKeepSeconds: true,
+  markLifetimeSeconds: true,
+  leaseOwner: true,
+  now: true,
+  clock: true,
+  newToken: true,
+  settleTimeoutMs: true,
+  warn: true,
+  callTimeoutMs: true,
+  retryDelayMs: true,
+  random: true,
+};
+
+/** TableTheory's options of its meta store. */
+const replaced: Hints = {
+  leaseToken: 'its name here is newToken',
+  token: 'its name here is newToken',
+  leaseTtlBufferSeconds: 'leave it out: DynamoDB may delete the row an hour after the lease has expired',
+  client: 'leave it out: the store sends its own requests through ddb',
+};
 
 /** A configuration with defaults applied. */
 export interface Settings {
@@ -74,6 +103,7 @@ export interface Settings {
 
 /** @throws InvalidInputError InvalidKeyError */
 export function settingsOf(c: FaceTheoryIsrMetaStoreConfig): Settings {
+  checkOptions('the meta store', c, configured, replaced);
   if (!c?.ddb) throw new InvalidInputError('ddb is missing: expected a DynamoDBClient');
   if (typeof c.tableName !== 'string' || c.tableName === '') {
     throw new InvalidInputError('tableName is missing: expected the name of a table');
@@ -106,7 +136,7 @@ function markLifetimeOf({ markLifetimeSeconds = minMarkLifetime }: FaceTheoryIsr
 }
 
 function backendOf(c: FaceTheoryIsrMetaStoreConfig): Backend {
-  const clock = c.clock ?? systemClock(c.now);
+  const clock = clockOf(c);
   return {
     ddb: c.ddb,
     tableName: c.tableName,

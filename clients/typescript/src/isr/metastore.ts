@@ -62,6 +62,8 @@ export type Described = Omit<NextEntry, keyof Content>;
 export interface Commit extends LeaseRef, Content, Partial<Described>, Omit<Publishing, 'signal'> {
   /** Not stored; for the application's own logs. */
   leaseOwner?: string;
+  /** The caller's current time in epoch milliseconds, at most an hour from the store's clock, which decides. */
+  nowMs?: number;
 }
 
 /** The common arguments of rollback, pin and unpin. */

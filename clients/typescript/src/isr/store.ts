@@ -11,6 +11,7 @@ import {
 } from '../errors.js';
 import { leaseLossOf } from '../leases/heartbeat.js';
 import { LeaseRegistry } from '../leases/registry.js';
+import { checkOptions } from '../options.js';
 import { acquire, clockAheadOf } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
 import { type Backend, errorOf, readRow } from './backend.js';
@@ -29,6 +30,7 @@ import { backOff, breakLease, refresh, release } from './leaseupdate.js';
 import { holdsUntil } from './lockrow.js';
 import { readChanges, readSequence } from './log.js';
 import { covering, readMarks } from './mark.js';
+import { acquisition, commit, declaration, pinning, publishing, purging, rollingBack } from './members.js';
 import type {
   Acquisition,
   Commit,
@@ -97,6 +99,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   async acquireLease(a: Acquisition): Promise<Lease> {
     this.#leases.checkOpen();
     const pk = this.#pk(a.cacheKey);
+    checkOptions('an acquisition', a, acquisition);
     const claim = this.#claim(a);
     const aheadMs = clockAheadOf(this.#backend, a.nowMs);
     const acquirer = { cacheKey: a.cacheKey, pk, owner: a.leaseOwner ?? this.#settings.owner, aheadMs };
@@ -220,6 +223,8 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
 
   async commitGeneration(c: Commit): Promise<Entry> {
     const pk = this.#pk(c.cacheKey);
+    checkOptions('commitGeneration', c, commit);
+    clockAheadOf(this.#backend, c.nowMs);
     const described = describedOf(c);
     const next: NextEntry = { contentSha256: '', contentLength: 0, ...contentOf(c), ...described };
     const known = this.#known(c.leaseToken, pk);
@@ -235,6 +240,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 
   async publish(lease: Lease, record: PageRecord, next: NextEntry, how: Publishing = {}): Promise<Entry> {
+    checkOptions('publish', how, publishing);
     return this.#publish(this.#own(lease), record, next, how, false);
   }
 
@@ -283,6 +289,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 
   async rollback(r: Rollback): Promise<Entry> {
+    checkOptions('rollback', r, rollingBack);
     const { pinnedUntilMs = FOREVER_MS, assertedAtMs = this.#backend.clock.now() } = r;
     checkMoment('pinnedUntilMs', pinnedUntilMs);
     checkMoment('assertedAtMs', assertedAtMs);
@@ -311,11 +318,13 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 
   async pin(p: Pin): Promise<Entry> {
+    checkOptions('pin', p, pinning);
     checkMoment('untilMs', p.untilMs);
     return this.#pin(p, p.untilMs);
   }
 
   async unpin(p: Declaration): Promise<Entry> {
+    checkOptions('unpin', p, declaration);
     return this.#pin(p, 0);
   }
 
@@ -378,6 +387,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 
   async purge(targets: readonly PurgeTarget[], options: PurgeOptions = {}): Promise<Receipt> {
+    checkOptions('purge', options, purging);
     const purge = new Purge(this.#settings, targets, options);
     return { seq: await mapReadError(purge.name, this.#settings.log.append(purge, options.signal)) };
   }

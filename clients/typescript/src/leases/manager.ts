@@ -14,12 +14,13 @@ import { hostname } from 'node:os';
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 
 import { readFailure } from '../classify.js';
-import { type Clock, systemClock } from '../clock.js';
+import { type Clock, clockOf } from '../clock.js';
 import { InvalidInputError, InvalidKeyError, LeaseLostError } from '../errors.js';
 import { acquire } from '../isr/acquire.js';
 import { type Backend, detached, randomText, type Warn } from '../isr/backend.js';
 import { HeldLease, leaseDuration } from '../isr/lease.js';
 import { refresh, release } from '../isr/leaseupdate.js';
+import { cancellable, checkOptions, type Hints, type Members } from '../options.js';
 import { Calls, type RetryOptions } from '../retry.js';
 import { formatValue } from '../value.js';
 import { leaseLossOf } from './heartbeat.js';
@@ -53,7 +54,10 @@ export interface LeaseTerm {
 
 /** Options of a LeaseManager. Every member has a default. */
 export interface LeaseManagerOptions extends RetryOptions {
-  /** The wall clock, in epoch milliseconds. Default: `Date.now`. */
+  /**
+   * The wall clock, in epoch milliseconds; each reading is checked. (TableTheory's takes
+   * seconds.) Default: `Date.now`.
+   */
   now?: () => number;
   /** Replaces all time sources, including `now`; for tests. */
   clock?: Clock;
@@ -64,6 +68,34 @@ export interface LeaseManagerOptions extends RetryOptions {
   /** Called for lost replies and for extensions and releases that failed. Default: no-op. */
   warn?: Warn;
 }
+
+const managerOptions: Members<LeaseManagerOptions> = {
+  now: true,
+  clock: true,
+  newToken: true,
+  leaseOwner: true,
+  warn: true,
+  callTimeoutMs: true,
+  retryDelayMs: true,
+  random: true,
+};
+
+const termOptions: Members<LeaseTerm> = { ...cancellable, leaseSeconds: true };
+
+const fixedNames = 'spec/schema.md fixes the attributes of a lease, which all languages share';
+
+/** TableTheory's options of a LeaseManager. */
+const replaced: Hints = {
+  token: 'its name here is newToken',
+  leaseToken: 'its name here is newToken',
+  ttlBufferSeconds: 'leave it out: DynamoDB may delete the row an hour after the lease has expired',
+  sendOptions: 'pass a signal to each call',
+  pkAttr: fixedNames,
+  skAttr: fixedNames,
+  tokenAttr: fixedNames,
+  expiresAtAttr: fixedNames,
+  ttlAttr: fixedNames,
+};
 
 const jobPrefix = 'JOB#';
 const lockSk = 'LOCK';
@@ -96,12 +128,16 @@ export class LeaseManager implements AsyncDisposable {
   readonly #held = new WeakMap<JobLease, HeldLease>();
   readonly #registry: LeaseRegistry;
 
-  /** @throws InvalidInputError if the client or the table name is missing. */
+  /**
+   * @throws InvalidInputError if the client or the table name is missing, an option is
+   * unknown, or the clock is not in milliseconds.
+   */
   constructor(ddb: DynamoDBClient, tableName: string, options: LeaseManagerOptions = {}) {
     if (typeof ddb?.send !== 'function' || typeof tableName !== 'string' || tableName === '') {
       throw new InvalidInputError('a LeaseManager takes a DynamoDBClient and the name of a table');
     }
-    const clock = options.clock ?? systemClock(options.now);
+    checkOptions('LeaseManager', options, managerOptions, replaced);
+    const clock = clockOf(options);
     const calls = new Calls(clock, options);
     const { newToken = randomText, warn = () => {} } = options;
     this.#backend = { ddb, tableName, clock, calls, settleTimeoutMs: calls.timeoutMs, newToken, warn };
@@ -123,6 +159,7 @@ export class LeaseManager implements AsyncDisposable {
    */
   async acquire(key: string | LeaseKey, term: LeaseTerm): Promise<JobLease> {
     const at = keyOf(key);
+    checkOptions('acquire', term, termOptions);
     const duration = durationOf(term?.leaseSeconds);
     this.#registry.checkOpen();
     const acquirer = { cacheKey: at.pk, pk: at.pk, owner: this.#owner };
@@ -145,6 +182,7 @@ export class LeaseManager implements AsyncDisposable {
   async refresh(lease: JobLease, term: Partial<LeaseTerm> = {}): Promise<JobLease> {
     const key = keyOf(lease?.key);
     const known = this.#known(lease);
+    checkOptions('refresh', term, termOptions);
     const duration = durationOf(term.leaseSeconds ?? lease.leaseSeconds);
     if (known.ended) {
       throw new LeaseLostError(`the lease of ${key.pk} is lost: it was released; acquire it again`);
@@ -165,6 +203,7 @@ export class LeaseManager implements AsyncDisposable {
   /** Releases a lease. Releasing a lost lease is not an error. */
   async release(lease: JobLease, options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
     const key = keyOf(lease?.key);
+    checkOptions('release', options, cancellable);
     await this.#classified(key, release(this.#known(lease), options.signal));
   }
 
