@@ -11,7 +11,9 @@ import {
 import { duplexPair, Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
+import { delayResponse } from './delay.js';
 import type { PageCache, Render } from './pagecache.js';
+import { isSafe } from './projection.js';
 
 export * from './index.js';
 
@@ -21,7 +23,8 @@ export * from './index.js';
  *	createServer(nodeHandler(cache, expressApp))
  *	Fastify({ serverFactory: (handler) => createServer(nodeHandler(cache, handler)) })
  *
- * Pages are rendered by requests without the headers of a visitor and without a remote address.
+ * Pages are rendered by requests without the headers of a visitor and without a remote address. The answer to a request
+ * that changes a page (POST, …) is sent when that page is purged, see {@link PageCache.invalidate}.
  */
 export function nodeHandler(cache: PageCache, app: RequestListener): RequestListener {
   const render = renderer(app);
@@ -30,6 +33,7 @@ export function nodeHandler(cache: PageCache, app: RequestListener): RequestList
     const reason = asked ? cache.bypassReason(asked) : 'method';
     if (!asked || reason !== undefined) {
       res.appendHeader('Cache-Status', `isr; fwd=bypass; detail=${reason}`);
+      invalidating(cache, req, res);
       app(req, res);
       return;
     }
@@ -40,16 +44,34 @@ export function nodeHandler(cache: PageCache, app: RequestListener): RequestList
   };
 }
 
+/** The fields of a response that name pages which an unsafe request has changed. */
+const references = ['location', 'content-location'];
+
+/** Lets a response to an unsafe request wait for the purge of what it has changed. */
+function invalidating(cache: PageCache, req: IncomingMessage, res: ServerResponse): void {
+  const { method = 'GET' } = req;
+  const url = isSafe(method) ? undefined : urlOf(req);
+  if (url === undefined) return;
+  delayResponse(res, references, (status, headers) => cache.invalidate({ method, url }, { status, headers }));
+}
+
 /** Returns a request without a body; undefined for one that is none of a page, or has no valid URL. */
 function requestOf(req: IncomingMessage): Request | undefined {
-  const { method, url = '', headers } = req;
-  if ((method !== 'GET' && method !== 'HEAD') || !url.startsWith('/') || hasBody(headers)) return undefined;
-  const scheme = 'encrypted' in req.socket ? 'https' : 'http';
+  const { method, headers } = req;
+  if ((method !== 'GET' && method !== 'HEAD') || !req.url?.startsWith('/') || hasBody(headers)) return undefined;
+  const url = urlOf(req);
   try {
-    return new Request(`${scheme}://${headers.host}${url}`, { method, headers: fieldsOf(req) });
+    return url === undefined ? undefined : new Request(url, { method, headers: fieldsOf(req) });
   } catch {
     return undefined; // the application decides what to do with it
   }
+}
+
+/** Returns the URL of a request, also of one in absolute form (RFC 9112, section 3.2.2); undefined if it has no valid one. */
+function urlOf({ url = '', headers, socket }: IncomingMessage): string | undefined {
+  const scheme = 'encrypted' in socket ? 'https' : 'http';
+  const text = url.startsWith('/') ? `${scheme}://${headers.host}${url}` : url;
+  return URL.canParse(text) ? text : undefined;
 }
 
 function hasBody(headers: IncomingHttpHeaders): boolean {
@@ -70,9 +92,10 @@ function renderer(app: RequestListener): Render {
       const [near, far] = duplexPair();
       far.once('close', () => near.destroy()); // a pair does not do so by itself
       near.once('close', () => far.destroy());
-      server.emit('connection', far);
-      const { pathname, search, host } = new URL(asked.url);
+      const { pathname, search, host, protocol } = new URL(asked.url);
+      if (protocol === 'https:') Object.assign(far, { encrypted: true }); // as a TLS socket has it, which frameworks ask
       const headers = { ...Object.fromEntries(asked.headers), host };
+      server.emit('connection', far);
       const { method, signal } = asked;
       request({ createConnection: () => near, method, path: pathname + search, headers, signal })
         .on('response', (answer) => resolve(responseOf(answer)))

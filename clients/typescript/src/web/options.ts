@@ -10,6 +10,13 @@ export interface PageCacheOptions extends StoreOptions {
    */
   hosts: readonly string[];
   /**
+   * The scheme of the site's public URLs, `http` or `https`, for servers behind a proxy that terminates TLS. Renders get
+   * it, in their URL and as `X-Forwarded-Proto`, and applications of `node:http` as an encrypted connection, whatever the
+   * request of the visitor says: its own `X-Forwarded-Proto` is not trusted, and visitors of both schemes get the same
+   * pages. Default: the scheme of the connection to this server, which is `http` behind such a proxy.
+   */
+  scheme?: 'http' | 'https';
+  /**
    * The query parameters that pages depend on, which are part of the key. A request with another one
    * passes through, except for those that only record where a visitor came from (`utm_source`, `gclid`, …), which
    * spec/requests.json lists. Default: none.
@@ -45,6 +52,8 @@ export interface PageCacheOptions extends StoreOptions {
 /** Options with defaults applied. Members ending in `Ms` are in milliseconds. */
 export interface Settings extends StoreSettings {
   readonly hosts: ReadonlySet<string>;
+  /** Undefined: that of each request. */
+  readonly scheme: 'http' | 'https' | undefined;
   readonly query: ReadonlySet<string>;
   readonly ignoreCookies: readonly string[];
   readonly staleSeconds: number;
@@ -64,6 +73,7 @@ export function settingsOf(o: PageCacheOptions, environment: NodeJS.ProcessEnv):
   return {
     hosts: hostsOf(o.hosts),
     ...storeSettingsOf(o, { maker: 'createPageCache', warning: 'page cache' }, environment),
+    scheme: schemeOf(o.scheme),
     query: new Set(o.query ?? []),
     ignoreCookies: o.ignoreCookies ?? [],
     staleSeconds: milliseconds('staleSeconds', o.staleSeconds ?? 0, 0) / 1000,
@@ -83,6 +93,13 @@ function hostsOf(hosts: readonly string[] | undefined): ReadonlySet<string> {
     );
   }
   return new Set(hosts.map((host) => canonicalKey(`${host}/`).slice(0, -1)));
+}
+
+function schemeOf(scheme: unknown): 'http' | 'https' | undefined {
+  if (scheme === undefined || scheme === 'http' || scheme === 'https') return scheme;
+  throw new InvalidInputError(
+    `scheme must be 'http' or 'https', that of the site's public URLs (got ${JSON.stringify(scheme)})`,
+  );
 }
 
 function bytes(name: string, n: number, least: number, most: number): number {

@@ -16,12 +16,16 @@ import type { PageRecord } from '../isr/record.js';
 import type { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import { rejection } from '../retry.js';
 import { type Answer, answerOf, bypassed, forVisitor, type How, plainFailure, readBody, unstored } from './answer.js';
+import { Invalidations } from './invalidate.js';
 import { judge, storedFields, type Verdict } from './judge.js';
 import { type PageCacheOptions, type Settings, settingsOf } from './options.js';
-import { type Projection, project } from './projection.js';
+import { changedKeys, isSafe, keyOfReference, type Projection, project } from './projection.js';
 
 /** Renders the response to a request, whose signal is aborted if the render takes too long, or its lease is lost. */
 export type Render = (request: Request) => Response | Promise<Response>;
+
+/** What of a response says which pages it has changed. */
+export type Changing = Pick<Response, 'status' | 'headers'>;
 
 /** A page as it is stored, with its body. */
 interface Page {
@@ -74,8 +78,13 @@ export class PageCache {
   readonly #records = new LruCache<{ record: PageRecord; readAt: number }>(maxRecords);
   /** Until when pages are known to be uncacheable, on the monotonic clock. */
   readonly #uncacheable = new LruCache<number>(maxRecords);
-  /** The searches in progress, by cache key: at most one per request in progress. */
-  readonly #searches = new Map<string, Promise<Found>>();
+  /** The searches in progress: at most one per request in progress. */
+  readonly #searches = new Set<Promise<Found>>();
+  /** Those that further visitors join, by cache key. */
+  readonly #joinable = new Map<string, Promise<Found>>();
+  readonly #invalidations: Invalidations;
+  /** How many purges this process has made: a read that began before one is not kept. */
+  #purges = 0;
   #marksAt = Number.NEGATIVE_INFINITY;
 
   /** @throws InvalidInputError InvalidKeyError for an invalid option, or a missing table or bucket */
@@ -88,6 +97,8 @@ export class PageCache {
     this.#bodies = bodies;
     this.#breaker = breaker;
     this.#inMemory = new LruCache(s.memoryBytes);
+    const drop = (cacheKey: string) => this.#drop(cacheKey);
+    this.#invalidations = new Invalidations({ ...s, store, breaker, waitMs: s.callMs, drop });
   }
 
   /**
@@ -113,12 +124,16 @@ export class PageCache {
   /** Answers one request. */
   async handle(request: Request, render: Render): Promise<Response> {
     const p = this.#project(request);
-    if ('bypass' in p) return bypassed(await render(request), p.bypass);
+    if ('bypass' in p) {
+      const response = await render(request);
+      await this.invalidate(request, response);
+      return bypassed(response, p.bypass);
+    }
     const { cacheKey, rendered } = p;
     const known = await this.#breaker.call('a look-up', () => this.#look(cacheKey));
     if (known?.page && known.state === 'fresh') return forVisitor(request, this.#answer(known.page, 'hit'));
-    const isSearching = this.#searches.has(cacheKey);
-    const search = this.#searches.get(cacheKey) ?? this.#begin(cacheKey, rendered, render);
+    const isSearching = this.#joinable.has(cacheKey);
+    const search = this.#joinable.get(cacheKey) ?? this.#begin(cacheKey, rendered, render);
     if (known?.page && known.state === 'stale') {
       search.catch((failure: unknown) => this.#settings.warn('a regeneration failed', { cacheKey, failure }));
       return forVisitor(request, this.#answer(known.page, 'stale'));
@@ -129,6 +144,21 @@ export class PageCache {
   }
 
   /**
+   * Purges, hard and for all processes, the stored pages that a successful response to an unsafe request (POST, PUT, PATCH,
+   * DELETE, an unknown method) has changed: that of its URL, and those of its Location and Content-Location at the same host
+   * (RFC 9111, section 4.4). Other responses have no effect. {@link handle} and {@link nodeHandler} do it; call it in an
+   * adapter of your own before the visitor gets the response. A pinned page stays.
+   *
+   * Resolves when the pages are purged, after `callSeconds` at the latest, or at once if they were purged within sixteen
+   * times their render time (1 s to 1 min): then they are purged again at the end of that time, once for all requests.
+   */
+  async invalidate({ method, url }: Pick<Request, 'method' | 'url'>, response: Changing): Promise<void> {
+    if (isSafe(method) || response.status < 200 || response.status > 399) return;
+    const keys = changedKeys(url, response.headers, this.#settings);
+    if (keys.length > 0) await this.#invalidations.add(keys);
+  }
+
+  /**
    * Purges pages, for all processes, as {@link IsrMetaStore.purge} does. The keys of pages are those of
    * {@link canonicalKey}; their tags are those of `Cache-Tag` and `Surrogate-Key` in their responses.
    */
@@ -136,19 +166,37 @@ export class PageCache {
     try {
       return await this.#store.purge(targets, options);
     } finally {
+      this.#purges++;
       this.#records.clear();
+      if (options?.hard) this.#joinable.clear(); // their renders may be older
       this.#marksAt = Number.NEGATIVE_INFINITY;
     }
   }
 
-  /** Waits until the regenerations in progress have ended: call it at shutdown, when no requests come any more. */
+  /**
+   * Waits until the regenerations in progress have ended, and makes the purges that wait: call it at shutdown, when no
+   * requests come any more.
+   */
   async close(): Promise<void> {
-    while (this.#searches.size > 0) await Promise.allSettled(this.#searches.values());
+    await this.#invalidations.close();
+    while (this.#searches.size > 0) await Promise.allSettled(this.#searches);
+  }
+
+  /** Forgets what this process knows of a page that has changed. A render that has begun is not for visitors to come. */
+  #drop(cacheKey: string): void {
+    this.#purges++;
+    this.#records.delete(cacheKey);
+    this.#uncacheable.delete(cacheKey);
+    this.#joinable.delete(cacheKey);
   }
 
   #begin(cacheKey: string, rendered: Request, render: Render): Promise<Found> {
-    const search = this.#search(cacheKey, rendered, render).finally(() => this.#searches.delete(cacheKey));
-    this.#searches.set(cacheKey, search);
+    const search = this.#search(cacheKey, rendered, render).finally(() => {
+      this.#searches.delete(search);
+      if (this.#joinable.get(cacheKey) === search) this.#joinable.delete(cacheKey);
+    });
+    this.#searches.add(search);
+    this.#joinable.set(cacheKey, search);
     return search;
   }
 
@@ -173,8 +221,9 @@ export class PageCache {
     const readAt = this.#settings.clock.elapsed();
     const known = this.#records.get(cacheKey);
     if (!now && known && readAt - known.readAt < this.#settings.trustMs) return known.record;
+    const purges = this.#purges;
     const record = await this.#store.read({ cacheKey });
-    this.#records.set(cacheKey, { record, readAt }, 1);
+    if (purges === this.#purges) this.#records.set(cacheKey, { record, readAt }, 1);
     return record;
   }
 
@@ -342,12 +391,11 @@ export class PageCache {
     return { refused: selfRedirect, withdraws: false };
   }
 
-  #redirectsToItself(rendered: Request, { status, headers }: Response): boolean {
+  #redirectsToItself({ url }: Request, { status, headers }: Response): boolean {
     const location = headers.get('location');
-    if (status < 300 || status > 399 || location === null || !URL.canParse(location, rendered.url)) return false;
-    const from = project(rendered, this.#settings);
-    const to = project(new Request(new URL(location, rendered.url)), this.#settings);
-    return 'cacheKey' in from && 'cacheKey' in to && from.cacheKey === to.cacheKey;
+    if (status < 300 || status > 399 || location === null) return false;
+    const key = keyOfReference(url, location, this.#settings);
+    return key !== undefined && key === keyOfReference(url, url, this.#settings);
   }
 
   #sharing(page: Page, how: How): Found {

@@ -10,8 +10,27 @@ import { exactCookies, exactParameters, prefixedCookies, prefixedParameters } fr
  */
 export type Projection = { cacheKey: string; rendered: Request } | { bypass: string };
 
+/** The longest reference in a response that is read, in characters. */
+const maxReference = 4_096;
 /** Headers by which sites commonly tell tenants apart. */
 const tenantHeaders = ['x-tenant', 'x-tenant-id', 'tenant-id', 'x-org-id', 'x-organization-id', 'x-account-id'];
+
+/** The methods that only read (RFC 9110, section 9.2.1, and the IANA registry of methods). */
+const safeMethods: ReadonlySet<string> = new Set([
+  'GET',
+  'HEAD',
+  'OPTIONS',
+  'TRACE',
+  'PROPFIND',
+  'QUERY',
+  'REPORT',
+  'SEARCH',
+]);
+
+/** Reports whether a method only reads. An unknown one may change its page. */
+export function isSafe(method: string): boolean {
+  return safeMethods.has(method);
+}
 
 /** Returns what a request is to the cache. */
 export function project(request: Request, settings: Settings): Projection {
@@ -21,26 +40,62 @@ export function project(request: Request, settings: Settings): Projection {
   if (headers.has('upgrade')) return { bypass: 'upgrade' };
   if (tenantHeaders.some((name) => headers.has(name))) return { bypass: 'tenant' };
   if (!ignoresAll(headers.get('cookie'), settings.ignoreCookies)) return { bypass: 'cookie' };
-  const url = new URL(request.url);
-  if (!settings.hosts.has(url.host)) return { bypass: 'host' };
-  const kept = [...url.searchParams].filter(([name]) => settings.query.has(name) || !onlyTracks(name));
-  if (kept.some(([name]) => !settings.query.has(name))) return { bypass: 'query' };
-  return keyed(url, kept);
+  const keyed = keyOf(new URL(request.url), settings);
+  return 'bypass' in keyed ? keyed : { ...keyed, rendered: renderOf(request, keyed.cacheKey, settings) };
 }
 
-function keyed(url: URL, query: [string, string][]): Projection {
-  const search = new URLSearchParams(query).toString();
+/** The page is rendered from its key: two spellings of a path are one page. */
+function renderOf({ url }: Request, cacheKey: string, { scheme }: Settings): Request {
+  const headers = { accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'isr' };
+  if (!scheme) return new Request(`${new URL(url).protocol}//${cacheKey}`, { headers });
+  return new Request(`${scheme}://${cacheKey}`, { headers: { ...headers, 'x-forwarded-proto': scheme } });
+}
+
+/** Returns the key of the page at a URL, or why it has none. Keys have no scheme: http and https share their pages. */
+function keyOf({ host, pathname, searchParams }: URL, settings: Settings): { cacheKey: string } | { bypass: string } {
+  const kept = [...searchParams].filter(([name]) => settings.query.has(name) || !onlyTracks(name));
   try {
-    const cacheKey = canonicalKey(`${url.host}${url.pathname}${search && `?${search}`}`);
-    // The page is rendered from its key: two spellings of a path are one page.
-    const rendered = new Request(`${url.protocol}//${cacheKey}`, {
-      headers: { accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'isr' },
-    });
-    return { cacheKey, rendered };
+    const isKnown = settings.hosts.has(host) || settings.hosts.has(hostIn(canonicalKey(`${host}/`)));
+    if (!isKnown) return { bypass: 'host' };
+    if (kept.some(([name]) => !settings.query.has(name))) return { bypass: 'query' };
+    const search = new URLSearchParams(kept).toString();
+    return { cacheKey: canonicalKey(`${host}${pathname}${search && `?${search}`}`) };
   } catch (error) {
-    if (error instanceof InvalidKeyError) return { bypass: 'key-length' };
+    if (error instanceof InvalidKeyError) return { bypass: settings.hosts.has(host) ? 'key-length' : 'host' };
     throw error;
   }
+}
+
+/**
+ * Returns the key of the page that a field of a response refers to, such as `Location`; undefined if it has none. Each
+ * character of a value is a byte.
+ */
+export function keyOfReference(base: string, reference: string, settings: Settings): string | undefined {
+  const text = reference.replace(/[\x80-\xff]/g, (byte) => `%${byte.charCodeAt(0).toString(16)}`);
+  if (text.length > maxReference || !URL.canParse(text, base)) return undefined;
+  const url = new URL(text, base);
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') return undefined;
+  const keyed = keyOf(url, settings);
+  return 'cacheKey' in keyed ? keyed.cacheKey : undefined;
+}
+
+/**
+ * Returns the keys of the pages that a successful response to an unsafe request has changed (RFC 9111, section 4.4): the
+ * page at its URL, and those of its Location and Content-Location at the same host.
+ */
+export function changedKeys(url: string, headers: Headers, settings: Settings): string[] {
+  const host = keyOfReference(url, '/', settings);
+  if (host === undefined) return [];
+  const references = [url, headers.get('location'), headers.get('content-location')];
+  const keys = references.flatMap((reference) => {
+    const key = reference === null ? undefined : keyOfReference(url, reference, settings);
+    return key !== undefined && hostIn(key) === hostIn(host) ? [key] : [];
+  });
+  return [...new Set(keys)];
+}
+
+function hostIn(cacheKey: string): string {
+  return cacheKey.slice(0, cacheKey.indexOf('/'));
 }
 
 /** Returns whether a query parameter only records where a visitor came from; it is dropped. */

@@ -14,7 +14,7 @@ import express from 'express';
 import Fastify from 'fastify';
 import { Hono } from 'hono';
 
-import { createPageCache, nodeHandler, type PageCache } from '../../src/web/node.js';
+import { createPageCache, nodeHandler, type PageCache, type PageCacheOptions } from '../../src/web/node.js';
 import { onEngines, type TestTable } from '../engines.js';
 import { freePort, until } from '../next/servers.js';
 import { newBucket, noBucket, type TestBucket } from '../next/stores.js';
@@ -34,23 +34,32 @@ function content(
   return { text: `${path} ${n}`, headers: { 'cache-control': 'max-age=60', 'cache-tag': 'pages' } };
 }
 
-/** Starts an application on a free port; `start` gets its cache. */
-async function siteOn(
-  t: TestContext,
+function cacheOn(
   table: TestTable,
   bucket: TestBucket,
-  start: (cache: PageCache, port: number) => Promise<Pick<Server, 'close'>>,
-): Promise<Site> {
-  const port = await freePort();
-  const cache = createPageCache({
-    hosts: [`127.0.0.1:${port}`, 'example.com'],
+  options: Partial<PageCacheOptions> & Pick<PageCacheOptions, 'hosts'>,
+): PageCache {
+  return createPageCache({
     tableName: table.tableName,
     bucket: bucket.name,
     ddb: table.ddb,
     s3: bucket.s3,
     trustSeconds: 0,
     callSeconds: 30,
+    ...options,
   });
+}
+
+/** Starts an application on a free port; `start` gets its cache. */
+async function siteOn(
+  t: TestContext,
+  table: TestTable,
+  bucket: TestBucket,
+  start: (cache: PageCache, port: number) => Promise<Pick<Server, 'close'>>,
+  options: Partial<PageCacheOptions> = {},
+): Promise<Site> {
+  const port = await freePort();
+  const cache = cacheOn(table, bucket, { hosts: [`127.0.0.1:${port}`, 'example.com'], ...options });
   const server = await start(cache, port);
   t.after(async () => {
     await new Promise((resolve) => server.close(resolve));
@@ -64,11 +73,15 @@ function listening(handler: RequestListener, port: number): Promise<Server> {
   return new Promise((resolve) => server.listen(port, '127.0.0.1', () => resolve(server)));
 }
 
+/** What every application answers to a POST: it has changed /page. */
+const changed = { status: 303, headers: { location: '/page' } };
+
 /** Each framework as its users run it. */
 const frameworks: Record<string, (cache: PageCache, port: number) => Promise<Pick<Server, 'close'>>> = {
   async 'node:http'(cache, port) {
     let n = 0;
     const app: RequestListener = (req, res) => {
+      if (req.method === 'POST') return void res.writeHead(changed.status, changed.headers).end();
       const { text, headers } = content(req.url ?? '', req.headers.cookie, ++n);
       res.writeHead(200, headers).end(text);
     };
@@ -79,6 +92,7 @@ const frameworks: Record<string, (cache: PageCache, port: number) => Promise<Pic
     const app = express();
     app.use(express.text());
     app.post('/echo', (req, res) => void res.send(`echo ${req.body}`));
+    app.post('/form', (_, res) => void res.redirect(changed.status, changed.headers.location));
     app.use((req, res) => {
       const { text, headers } = content(req.originalUrl, req.headers.cookie, ++n);
       res.set(headers).send(text);
@@ -91,6 +105,7 @@ const frameworks: Record<string, (cache: PageCache, port: number) => Promise<Pic
       forceCloseConnections: true,
       serverFactory: (handler) => createServer(nodeHandler(cache, handler)),
     });
+    app.post('/form', (_, reply) => reply.redirect(changed.headers.location, changed.status));
     app.get('*', (req, reply) => {
       const { text, headers } = content(req.url, req.headers.cookie, ++n);
       return reply.headers(headers).send(text);
@@ -106,6 +121,7 @@ const frameworks: Record<string, (cache: PageCache, port: number) => Promise<Pic
   async Hono(cache, port) {
     let n = 0;
     const app = new Hono();
+    app.post('/form', (c) => c.redirect(changed.headers.location, 303));
     app.get('*', (c) => {
       const { text, headers } = content(new URL(c.req.url).pathname, c.req.header('cookie'), ++n);
       return c.body(text, 200, headers);
@@ -120,7 +136,8 @@ for (const [name, start] of Object.entries(frameworks)) {
       t.skip(noBucket);
       return;
     }
-    const { url, cache } = await siteOn(t, table, await newBucket(t), start);
+    const bucket = await newBucket(t);
+    const { url, cache } = await siteOn(t, table, bucket, start);
     const get = async (path: string, headers: Record<string, string> = {}) => {
       const response = await fetch(url + path, { headers: { connection: 'close', ...headers } });
       return { text: await response.text(), status: response.headers.get('cache-status') ?? '' };
@@ -135,6 +152,17 @@ for (const [name, start] of Object.entries(frameworks)) {
     assert.equal((await get('/account')).status, 'isr; fwd=bypass; detail=uncacheable');
     await cache.purge([{ kind: 'tag', value: 'pages' }], { hard: true });
     assert.notEqual((await get('/page')).text, '/page 1');
+    // Another process sees the change of a form as soon as its visitor has the answer.
+    const other = cacheOn(table, bucket, { hosts: [new URL(url).host] });
+    const elsewhere = async () => {
+      const render = () => new Response('new', { headers: { 'cache-control': 'max-age=60' } });
+      return (await other.handle(new Request(`${url}/page`), render)).text();
+    };
+    assert.equal(await elsewhere(), (await get('/page')).text);
+    const form = await fetch(`${url}/form`, { method: 'POST', redirect: 'manual' });
+    assert.deepEqual([form.status, form.headers.get('cache-status')], [303, 'isr; fwd=bypass; detail=method']);
+    assert.equal(await elsewhere(), 'new');
+    assert.equal((await get('/page')).text, 'new');
     // A path that begins with // is no host.
     assert.match((await get('//evil.test/x')).text, /^\/\/evil\.test\/x \d+$/);
   });
@@ -188,6 +216,54 @@ function raw(port: number, text: string): Promise<string> {
   });
 }
 
+/** Applications that name their scheme, and redirect to https as their users write that, by path. */
+const schemes: Record<string, (cache: PageCache, port: number) => Promise<Pick<Server, 'close'>>> = {
+  async 'node:http'(cache, port) {
+    const app: RequestListener = (req, res) => {
+      const isSecure = req.headers['x-forwarded-proto'] === 'https';
+      res.setHeader('cache-control', 'max-age=60');
+      if (isSecure) res.end('https');
+      else res.writeHead(301, { location: `https://example.com${req.url}` }).end();
+    };
+    return listening(nodeHandler(cache, app), port);
+  },
+  async Express(cache, port) {
+    const app = express();
+    app.use((req, res) => {
+      res.set('cache-control', 'max-age=60');
+      if (req.secure) res.send(req.protocol);
+      else res.redirect(301, `https://example.com${req.originalUrl}`);
+    });
+    return listening(nodeHandler(cache, app), port);
+  },
+  async 'Express behind a proxy'(cache, port) {
+    const app = express().set('trust proxy', true);
+    app.use((req, res) => void res.set('cache-control', 'max-age=60').send(req.protocol));
+    return listening(nodeHandler(cache, app), port);
+  },
+  async Hono(cache, port) {
+    const app = new Hono();
+    app.get('*', (c) => c.body(new URL(c.req.url).protocol.slice(0, -1), 200, { 'cache-control': 'max-age=60' }));
+    return serve({ fetch: cache.wrap(app.fetch), port, hostname: '127.0.0.1' }) as Server;
+  },
+};
+
+for (const [name, start] of Object.entries(schemes)) {
+  onEngines(`${name} behind a proxy that terminates TLS renders pages of https`, async (table, t) => {
+    if (noBucket) {
+      t.skip(noBucket);
+      return;
+    }
+    const { url } = await siteOn(t, table, await newBucket(t), start, { scheme: 'https' });
+    for (const proto of ['https', 'http', undefined]) {
+      const headers = { connection: 'close', ...(proto ? { 'x-forwarded-proto': proto } : {}) };
+      const response = await fetch(`${url}/page`, { headers, redirect: 'manual' });
+      assert.equal(await response.text(), 'https', proto);
+      assert.match(response.headers.get('cache-status') ?? '', proto === 'https' ? /stored/ : /hit/);
+    }
+  });
+}
+
 onEngines('isr serve and the cache serve each other’s pages', async (table, t) => {
   const isr = process.env['ISR_TEST_ISR'];
   if (noBucket || !isr) {
@@ -234,15 +310,7 @@ onEngines('isr serve and the cache serve each other’s pages', async (table, t)
   const own = `127.0.0.1:${port}`;
   const render = () =>
     new Response('made here', { headers: { 'cache-control': 'max-age=60', 'content-type': 'text/html' } });
-  const gateway = createPageCache({
-    hosts: [own],
-    tableName: table.tableName,
-    bucket: bucket.name,
-    ddb: table.ddb,
-    s3: bucket.s3,
-    trustSeconds: 0,
-    callSeconds: 30,
-  });
+  const gateway = cacheOn(table, bucket, { hosts: [own] });
   // A page of the cache is a hit of isr serve.
   assert.equal(await (await gateway.handle(new Request(`http://${own}/mine`), render)).text(), 'made here');
   const seen = await through('/mine');

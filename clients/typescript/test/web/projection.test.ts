@@ -29,6 +29,24 @@ test('the key and the rendering request', () => {
   }
 });
 
+test('the scheme of renders is that of the site if it is given, and else that of the request', () => {
+  for (const [scheme, url, rendered, proto] of [
+    [undefined, 'http://example.com/a', 'http://example.com/a', null],
+    [undefined, 'https://example.com/a', 'https://example.com/a', null],
+    ['https', 'http://example.com:443/a', 'https://example.com/a', 'https'],
+    ['https', 'http://example.com./a', 'https://example.com/a', 'https'],
+    ['http', 'https://example.com:80/a', 'http://example.com/a', 'http'],
+  ] as const) {
+    const settings = settingsOf({ ...base, ...(scheme ? { scheme } : {}) }, environment);
+    const p = project(new Request(url, { headers: { 'x-forwarded-proto': 'gopher' } }), settings);
+    assert.ok('cacheKey' in p, url);
+    assert.deepEqual(
+      [p.cacheKey, p.rendered.url, p.rendered.headers.get('x-forwarded-proto')],
+      ['example.com/a', rendered, proto],
+    );
+  }
+});
+
 test('what passes through', () => {
   for (const [reason, url, init] of [
     ['method', 'http://example.com/', { method: 'POST' }],
@@ -89,6 +107,8 @@ test('invalid options name what is wrong', () => {
     [{ hosts: [] }, /hosts must name 1 to 100/],
     [{ hosts: ['not a host'] }, /not a host/],
     [{ tableName: '' }, /tableName is missing: set FACETHEORY_CACHE_TABLE_NAME/],
+    [{ scheme: 'HTTPS' }, /scheme must be 'http' or 'https'.*\(got "HTTPS"\)/],
+    [{ scheme: '' }, /scheme must be/],
     [{ memoryBytes: -1 }, /memoryBytes must be a whole number of bytes/],
     [{ maxBodyBytes: 65 << 20 }, /maxBodyBytes must be .* from 1 to 67108864/],
     [{ leaseSeconds: 0 }, /leaseSeconds must be at least 1/],
