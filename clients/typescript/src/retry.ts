@@ -26,13 +26,14 @@ const maxDoublings = 5;
 /** One API call. It passes the signal to the SDK. */
 export type Call<T> = (signal: AbortSignal) => Promise<T>;
 
-/** Makes API calls with timeouts, retries and exponential backoff. It keeps no state between calls. */
+/** Makes API calls with timeouts, retries and exponential backoff. It counts answers, and keeps no other state between calls. */
 export class Calls {
   readonly clock: Clock;
   /** The timeout of one call, in milliseconds. */
   readonly timeoutMs: number;
   readonly #delayMs: number;
   readonly #random: () => number;
+  #answers = 0;
 
   /** @throws InvalidInputError unless each duration is above 0 and at most an hour. */
   constructor(clock: Clock, options: RetryOptions = {}) {
@@ -43,8 +44,15 @@ export class Calls {
   }
 
   /** Makes one call. It ends when the signal is aborted or `callTimeoutMs` has passed. */
-  call<T>(signal: AbortSignal | undefined, call: Call<T>): Promise<T> {
-    return withTimeout(this.timeoutMs, signal, call);
+  async call<T>(signal: AbortSignal | undefined, call: Call<T>): Promise<T> {
+    const answer = await withTimeout(this.timeoutMs, signal, call);
+    this.#answers++;
+    return answer;
+  }
+
+  /** How many calls the database has answered without an error. */
+  get answers(): number {
+    return this.#answers;
   }
 
   /**

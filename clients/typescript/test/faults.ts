@@ -105,3 +105,36 @@ export function observe(ddb: DynamoDBClient, commands: string[]): void {
     { step: 'initialize', priority: 'high', name: 'observer' },
   );
 }
+
+/** A way to a table that a test can close. */
+export interface Way {
+  /** Requests fail at once, without having been sent. */
+  fail(): void;
+  /** Requests wait until the way is open, or fails. */
+  hang(): void;
+  open(): void;
+  /** How many requests were made so far. */
+  made(): number;
+}
+
+/** Puts a way between a client and its table; it is open at first. */
+export function wayTo(ddb: DynamoDBClient): Way {
+  let state: 'open' | 'failing' | 'hanging' = 'open';
+  let made = 0;
+  const waiting = new Set<() => void>();
+  ddb.middlewareStack.add(
+    (next) => async (args) => {
+      made++;
+      while (state === 'hanging') await new Promise<void>((resolve) => waiting.add(resolve));
+      if (state === 'failing') throw new NoReply('there is no way to the table');
+      return next(args);
+    },
+    { step: 'initialize', name: 'way' },
+  );
+  const turn = (to: typeof state) => {
+    state = to;
+    for (const go of waiting) go();
+    waiting.clear();
+  };
+  return { fail: () => turn('failing'), hang: () => turn('hanging'), open: () => turn('open'), made: () => made };
+}

@@ -24,6 +24,6 @@ export function storesOf(settings: StoreSettings): Stores {
     backend: shared.backend,
     store: new FaceTheoryIsrMetaStore(config, shared),
     bodies: new Bodies(settings.s3, settings.bucket),
-    breaker: new CircuitBreaker(clock, settings.outageMs, warn),
+    breaker: new CircuitBreaker(clock, settings.outageMs, warn, () => shared.backend.calls.answers),
   };
 }

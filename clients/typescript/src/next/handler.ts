@@ -120,7 +120,7 @@ class Shared implements CacheHandler {
     const site = this.#site;
     const cacheKey = cacheKeyOf(site.buildId, key, ctx.kind);
     const lookup = { cacheKey, key, ctx, isPrefetch: this.#isPrefetch, isOnDemand: this.#isOnDemand };
-    const found = await site.breaker.call('a look-up', () => lookUp(site, lookup));
+    const found = await site.breaker.call('a look-up', (answered) => lookUp(site, lookup, answered));
     if (found) this.#starts.set(cacheKey, found.start, 1);
     return found?.answer ?? null;
   }

@@ -50,9 +50,9 @@ const maxPollDelayMs = 500;
  * Looks up a value, and elects the process that regenerates it if it is not fresh. Next.js has
  * no notion of a lease, but it regenerates whenever the answer is stale. So only the lease
  * holder gets a stale answer: the others get the same value as briefly fresh, or wait if it
- * must not be served.
+ * must not be served. `answered` is called before the wait.
  */
-export async function lookUp(site: Site, lookup: Lookup): Promise<LookupResult> {
+export async function lookUp(site: Site, lookup: Lookup, answered: () => void): Promise<LookupResult> {
   const { pages } = site;
   const { cacheKey, ctx } = lookup;
   const request = requestOf(site, lookup);
@@ -68,6 +68,7 @@ export async function lookUp(site: Site, lookup: Lookup): Promise<LookupResult> 
   for (let poll = 1; ; poll++) {
     const found = await attempt(site, lookup, request, snapshot, start);
     if (found) return found;
+    answered();
     if (isBackoff(snapshot.record.lock) || !(await waitForNextPoll(site, cacheKey, poll, startedAt)))
       return { answer: null, start };
     pages.forget(cacheKey);

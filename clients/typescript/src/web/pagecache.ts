@@ -263,9 +263,10 @@ export class PageCache {
   /** Renders the page under its lease; "held" if another process has the lease, undefined in an outage of the stores. */
   async #attempt(cacheKey: string, rendered: Request, render: Render): Promise<Found | 'held' | undefined> {
     let outcome: { found: Found } | { failure: unknown } | undefined;
-    const result = await this.#breaker.call('regenerating a page', async () => {
+    const result = await this.#breaker.call('regenerating a page', async (answered) => {
       try {
         await this.#store.withLease({ cacheKey, leaseDurationMs: this.#settings.leaseMs }, async (lease, signal) => {
+          answered(); // before the render, which makes calls of its own
           outcome = await this.#leased(lease, signal, rendered, render).then(
             (found) => ({ found }),
             (failure: unknown) => ({ failure }),

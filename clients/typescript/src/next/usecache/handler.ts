@@ -84,6 +84,12 @@ function ofPlural(handler: UseCacheHandler): UseCacheHandler {
   return Object.assign(refuse, handler);
 }
 
+/** An entry that is complete, with its body. */
+interface ReadEntry {
+  entry: CacheEntry;
+  body: Buffer;
+}
+
 /** The entries of `'use cache'` of a process. */
 class Entries {
   /** The site, with renderings of its own: the calls of functions. */
@@ -126,8 +132,8 @@ class Entries {
     const ctx = { kind: 'USE_CACHE', softTags } as const;
     const lookup = { cacheKey, key: '', ctx, isPrefetch: false, isOnDemand: false, seq: site.marks.cursor };
     const limitMs = waitMs + 2 * callsPerLookUp * callMs + bodyMs;
-    const found = await site.breaker.call("a look-up of 'use cache'", () =>
-      withTimeout(limitMs, undefined, () => lookUp(site, lookup)),
+    const found = await site.breaker.call("a look-up of 'use cache'", (answered) =>
+      withTimeout(limitMs, undefined, () => lookUp(site, lookup, answered)),
     );
     const rendering = found?.start.rendering;
     if (rendering && !this.#takenAt.has(rendering)) this.#takenAt.set(rendering, performanceTime());
@@ -137,10 +143,12 @@ class Entries {
 
   /** Stores an entry. Later look-ups of the process wait for it. */
   async set(key: string, pendingEntry: Promise<CacheEntry>): Promise<void> {
-    const { breaker } = this.#site;
+    const { breaker, settings } = this.#site;
     const cacheKey = cacheKeyOf(key);
-    const storing = breaker.call("storing an entry of 'use cache'", () => this.#store(cacheKey, pendingEntry));
-    const known = storing.then(() => undefined);
+    // The function may still be running, and make calls of its own: no call to the stores includes that.
+    const known = this.#read(pendingEntry, settings.renderMs, cacheKey).then(async (read) => {
+      await breaker.call("storing an entry of 'use cache'", () => this.#store(cacheKey, read));
+    });
     this.#storing.set(cacheKey, known);
     await known;
     if (this.#storing.get(cacheKey) === known) this.#storing.delete(cacheKey);
@@ -157,10 +165,9 @@ class Entries {
     await this.refresh();
   }
 
-  async #store(cacheKey: string, pendingEntry: Promise<CacheEntry>): Promise<void> {
+  async #store(cacheKey: string, read: ReadEntry | undefined): Promise<void> {
     const site = this.#site;
-    const { clock, renderMs, retentionSeconds } = site.settings;
-    const read = await this.#read(pendingEntry, renderMs, cacheKey);
+    const { clock, retentionSeconds } = site.settings;
     const rendering = site.renderings.of(cacheKey);
     if (!read) {
       if (rendering) await site.renderings.giveUp(rendering);
@@ -180,11 +187,7 @@ class Entries {
   }
 
   /** Reads an entry; undefined if it failed, is too large, or is of use only once. */
-  async #read(
-    pendingEntry: Promise<CacheEntry>,
-    limitMs: number,
-    cacheKey: string,
-  ): Promise<{ entry: CacheEntry; body: Buffer } | undefined> {
+  async #read(pendingEntry: Promise<CacheEntry>, limitMs: number, cacheKey: string): Promise<ReadEntry | undefined> {
     const { warn } = this.#site.settings;
     try {
       return await withTimeout(limitMs, undefined, async (signal) => {
