@@ -220,6 +220,34 @@ def test_table_hangs(rig: Rig) -> None:
     assert eventually(lambda: get(app, "/") is not None and stored(rig, "/"))
 
 
+def test_one_search_probes_after_the_pause(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All other visitors are answered without the store, whether the probe succeeds or not."""
+    app = WsgiCache(Site(), rig.new(store_timeout_seconds=PATIENCE))
+    reads: list[str] = []
+    gate, read_page = threading.Event(), rig.store.read
+
+    def read(key: str) -> Any:
+        reads.append(key)
+        assert gate.wait(PATIENCE)
+        return read_page(key)
+
+    rig.table.cut(off=True)
+    assert "store-error" in get(app, "/first").cache
+    monkeypatch.setattr(rig.store, "read", read)
+    for answers in (False, True):
+        time.sleep(1.1)  # the pause
+        gate.clear()
+        with ThreadPoolExecutor(12) as visitors:
+            visits = [visitors.submit(get, app, f"/{answers}/{n}") for n in range(12)]
+            assert eventually(lambda visits=visits: sum(visit.done() for visit in visits) >= 11)  # type: ignore[misc]
+            assert len(reads) == 1
+            rig.table.cut(off=not answers)
+            gate.set()
+        assert len(reads) == 1
+        reads.clear()
+    assert "stored" in get(app, "/last").cache
+
+
 def test_stale_during_outage(rig: Rig) -> None:
     site = Site(headers=[("Cache-Control", "public, max-age=1")])
     app = WsgiCache(site, following(rig))

@@ -327,12 +327,14 @@ class PageCache:
 
     def _join(self, key: str, render: Render) -> Flight | None:
         """Join the search for a page, or begin it; None if too many wait."""
-        local = self._regeneration.down()
         with self._registry:
+            local = self._regeneration.down()
             flight = self._flying.get((key, local))
             if flight is not None:
                 return flight
             flight = self._flying[key, local] = Flight(key, render, local=local)
+            if not local:
+                self._regeneration.begin(flight)
             begun = (self._local if local else self._searches).submit(lambda: self._fly(flight))
             if begun is None:
                 del self._flying[key, local]

@@ -96,19 +96,31 @@ class Regeneration:
         self._bodies = bodies
         self._memory = memory
         self._settings = settings
+        self._failing = False  # the store has failed, and has not answered since
         self._down_until = 0.0
+        self._probe: Flight | None = None  # the search that asks a failing store after the pause
         self.refused: Remembered[str] = Remembered(_MAX_REFUSED)
         self.failures: Remembered[Failed] = Remembered(_MAX_FAILURES)
 
     def down(self) -> bool:
-        """Return whether the store has just failed: for a second it is not asked."""
-        return time.monotonic() < self._down_until
+        """Return whether the store has failed and is not asked: for a second, and while a search probes it."""
+        return self._failing and (self._probe is not None or time.monotonic() < self._down_until)
+
+    def begin(self, flight: Flight) -> None:
+        """Note that a flight will ask the store. If the store has failed it is the probe: the store is down for others.
+
+        Callers must hold a lock from their call of ``down`` on.
+        """
+        if self._failing:
+            self._probe = flight
 
     def mark_down(self, why: object) -> None:
         """Do without the store for a second."""
         if not self.down():
             _logger.warning("table or bucket do not answer: pages are rendered without being stored: %s", why)
         self._down_until = time.monotonic() + _DOWN_SECONDS
+        self._failing = True
+        self._probe = None
 
     def search(self, flight: Flight) -> None:
         """Resolve a flight. A stale page resolves it at once; the search goes on to renew it."""
@@ -116,11 +128,21 @@ class Regeneration:
             self._render_unshared(flight)
             return
         try:
+            self._search_store(flight)
+        finally:
+            if self._probe is flight:
+                self._probe = None
+
+    def _search_store(self, flight: Flight) -> None:
+        try:
             found = self._look(flight.key)
         except _STORE_ERRORS as error:
             self.mark_down(error)
             self._render_unshared(flight)
             return
+        if self._probe is flight:  # the answer to an older search says nothing of the store now
+            self._failing = False
+            self._probe = None
         if self._served(flight, found):
             return
         flight.looked()
