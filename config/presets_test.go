@@ -84,6 +84,31 @@ func TestPresetsKnowScriptHeaders(t *testing.T) {
 	}
 }
 
+// Pages of the preset next have the tags by which Next.js revalidates paths, on all routes that cache,
+// in addition to those that a route declares.
+func TestPresetNextHasTagsOfPaths(t *testing.T) {
+	f, err := config.Parse("isr.yaml", []byte("preset: next\norigins: {site: {url: \"http://a\"}}\nroutes: [{match: /blog/, tags: [blog]}]\n"), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for match, own := range map[string]bool{"/": false, "/blog/": true} {
+		at := slices.IndexFunc(f.Routes, func(r config.Route) bool { return r.Match == match })
+		rt, err := f.Routes[at].Rules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rt.Tags(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/blog/rye", http.NoBody))
+		for _, tag := range []string{gateway.NextDeploymentTag, "_N_T_/layout", "_N_T_/blog/layout", "_N_T_/blog/rye"} {
+			if !slices.Contains(got, tag) {
+				t.Errorf("route %s: %q has no %s", match, got, tag)
+			}
+		}
+		if slices.Contains(got, "blog") != own {
+			t.Errorf("route %s: %q", match, got)
+		}
+	}
+}
+
 func TestPresetWithOwnRoutes(t *testing.T) {
 	f, err := config.Parse("isr.yaml", []byte(`
 preset: next

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gateway"
 )
 
 // Rules returns the route as the library takes it, without what belongs to its origin. Routes
@@ -86,12 +87,21 @@ func (r Route) Rules() (isr.Route, error) {
 		rt.SetHeader.Set(name, value)
 	}
 	r.addKeys(&rt)
-	if len(r.Tags) == 0 {
-		return rt, nil
+	return r.addTags(rt)
+}
+
+// addTags returns a route with the purge tags of its pages that are made of their paths.
+func (r Route) addTags(rt isr.Route) (isr.Route, error) {
+	if len(r.Tags) > 0 {
+		var err error
+		if rt.Tags, err = isr.PathTags(r.Match, r.Tags...); err != nil {
+			return isr.Route{}, err
+		}
 	}
-	var err error
-	rt.Tags, err = isr.PathTags(r.Match, r.Tags...)
-	return rt, err
+	if r.PathTags == "next" {
+		return gateway.WithNextTags(rt), nil
+	}
+	return rt, nil
 }
 
 // addKeys sets what is part of the cache key.

@@ -95,8 +95,8 @@ func atEdge(route isr.Route) isr.Route {
 }
 
 // Next is the preset for sites built with Next.js (App Router): it adds to a route the
-// headers and query parameters that their pages vary on, and a stale window of a day if it
-// has none, since Next.js states its own beside s-maxage.
+// headers and query parameters that their pages vary on, the tags of [NextTags], and a stale
+// window of a day if it has none, since Next.js states its own beside s-maxage.
 func Next(route isr.Route) isr.Route {
 	route.Vary = append(slices.Clone(route.Vary),
 		"RSC", "Next-Router-State-Tree", "Next-Router-Prefetch", "Next-Router-Segment-Prefetch", "Next-Url")
@@ -104,5 +104,5 @@ func Next(route isr.Route) isr.Route {
 	if route.Stale == 0 {
 		route.Stale = 24 * time.Hour
 	}
-	return route
+	return WithNextTags(route)
 }

@@ -304,6 +304,7 @@ func (p *proxy) receive(res *http.Response) error {
 		return fmt.Errorf("%w: %03d, expected 100 to 599", errStatus, res.StatusCode)
 	}
 	p.relocate(res)
+	limitNextStale(res.Header)
 	if len(res.Trailer) > 0 {
 		res.Header.Del("Content-Length") // HTTP/1.1 sends trailers only after chunks
 	}

@@ -326,6 +326,11 @@ func routeFields() []fieldTest {
 			s.isr("purge", "--hard", "--tag", "blog")
 			s.expect("/", 200, "isr; fwd=stale; fwd-status=200; stored")
 		}},
+		{fields: "defaults.path_tags", settings: "revalidate: 1h, path_tags: next", show: func(s *fieldServer) {
+			s.expect("/blog/rye", 200, stored)
+			s.isr("purge", "--hard", "--tag", "_N_T_/blog/layout")
+			s.expect("/blog/rye", 200, "isr; fwd=stale; fwd-status=200; stored")
+		}},
 		{fields: "defaults.tenant_header", settings: "revalidate: 1h, tenant_header: X-Tenant", show: func(s *fieldServer) {
 			s.expect("/", 400, "isr")
 			s.expect("/", 200, stored, "X-Tenant", "a")

@@ -213,6 +213,7 @@ func (c *serveCommand) fileOfFlags() *config.File {
 		next, rt := gateway.Next(isr.Route{}), &f.Routes[0]
 		rt.Headers = append(rt.Headers, keysOf(next.Vary)...)
 		rt.Query = append(slices.Clone(rt.Query), next.Query...)
+		rt.PathTags = "next"
 		if rt.Stale == nil {
 			rt.Stale = &next.Stale
 		}

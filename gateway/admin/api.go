@@ -185,6 +185,7 @@ func (a *API) operations() []operation {
 		a.showBody(),
 		a.showStored(),
 		a.listPurges(),
+		a.showTagMark(),
 		a.listNodes(),
 		a.listLeases(),
 		a.listOrigins(),

@@ -454,3 +454,42 @@ func TestPurgeMethod(t *testing.T) {
 		t.Errorf("a URL without pages: %d %s", w.Code, w.Body)
 	}
 }
+
+// The newest purge of a tag is known by itself: purges of other tags, of other tenants, and of
+// everything are not of the tag.
+func TestTagMark(t *testing.T) {
+	f := newFixture(t)
+	c := f.client()
+	mark := func() admin.TagMark {
+		t.Helper()
+		m, err := c.TagMark(t.Context(), "", "deployment")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	for _, in := range []admin.Purge{
+		{Targets: []admin.PurgeTarget{{Tag: "other"}}},
+		{Targets: []admin.PurgeTarget{{Tag: "deployment"}}, Tenant: "acme"},
+		{Targets: []admin.PurgeTarget{{All: true}}},
+	} {
+		if _, err := c.Purge(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := mark(); m != (admin.TagMark{}) {
+		t.Errorf("before a purge of the tag: %+v", m)
+	}
+	for _, mode := range []admin.PurgeMode{admin.PurgeHard, admin.PurgeSoft} {
+		purged, err := c.Purge(t.Context(), admin.Purge{Targets: []admin.PurgeTarget{{Tag: "deployment"}, {Tag: "build"}}, Mode: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := mark(); m.Seq != purged.Seq || (m.HardSeq == m.Seq) != (mode == admin.PurgeHard) || m.At.IsZero() || m.AgoMS < 0 {
+			t.Errorf("after the %s purge %d: %+v", mode, purged.Seq, m)
+		}
+	}
+	if a := f.ask("GET", "/-/purges/tag?tag=", ""); a.status != 400 || a.code != "invalid_request" {
+		t.Errorf("no tag: %d %s", a.status, a.text)
+	}
+}
