@@ -16,7 +16,20 @@ from typing import Any
 
 from theorydb_py.errors import TheorydbError
 
-MODULES = ("", ".aio", ".encryption", ".isr", ".leases", ".model", ".web", ".web.django")
+MODULES = (
+    "",
+    ".aio",
+    ".encryption",
+    ".errors",
+    ".isr",
+    ".lease",
+    ".leases",
+    ".model",
+    ".table",
+    ".transaction",
+    ".web",
+    ".web.django",
+)
 OPTIONAL = {"cryptography", "django"}
 """Packages that may be missing."""
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import theorydb_py
 from tests.conftest import EACH_ENGINE, Engine
@@ -90,8 +91,9 @@ def test_wheel_contains_only_the_package(built: Path) -> None:
         metadata = email.message_from_bytes(wheel.read(f"{NAME}.dist-info/METADATA"))
     package = {
         str(path.relative_to(ROOT))
-        for path in ROOT.glob("theorydb_py/**/*")
-        if path.suffix == ".py" or path.name == "py.typed"
+        for folder in ("theorydb_py", "tabletheory_py")
+        for path in ROOT.glob(f"{folder}/**/*")
+        if path.suffix in (".py", ".pyi") or path.name == "py.typed"
     }
     assert {name for name in names if ".dist-info/" not in name} == package
     assert f"{NAME}.dist-info/licenses/LICENSE" in names
@@ -101,14 +103,15 @@ def test_wheel_contains_only_the_package(built: Path) -> None:
     assert urls["Homepage"] == "https://github.com/facetheory/isr"
     assert metadata["Description-Content-Type"].startswith("text/markdown")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extra = [f'{needed} ; extra == "encryption"' for needed in project["optional-dependencies"]["encryption"]]
-    assert metadata.get_all("Requires-Dist") == [*project["dependencies"], *extra]
+    extra = [f'{needed}; extra == "encryption"' for needed in project["optional-dependencies"]["encryption"]]
+    required = {Requirement(line) for line in metadata.get_all("Requires-Dist", [])}
+    assert required == {Requirement(line) for line in [*project["dependencies"], *extra]}
 
 
 def test_source_archive_contains_the_sources(built: Path) -> None:
     with tarfile.open(built / f"{NAME}.tar.gz") as archive:
         names = set(archive.getnames())
-    for wanted in ("pyproject.toml", "README.md", "LICENSE", "theorydb_py/py.typed"):
+    for wanted in ("pyproject.toml", "README.md", "LICENSE", "theorydb_py/py.typed", "tabletheory_py/py.typed"):
         assert f"{NAME}/{wanted}" in names
     # The tests stay in the repository, as they need its vectors.
     assert not any(name.startswith(f"{NAME}/tests") for name in names)
@@ -123,12 +126,16 @@ def test_installed_wheel_is_typed(installed: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from dataclasses import dataclass\n"
+        "import tabletheory_py\n"
         "import theorydb_py\n"
-        "from theorydb_py.model import ModelDefinition, theorydb_field\n"
+        "from tabletheory_py.isr import IsrLease\n"
+        "from tabletheory_py.model import ModelDefinition, theorydb_field\n"
         "@dataclass\n"
         "class Song:\n"
         '    pk: str = theorydb_field(roles=["pk"])\n'
-        "model: ModelDefinition[Song] = ModelDefinition.from_dataclass(Song)\n"
+        "model: theorydb_py.ModelDefinition[Song] = ModelDefinition.from_dataclass(Song)\n"
+        "lease: type[theorydb_py.isr.IsrLease] = IsrLease\n"
+        "assert tabletheory_py.Table is theorydb_py.Table\n"
         'print(theorydb_py.__file__, model.unmarshal({"pk": {"S": "x"}}).pk.upper())\n'
     )
     where, word = run(installed, "-P", program, PYTHONPATH=DEPENDENCIES).split()
