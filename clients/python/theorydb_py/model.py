@@ -26,6 +26,7 @@ from theorydb_py._values import Attribute
 from theorydb_py.errors import InvalidInputError, InvalidModelError, InvalidQueryError, MalformedRowError
 
 T = TypeVar("T")
+D = TypeVar("D")  # of from_dataclass: pyright does not infer that of the class from an argument
 
 
 def theorydb_field(
@@ -120,8 +121,8 @@ class ModelDefinition(Generic[T]):
 
     @classmethod
     def from_dataclass(
-        cls, dataclass_type: type[T], *, table_name: str | None = None, indexes: Iterable[Index] = ()
-    ) -> ModelDefinition[T]:
+        cls, dataclass_type: type[D], *, table_name: str | None = None, indexes: Iterable[Index] = ()
+    ) -> ModelDefinition[D]:
         """Define the model of a dataclass. Without a table name, each Table needs one.
 
         ``indexes`` are made by gsi and lsi.
@@ -134,7 +135,7 @@ class ModelDefinition(Generic[T]):
         roles = {role: _field_in(structure, role) for role in ROLES}
         if roles["pk"] is None:
             raise InvalidModelError(f'{dataclass_type.__name__}: no field has the role pk; give one roles=["pk"]')
-        return cls(
+        return ModelDefinition(
             model_class=dataclass_type,
             table_name=None if table_name is None else checked_table_name(table_name),
             structure=structure,
