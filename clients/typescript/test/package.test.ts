@@ -28,6 +28,7 @@ import {
 } from 'typescript/unstable/sync';
 
 import { engines, newTable, noEngine, type TestTable } from './engines.js';
+import { checkExamples } from './examples.js';
 import { packageFolder } from './spec.js';
 
 const run = promisify(execFile);
@@ -131,6 +132,7 @@ test('the package installs, and runs the programs of the reference documents and
   const store = readFileSync(path.join(folder, 'store.ts'), 'utf8');
   writeFileSync(path.join(folder, 'alias.ts'), store.replace("'@facetheory/tabletheory'", `'${reference}'`));
   await compile(folder);
+  await t.test('examples', () => checkExamples(folder));
   await t.test('declarations', () => checkDeclarations(folder));
   if (engines().length === 0) {
     await t.test('programs', { skip: noEngine });

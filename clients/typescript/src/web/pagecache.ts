@@ -24,9 +24,6 @@ import { changedKeys, isSafe, keyOfReference, type Projection, project } from '.
 /** Renders the response to a request, whose signal is aborted if the render takes too long, or its lease is lost. */
 export type Render = (request: Request) => Response | Promise<Response>;
 
-/** What of a response says which pages it has changed. */
-export type Changing = Pick<Response, 'status' | 'headers'>;
-
 /** A page as it is stored, with its body. */
 interface Page {
   entry: Entry;
@@ -152,7 +149,10 @@ export class PageCache {
    * Resolves when the pages are purged, after `callSeconds` at the latest, or at once if they were purged within sixteen
    * times their render time (1 s to 1 min): then they are purged again at the end of that time, once for all requests.
    */
-  async invalidate({ method, url }: Pick<Request, 'method' | 'url'>, response: Changing): Promise<void> {
+  async invalidate(
+    { method, url }: Pick<Request, 'method' | 'url'>,
+    response: Pick<Response, 'status' | 'headers'>,
+  ): Promise<void> {
     if (isSafe(method) || response.status < 200 || response.status > 399) return;
     const keys = changedKeys(url, response.headers, this.#settings);
     if (keys.length > 0) await this.#invalidations.add(keys);
