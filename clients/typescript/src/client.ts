@@ -448,6 +448,14 @@ export class TheorydbClient<M extends Model = Model> {
     return (Array.isArray(models) ? models : [models]).map((model) => this.#known(model));
   }
 
+  /**
+   * Returns a registered model.
+   * @internal
+   */
+  modelNamed(name: string): Model {
+    return this.#model(name);
+  }
+
   /** Returns a model whose items this client can read and write. */
   #model(model: string | Model): Model {
     const known = this.#known(model);

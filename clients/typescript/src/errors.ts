@@ -33,6 +33,32 @@ export type ErrorCode =
   | 'UnknownKey'
   | 'KeyProvider';
 
+/** The codes of TableTheory's errors that have the meaning of one here. */
+export type TableTheoryErrorCode =
+  | 'ErrItemNotFound'
+  | 'ErrConditionFailed'
+  | 'ErrVersionConflict'
+  | 'ErrLeaseHeld'
+  | 'ErrLeaseNotOwned'
+  | 'ErrInvalidModel'
+  | 'ErrInvalidOperator'
+  | 'ErrTableNotFound'
+  | 'ErrInvalidEncryptedEnvelope';
+
+/** TableTheory's codes of the errors here. */
+const aliases: Readonly<Partial<Record<ErrorCode, readonly TableTheoryErrorCode[]>>> = {
+  ItemNotFound: ['ErrItemNotFound'],
+  ConditionFailed: ['ErrConditionFailed'],
+  VersionConflict: ['ErrVersionConflict', 'ErrConditionFailed'],
+  LeaseHeld: ['ErrLeaseHeld'],
+  LeaseLost: ['ErrLeaseNotOwned'],
+  InvalidModel: ['ErrInvalidModel'],
+  InvalidQuery: ['ErrInvalidOperator'],
+  TableNotFound: ['ErrTableNotFound'],
+  NotEncrypted: ['ErrInvalidEncryptedEnvelope'],
+  Tampered: ['ErrInvalidEncryptedEnvelope'],
+};
+
 /** The cause of an error, usually the SDK's error. */
 export interface Caused {
   cause?: unknown;
@@ -46,6 +72,26 @@ export abstract class TheorydbError extends Error {
     super(message, 'cause' in caused ? { cause: caused.cause } : undefined);
     this.name = new.target.name;
   }
+
+  /** The code, and TableTheory's codes of the same meaning. */
+  get codes(): readonly (ErrorCode | TableTheoryErrorCode)[] {
+    return [this.code, ...(aliases[this.code] ?? [])];
+  }
+}
+
+/** Reports whether a value is an error of this package. */
+export function isTheorydbError(value: unknown): value is TheorydbError {
+  return value instanceof TheorydbError;
+}
+
+/** Returns the code of an error of this package and TableTheory's codes of the same meaning; none for any other value. */
+export function theorydbErrorCodes(value: unknown): readonly (ErrorCode | TableTheoryErrorCode)[] {
+  return isTheorydbError(value) ? value.codes : [];
+}
+
+/** Reports whether an error of this package has a code, or TableTheory's code of the same meaning: `ErrLeaseHeld`. */
+export function hasTheorydbErrorCode(value: unknown, code: ErrorCode | TableTheoryErrorCode): boolean {
+  return theorydbErrorCodes(value).includes(code);
 }
 
 /**

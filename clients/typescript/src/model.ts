@@ -4,6 +4,7 @@
  */
 
 import { InvalidModelError } from './errors.js';
+import { type Hints, type Members, unknownOption } from './options.js';
 import type { AttributeType, NumberForm } from './value.js';
 
 /**
@@ -97,6 +98,7 @@ export function defineModel<const D extends ModelDefinition>(definition: D): Mod
   if (!definition?.name) {
     fail('name is missing');
   }
+  checkMembers(definition, fail);
   if (!definition.table?.name) {
     fail('table.name is empty or missing; if it comes from an environment variable, is that set?');
   }
@@ -120,6 +122,46 @@ export function defineModel<const D extends ModelDefinition>(definition: D): Mod
     ttl: attributeWithRole('ttl', attributes, fail),
     encrypted: [...attributes.values()].filter((declared) => declared.encrypted),
   });
+}
+
+const modelMembers: Members<ModelDefinition> = { name: true, table: true, keys: true, attributes: true, indexes: true };
+const keyMembers: Members<KeyDefinition> = { attribute: true, type: true };
+const indexMembers: Members<IndexDefinition> = { name: true, type: true, partition: true, sort: true };
+const attributeMembers: Members<AttributeDefinition> = {
+  attribute: true,
+  type: true,
+  as: true,
+  roles: true,
+  required: true,
+  optional: true,
+  encrypted: true,
+  omit_empty: true,
+};
+
+/** TableTheory's members of models. Without a refusal a secret would be stored in plain text, and a protected item changed. */
+const replaced: Hints = {
+  encryption: 'its name here is encrypted, which is true or false',
+  write_policy: 'there are no write-once models and protected attributes here: use create, and conditions',
+  projection: 'indexes contain all attributes',
+  naming: 'leave it out: attributes have the names that are declared',
+  json: 'declare the type M or L, or store the text that JSON.stringify returns',
+  binary: 'declare the type B',
+  format: 'leave it out: values are stored as they are',
+  converter: 'convert values before writes and after reads',
+};
+
+/** Refuses members that no definition has. */
+function checkMembers({ keys, attributes, indexes, ...definition }: ModelDefinition, fail: Fail): void {
+  const check = (what: string, of: object | undefined, known: Readonly<Record<string, true>>) => {
+    const unknown = typeof of === 'object' && of !== null ? unknownOption(of, known, replaced) : undefined;
+    if (unknown !== undefined) fail(`${what} has no member ${unknown}`);
+  };
+  check('it', definition, modelMembers);
+  check('keys', keys, { partition: true, sort: true });
+  for (const declared of attributes ?? []) check(`the attribute ${declared?.attribute}`, declared, attributeMembers);
+  for (const index of indexes ?? []) check(`the index ${index?.name}`, index, indexMembers);
+  const parts = [keys, ...(indexes ?? [])].flatMap((of) => [of?.partition, of?.sort]);
+  for (const key of parts) check(`the key ${key?.attribute}`, key, keyMembers);
 }
 
 type Attributes = ReadonlyMap<string, AttributeDefinition>;

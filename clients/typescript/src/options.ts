@@ -20,11 +20,20 @@ export function checkOptions(what: string, options: unknown, known: Readonly<Rec
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw new InvalidInputError(`the options of ${what} must be an object (got ${formatValue(options)})`);
   }
-  for (const [name, value] of Object.entries(options)) {
-    if (value === undefined || Object.hasOwn(known, name)) continue;
-    const instead = Object.hasOwn(hints, name) ? hints[name] : `expected ${Object.keys(known).join(', ')}`;
-    throw new InvalidInputError(`${what} has no option ${name}: ${instead}`);
-  }
+  const unknown = unknownOption(options, known, hints);
+  if (unknown !== undefined) throw new InvalidInputError(`${what} has no option ${unknown}`);
+}
+
+/** Describes the first member that `known` does not list; undefined if there is none. */
+export function unknownOption(
+  options: object,
+  known: Readonly<Record<string, true>>,
+  hints: Hints = {},
+): string | undefined {
+  const found = Object.entries(options).find(([name, value]) => value !== undefined && !Object.hasOwn(known, name));
+  if (found === undefined) return undefined;
+  const [name] = found;
+  return `${name}: ${Object.hasOwn(hints, name) ? hints[name] : `expected ${Object.keys(known).join(', ')}`}`;
 }
 
 /** The members of every option object that can cancel its call. */

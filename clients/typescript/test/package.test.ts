@@ -251,7 +251,7 @@ async function checkNodes(t: TestContext, folder: string): Promise<void> {
   assert.ok(engine);
   const table = await newTable(t, engine);
   for (const node of nodes()) {
-    for (const program of ['quickstart.js', 'encryption.js', 'leases.js', 'quickstart.js']) {
+    for (const program of ['quickstart.js', 'encryption.js', 'leases.js', 'quickstart.js', 'commonjs.cjs']) {
       assert.notEqual(await output(folder, program, table, node), '', `${node} ${program}`);
     }
   }
@@ -259,6 +259,7 @@ async function checkNodes(t: TestContext, folder: string): Promise<void> {
 
 /** Runs the programs at the same time, but those that use the same rows one after the other. */
 async function checkPrograms(folder: string, table: TestTable): Promise<void> {
+  assert.equal(await output(folder, 'commonjs.cjs', table), 'required\n');
   const inOrder = async (...programs: [name: string, expected: string][]) => {
     for (const [name, expected] of programs) assert.equal(await output(folder, `${name}.js`, table), expected, name);
   };
@@ -273,5 +274,6 @@ async function checkPrograms(folder: string, table: TestTable): Promise<void> {
     inOrder(['leases', 'running until the lease is lost: false\n']),
     inOrder(['transact', 'published\n']),
     inOrder(['store', 'fresh\n'], ['alias', 'fresh\n']),
+    inOrder(['adapter', 'adapted\n']),
   ]);
 }

@@ -6,12 +6,16 @@ import { type Clock, clockOf } from '../clock.js';
 import { InvalidInputError } from '../errors.js';
 import { checkOptions, type Hints, type Members } from '../options.js';
 import { Calls, type RetryOptions } from '../retry.js';
+import { formatValue } from '../value.js';
 import { type Backend, randomText, type Warn } from './backend.js';
 import { GroupCommit } from './groupcommit.js';
 import { checkTenant } from './key.js';
 import { checkInterval } from './normalize.js';
 import { interval } from './numbers.js';
-import { checkPartition, hashedPartition } from './partition.js';
+import { checkPartition, hashedPartition, rawPartition } from './partition.js';
+
+/** A way in which cache keys become partition keys. */
+export type PartitionScheme = 'hashed' | 'raw';
 
 /** The configuration of a meta store. Everything but `ddb` and `tableName` has a default. */
 export interface FaceTheoryIsrMetaStoreConfig extends RetryOptions {
@@ -23,11 +27,14 @@ export interface FaceTheoryIsrMetaStoreConfig extends RetryOptions {
   /** The tenant of all pages of this store, 1 to 64 letters, digits, `.`, `_`, `-`. Default: none. */
   tenant?: string;
   /**
-   * Maps a cache key to its partition key. All writers of a table must use the same mapping.
-   * Default: `hashedPartition` with the tenant, as `isr serve` does.
+   * How cache keys become partition keys: `hashed` ({@link hashedPartition}, as `isr serve` does)
+   * or `raw` ({@link rawPartition}, as TableTheory does). All writers of a table must use the same:
+   * otherwise they have different rows and leases. Default: FACETHEORY_CACHE_PARTITION, else `hashed`.
    */
+  partition?: PartitionScheme;
+  /** Maps a cache key to its partition key. It excludes `partition`. */
   pkFromCacheKey?: (cacheKey: string) => string;
-  /** Uses this prefix plus the unchanged cache key as the partition key. It excludes `pkFromCacheKey` and `tenant`. */
+  /** Uses this prefix plus the unchanged cache key as the partition key. It excludes `partition`, `pkFromCacheKey` and `tenant`. */
   pkPrefix?: string;
 
   /**
@@ -64,6 +71,7 @@ const configured: Members<FaceTheoryIsrMetaStoreConfig> = {
   ddb: true,
   tableName: true,
   tenant: true,
+  partition: true,
   pkFromCacheKey: true,
   pkPrefix: true,
   metaTtlSeconds: true,
@@ -149,12 +157,25 @@ function backendOf(c: FaceTheoryIsrMetaStoreConfig): Backend {
 }
 
 function partitionOf(c: FaceTheoryIsrMetaStoreConfig): (cacheKey: string) => string {
-  const { tenant, pkFromCacheKey, pkPrefix } = c;
+  const { tenant, pkFromCacheKey, pkPrefix, partition } = c;
   if (tenant) checkTenant(tenant);
   if (pkPrefix !== undefined && (pkFromCacheKey || tenant)) {
     throw new InvalidInputError('pkPrefix excludes pkFromCacheKey and tenant: set one of them');
   }
+  if (partition !== undefined && (pkFromCacheKey || pkPrefix !== undefined)) {
+    throw new InvalidInputError('partition excludes pkFromCacheKey and pkPrefix: set one of them');
+  }
   if (pkPrefix !== undefined) return (cacheKey) => checkPartition(pkPrefix + cacheKey);
   if (pkFromCacheKey) return (cacheKey) => checkPartition(pkFromCacheKey(cacheKey));
-  return (cacheKey) => hashedPartition(cacheKey, tenant);
+  const schemed = schemeOf(partition) === 'raw' ? rawPartition : hashedPartition;
+  return (cacheKey) => schemed(cacheKey, tenant);
+}
+
+const schemeVariable = 'FACETHEORY_CACHE_PARTITION';
+
+function schemeOf(given: PartitionScheme | undefined): PartitionScheme {
+  const scheme = given === undefined ? process.env[schemeVariable] || 'hashed' : given;
+  if (scheme === 'hashed' || scheme === 'raw') return scheme;
+  const name = given === undefined ? schemeVariable : 'partition';
+  throw new InvalidInputError(`${name} is ${formatValue(scheme)}: expected hashed or raw`);
 }

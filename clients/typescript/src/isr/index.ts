@@ -3,7 +3,7 @@
 export type { RequestEnd } from './attempt.js';
 export type { Warn } from './backend.js';
 export { canonicalKey } from './canonicalkey.js';
-export type { FaceTheoryIsrMetaStoreConfig } from './config.js';
+export type { FaceTheoryIsrMetaStoreConfig, PartitionScheme } from './config.js';
 export type {
   Change,
   Content,
@@ -43,6 +43,7 @@ export type {
   PageRef,
   Pin,
   Publishing,
+  RefreshedLease,
   Rollback,
 } from './metastore.js';
 export { FOREVER_MS } from './names.js';

@@ -17,6 +17,16 @@ export interface LeaseRef extends PageRef {
   leaseToken: string;
 }
 
+/** A lease as a refresh was last acknowledged. */
+export interface RefreshedLease {
+  readonly cacheKey: string;
+  readonly leaseToken: string;
+  /** When the lease ends, in epoch milliseconds. */
+  readonly leaseExpiresAtMs: number;
+  /** The lifetime that each refresh grants. */
+  readonly leaseDurationMs: number;
+}
+
 /** The arguments of an acquisition. */
 export interface Acquisition extends PageRef {
   /** The lifetime in milliseconds, rounded up to whole seconds. */
@@ -121,13 +131,13 @@ export interface IsrMetaStore {
    */
   acquireLease(a: Acquisition): Promise<Lease>;
   /**
-   * Extends the lease to its duration from now and returns its new end. The lease of
+   * Extends the lease to its duration from now and returns it with its new end. The lease of
    * another process needs `leaseDurationMs`.
    * @throws LeaseLostError
    */
-  refreshLease(lease: LeaseRef & { leaseDurationMs?: number }): Promise<{ leaseExpiresAtMs: number }>;
-  /** Releases the lease. Releasing a lost lease is not an error. */
-  releaseLease(lease: LeaseRef): Promise<void>;
+  refreshLease(lease: LeaseRef & { leaseDurationMs?: number }): Promise<RefreshedLease>;
+  /** Releases the lease. Releasing a lost lease is not an error. `leaseOwner` is for the application's own logs. */
+  releaseLease(lease: LeaseRef & { leaseOwner?: string }): Promise<void>;
   /**
    * Puts the page into backoff after a failure: the lease has no holder and cannot be
    * acquired for `pauseMs` milliseconds, and the failure is counted.

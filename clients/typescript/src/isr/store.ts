@@ -40,6 +40,7 @@ import type {
   PageRef,
   Pin,
   Publishing,
+  RefreshedLease,
   Rollback,
 } from './metastore.js';
 import { FOREVER_MS, PREFIX } from './names.js';
@@ -160,13 +161,14 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     this.#backend.warn('failed to release a lease or to end its request; it will expire', { pk: lease.pk, failure });
   }
 
-  async refreshLease(ref: LeaseRef & { leaseDurationMs?: number }): Promise<{ leaseExpiresAtMs: number }> {
+  async refreshLease(ref: LeaseRef & { leaseDurationMs?: number }): Promise<RefreshedLease> {
     const lease = this.#resolve(ref, ref.leaseDurationMs);
     await mapWriteError(`refresh the lease of ${lease.pk}`, refresh(lease, ref.signal));
-    return { leaseExpiresAtMs: lease.leaseExpiresAtMs };
+    const { cacheKey, leaseToken, leaseExpiresAtMs, leaseDurationMs } = lease;
+    return { cacheKey, leaseToken, leaseExpiresAtMs, leaseDurationMs };
   }
 
-  async releaseLease(ref: LeaseRef): Promise<void> {
+  async releaseLease(ref: LeaseRef & { leaseOwner?: string }): Promise<void> {
     const lease = this.#resolve(ref, 1000);
     await mapWriteError(`release the lease of ${lease.pk}`, release(lease, ref.signal));
   }

@@ -145,9 +145,9 @@ export class LeaseManager implements AsyncDisposable {
     this.#owner = options.leaseOwner ?? `${hostname()}:${process.pid}`;
   }
 
-  /** Returns the lease key of a partition, such as a page's. */
-  lockKey(pk: string): Required<LeaseKey> {
-    return { pk, sk: lockSk };
+  /** Returns the lease key of a partition, such as a page's. @throws InvalidKeyError */
+  lockKey(pk: string, sk = lockSk): Required<LeaseKey> {
+    return keyOf({ pk, sk });
   }
 
   /**

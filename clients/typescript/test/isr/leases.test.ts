@@ -52,7 +52,7 @@ onEngines('an acquisition uses nowMs', async (table) => {
   assert.equal(await b.tryAcquireLease({ ...acquisition, ...request }), null);
   const next = await b.acquireLease({ ...acquisition, ...request, ...later });
   assert.equal(next.leaseExpiresAtMs, 1_800_000_066_000);
-  assert.deepEqual(await b.refreshLease(next), { leaseExpiresAtMs: 1_800_000_031_000 }, "by the store's clock");
+  assert.equal((await b.refreshLease(next)).leaseExpiresAtMs, 1_800_000_031_000, "by the store's clock");
   await b.releaseLease(next);
   const third = await b.withLease({ ...acquisition, nowMs: now - 10_000 }, async (held) => held.leaseExpiresAtMs);
   assert.equal(third, 1_800_000_021_000);
@@ -83,7 +83,7 @@ onEngines('a refresh extends the lease, and an expired lease stays expired', asy
   const store = storeOn(table, { clock });
   const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 10_000 });
   clock.advance(9_000);
-  assert.deepEqual(await store.refreshLease(lease), { leaseExpiresAtMs: 1_800_000_020_000 });
+  assert.equal((await store.refreshLease(lease)).leaseExpiresAtMs, 1_800_000_020_000);
   assert.equal(lease.leaseExpiresAtMs, 1_800_000_020_000);
   clock.advance(11_000);
   await assert.rejects(store.refreshLease(lease), LeaseLostError);
