@@ -1,14 +1,10 @@
-import { LruCache } from '../cache/lru.js';
 import { InvalidInputError } from '../errors.js';
 import type { Answer, GetContext, HandlerContext, SetContext, Value } from './contract.js';
 import { LocalCache } from './localcache.js';
-import { lookUp, type RenderStart } from './lookup.js';
-import { cacheKeyOf } from './names.js';
+import type { RenderStart } from './lookup.js';
 import type { CacheHandlerOptions } from './options.js';
-import { persist } from './persist.js';
-import { onDemandHeader, stampBuild } from './seeds.js';
 import { SharedSite, sharedSite } from './shared.js';
-import type { Site } from './site.js';
+import { stampBuild } from './stamp.js';
 
 /** A `cacheHandler` of Next.js. Next.js constructs one per request, or one for several. */
 export interface CacheHandler {
@@ -24,7 +20,8 @@ export type CacheHandlerClass = new (ctx: HandlerContext) => CacheHandler;
 /**
  * Creates a class for `cacheHandler` of `next.config`: a fleet of Next.js servers keeps its
  * pages in one table and one bucket, and each page is rendered once per expiry by one server.
- * Nothing is read before the first request; `next build` and `next dev` need no table.
+ * Nothing is read before the first look-up; `next build` and `next dev` need no table. Where something
+ * is missing, such as the build in a proxy, or the table, the handler is inactive, with one warning.
  */
 export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHandlerClass {
   let local: LocalCache | undefined;
@@ -34,7 +31,6 @@ export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHand
       static readonly [sharedSite] = shared;
       readonly #handler: CacheHandler;
 
-      /** @throws InvalidInputError InvalidKeyError if the table or the bucket is missing, or an option is invalid */
       constructor(ctx: HandlerContext) {
         if (isBuilding(ctx)) {
           if (!ctx.dev) stampBuild(ctx.serverDistDir, Date.now());
@@ -42,7 +38,7 @@ export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHand
           this.#handler = ofLocal(local);
           return;
         }
-        this.#handler = new Shared(shared.open(ctx), ctx);
+        this.#handler = new Deferred(shared, ctx);
       }
 
       get(key: string, ctx: GetContext): Promise<Answer | null> {
@@ -95,48 +91,43 @@ function ofLocal(local: LocalCache): CacheHandler {
   };
 }
 
-/** How many look-ups an instance remembers. The instance for images lives as long as the process. */
-const maxRenderStarts = 1000;
+/** The handler of one request. It opens the site when Next.js first calls a method. */
+class Deferred implements CacheHandler {
+  readonly #shared: SharedSite;
+  readonly #ctx: HandlerContext;
+  readonly #start: RenderStart;
+  #handler: CacheHandler | undefined;
 
-/** The handler of one request, on the shared state of the process. */
-class Shared implements CacheHandler {
-  readonly #site: Site;
-  readonly #isPrefetch: boolean;
-  readonly #isOnDemand: boolean;
-  /** Render starts by cache key: Next.js looks up a page with this instance before it renders it. */
-  readonly #starts = new LruCache<RenderStart>(maxRenderStarts);
-  /** The render start of values without a look-up. */
-  readonly #defaultStart: RenderStart;
-
-  constructor(site: Site, ctx: HandlerContext) {
-    const headers = ctx._requestHeaders ?? {};
-    this.#site = site;
-    this.#isPrefetch = headers['next-router-prefetch'] === '1' || headers['purpose'] === 'prefetch';
-    this.#isOnDemand = site.seeds?.isOnDemand(headers[onDemandHeader]) ?? false;
-    this.#defaultStart = { atMs: site.settings.clock.now(), seq: site.marks.cursor };
+  constructor(shared: SharedSite, ctx: HandlerContext) {
+    shared.construct(ctx);
+    this.#shared = shared;
+    this.#ctx = ctx;
+    this.#start = { atMs: shared.now(), seq: shared.opened?.site.marks.cursor ?? 0 };
   }
 
   async get(key: string, ctx: GetContext): Promise<Answer | null> {
-    const site = this.#site;
-    const cacheKey = cacheKeyOf(site.buildId, key, ctx.kind);
-    const lookup = { cacheKey, key, ctx, isPrefetch: this.#isPrefetch, isOnDemand: this.#isOnDemand };
-    const found = await site.breaker.call('a look-up', (answered) => lookUp(site, lookup, answered));
-    if (found) this.#starts.set(cacheKey, found.start, 1);
-    return found?.answer ?? null;
+    return (await this.#open())?.get(key, ctx) ?? null;
   }
 
   async set(key: string, value: Value, ctx: SetContext): Promise<void> {
-    const site = this.#site;
-    const kind = ctx.fetchCache ? 'FETCH' : (value?.kind ?? 'PAGES');
-    const cacheKey = cacheKeyOf(site.buildId, key, kind);
-    const start = this.#starts.get(cacheKey) ?? this.#defaultStart;
-    await site.breaker.call('storing a page', () => persist(site, { cacheKey, value, ctx, start }));
+    await (await this.#open())?.set(key, value, ctx);
   }
 
-  /** Rejects if the purge fails, so that a failed purge never goes unnoticed. Next.js logs the error. */
+  /** Rejects if the handler is inactive: the revalidation would be lost. */
   async revalidateTag(tags: string | readonly string[], durations?: { expire?: number }): Promise<void> {
-    await this.#site.revalidations.revalidate(tags, durations);
+    const handler = await this.#open();
+    if (handler) return handler.revalidateTag(tags, durations);
+    const names = typeof tags === 'string' ? tags : tags.join(', ');
+    throw new InvalidInputError(
+      `${names} cannot be revalidated: the cache handler is inactive: ${this.#shared.reason}`,
+    );
   }
 
   resetRequestCache(): void {}
+
+  async #open(): Promise<CacheHandler | undefined> {
+    const open = this.#shared.opened ?? (await this.#shared.open());
+    this.#handler ??= open?.request(this.#ctx, this.#start);
+    return this.#handler;
+  }
 }

@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { dirname, join, sep } from 'node:path';
+import { join, sep } from 'node:path';
 import { LruCache } from '../cache/lru.js';
 import { InvalidInputError } from '../errors.js';
 import type { Warn } from '../isr/backend.js';
 import type { Entry } from '../isr/entry.js';
 import { periodsOf } from './answers.js';
 import { type CacheControl, type GetContext, tagsOf, type Value } from './contract.js';
+import { stampFile } from './stamp.js';
 
 /**
  * The pages that `next build` has made, as entries of the cache. They stay in the files of the
@@ -27,9 +28,6 @@ export interface Seed {
 
 /** The header of Next.js's requests to itself for `res.revalidate`, with a secret of the build. */
 export const onDemandHeader = 'x-prerender-revalidate';
-
-/** The file with the start of the build, in a directory that `output: 'standalone'` copies as a whole. */
-const stampFile = join('route-cache', 'facetheory-build.json');
 
 /** How many pages' descriptions are kept in memory. */
 const maxKnown = 10_000;
@@ -78,24 +76,6 @@ export interface SeedRequest {
   /** Next.js's key. */
   key: string;
   ctx: GetContext;
-}
-
-/**
- * Writes when the build began, unless this build has. It is called before `next build` renders
- * the first page, in each of its processes. A stamp of an earlier build, if Next.js did not clean
- * the directory (`cleanDistDir: false`), makes the pages count as older than they are.
- */
-export function stampBuild(serverDistDir: string | undefined, nowMs: number): void {
-  if (!serverDistDir) return;
-  const file = join(serverDistDir, stampFile);
-  if (existsSync(file)) return;
-  try {
-    mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(file, JSON.stringify({ startedAtMs: nowMs }), { flag: 'wx' });
-  } catch (failure) {
-    if ((failure as NodeJS.ErrnoException).code === 'EEXIST') return; // another process of the build
-    console.warn(`ISR cache: ${file} cannot be written: servers will render the pages of this build again`, failure);
-  }
 }
 
 /** The seeds of a build. */

@@ -626,12 +626,3 @@ test('next build and next dev need no table, and keep fetches in memory', async 
   await dev.revalidateTag('data');
   assert.equal(await dev.get('hash', { kind: 'FETCH' }), null);
 });
-
-test('missing and invalid options are named', () => {
-  const Handler = createCacheHandler({ buildId: 'b', bucket: 'x' });
-  assert.throws(() => new Handler({}), /tableName is missing: set FACETHEORY_CACHE_TABLE_NAME/);
-  const Unbuilt = createCacheHandler({ tableName: 't', bucket: 'b' });
-  assert.throws(() => new Unbuilt({ serverDistDir: '/nowhere/server' }), /BUILD_ID cannot be read/);
-  const Wrong = createCacheHandler({ tableName: 't', bucket: 'b', buildId: 'b', leaseSeconds: 0 });
-  assert.throws(() => new Wrong({}), /leaseSeconds must be at least 1 seconds \(got 0\)/);
-});

@@ -25,6 +25,9 @@ const handlers = {
 const site = process.env['ISR_TEST_NEXT_CACHE'] ?? fileURLToPath(new URL('../../../test/next/site', import.meta.url));
 /** The site with `cacheComponents`, a directory of the other one, whose packages it uses. */
 export const componentsSite = join(site, 'components');
+/** The sites with a proxy on Node.js and with one on the edge runtime, as the other one. */
+export const proxiedSite = join(site, 'proxied');
+export const edgeSite = join(site, 'edge');
 const next = join(site, 'node_modules/next/dist/bin/next');
 
 /** The reason for skipping tests that need Next.js; undefined if it is installed. */
@@ -63,9 +66,23 @@ export async function buildComponents(): Promise<void> {
   });
 }
 
-async function unlessBuilt(folder: string, build: () => Promise<void>): Promise<void> {
+/**
+ * Builds the sites with a proxy, as {@link buildSite} does. Next.js bundles the handler into the proxies, so that
+ * they import the package as users do.
+ */
+export async function buildProxied(): Promise<void> {
+  const folder = fileURLToPath(new URL('../../..', import.meta.url));
+  const installed = join(site, 'node_modules/@facetheory/tabletheory');
+  await cp(compiled, join(installed, 'dist'), { recursive: true });
+  for (const name of ['package.json', 'node_modules/canonicalize'])
+    await cp(join(folder, name), join(installed, name), { recursive: true });
+  await unlessBuilt(proxiedSite, () => runBuild(proxiedSite).then(succeeded), site);
+  await unlessBuilt(edgeSite, () => runBuild(edgeSite, ['--webpack']).then(succeeded), site);
+}
+
+async function unlessBuilt(folder: string, build: () => Promise<void>, sources = folder): Promise<void> {
   const file = join(folder, '.next/test-build.json');
-  const inputs = await hashOf(folder, compiled);
+  const inputs = await hashOf(sources, compiled);
   const isRecent = existsSync(file) && Date.now() - (await stat(file)).mtimeMs < buildLifeMs;
   if (isRecent && (await readFile(file, 'utf8')) === inputs) return;
   await rm(join(folder, '.next'), { recursive: true, force: true });
@@ -175,6 +192,8 @@ export interface Fleet {
   /** The responses of the data server by path, and below the number of requests for a path. */
   data: Map<string, string>;
   requests(path: string): number;
+  /** The URL of the data server. */
+  dataUrl: string;
   /** The end of what each server has printed. */
   output(): string;
 }
@@ -219,7 +238,9 @@ export async function newFleet(t: Cleanup, table: TestTable, bucket: TestBucket,
     AWS_ENDPOINT_URL_S3: bucket.endpoint,
   };
   return {
-    ...source,
+    data: source.data,
+    requests: source.requests,
+    dataUrl: source.url,
     output: () => servers.map(({ url, output }) => `${url} printed:\n${output().slice(-4000)}`).join('\n'),
     async start(extra = {}) {
       const server = await startServer(cwd, { ...environment, ...extra });
@@ -283,11 +304,21 @@ async function startData(t: Cleanup): Promise<Pick<Fleet, 'data' | 'requests'> &
   return { data, requests: (path) => requests.get(path) ?? 0, url: `http://127.0.0.1:${port}` };
 }
 
-async function startServer(cwd: string, environment: NodeJS.ProcessEnv): Promise<Server> {
+/** What serves a site: `next start`, or with `output: 'standalone'` a program in a copy of the site. */
+function programOf(folder: string, port: number): { cwd: string; args: string[]; basePath: string } {
+  if (folder === proxiedSite) {
+    return { cwd: join(folder, '.next/custom/standalone/proxied'), args: ['server.js'], basePath: '/shop' };
+  }
+  const args = [next, 'start', '--hostname', '127.0.0.1', '--port', String(port)];
+  return { cwd: folder, args, basePath: '' };
+}
+
+async function startServer(folder: string, environment: NodeJS.ProcessEnv): Promise<Server> {
   const port = await freePort();
-  const child = spawn(process.execPath, [next, 'start', '--hostname', '127.0.0.1', '--port', String(port)], {
+  const { cwd, args, basePath } = programOf(folder, port);
+  const child = spawn(process.execPath, args, {
     cwd,
-    env: environment,
+    env: { ...environment, HOSTNAME: '127.0.0.1', PORT: String(port) },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const output = outputOf(child);
@@ -297,7 +328,7 @@ async function startServer(cwd: string, environment: NodeJS.ProcessEnv): Promise
     return answers(port);
   });
   return {
-    url: `http://127.0.0.1:${port}`,
+    url: `http://127.0.0.1:${port}${basePath}`,
     output,
     async kill() {
       child.kill('SIGKILL');

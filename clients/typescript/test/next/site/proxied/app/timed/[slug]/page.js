@@ -1,0 +1,3 @@
+export { default, generateStaticParams } from '../../../../app/timed/[slug]/page';
+
+export const revalidate = 3;
