@@ -26,6 +26,8 @@ func TestLayering(t *testing.T) {
 		{"/internal/live", []string{module + "/gateway", module + "/dynamostore", "github.com/aws/"}, "counting needs the reports of the cache alone"},
 		{"/internal/localfile", []string{module}, "files know no store"},
 		{"/cmd/isr", []string{module + "/internal/localfile/crashfs"}, "the file system that loses what was not synced is for tests"},
+		{"/cmd/isr/cli", []string{module + "/cmd/isr/server"}, "what all commands share does not know a server"},
+		{"/cmd/isr/server", []string{module + "/cmd/isr$"}, "a server does not know the commands"},
 		{"/internal/marks", []string{module + "$", module + "/internal/httpcache"}, "the table of marks needs the seam alone"},
 		{"/internal/httpcache", []string{module}, "the rules of HTTP caching are pure functions"},
 		{"/internal/details", []string{module + "$", module + "/store", module + "/gateway"}, "texts know no cache"},

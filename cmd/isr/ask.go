@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"os"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/cmd/isr/server"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/store"
 )
@@ -21,7 +23,7 @@ type pageFlags struct {
 func (f pageFlags) key() (store.Key, error) {
 	k, err := store.ParseAddress(f.Tenant, f.Page)
 	if err != nil {
-		return store.Key{}, usagef("%v", err)
+		return store.Key{}, cli.Usagef("%v", err)
 	}
 	return k, nil
 }
@@ -31,19 +33,19 @@ func (f pageFlags) key() (store.Key, error) {
 type askFlags struct {
 	Server string `placeholder:"URL" help:"URL of the admin API of a server, like http://127.0.0.1:9180; its token is taken from ISR_ADMIN_TOKEN."`
 
-	storeFlags `embed:""`
+	server.StoreFlags `embed:""`
 
 	// complete completes the API over the store, for commands that need more; nil for none. It
 	// returns what ends that.
-	complete func(*admin.Config, *stores) (end func(), err error)
+	complete func(*admin.Config, *server.Stores) (end func(), err error)
 }
 
 // ask calls do with a client of the selected server or store.
 func (f *askFlags) ask(ctx context.Context, do func(*admin.Client) error) error {
 	if f.Server != "" {
-		client, err := admin.NewClient(f.Server, os.Getenv(tokenVariable), nil)
+		client, err := admin.NewClient(f.Server, os.Getenv(server.TokenVariable), nil)
 		if err != nil {
-			return usagef("--server: %v", err)
+			return cli.Usagef("--server: %v", err)
 		}
 		err = do(client)
 		if unreached := (*url.Error)(nil); errors.As(err, &unreached) {
@@ -51,12 +53,12 @@ func (f *askFlags) ask(ctx context.Context, do func(*admin.Client) error) error 
 		}
 		return err
 	}
-	if err := f.validate(); err != nil {
+	if err := f.Check(); err != nil {
 		return err
 	}
 	if f.Table == "" {
-		if transport := dialSocket(ctx, f.Data); transport != nil {
-			return askThrough(transport, do)
+		if transport := server.DialSocket(ctx, f.Data); transport != nil {
+			return server.AskThrough(transport, do)
 		}
 	}
 	return f.askStore(ctx, do)
@@ -65,21 +67,21 @@ func (f *askFlags) ask(ctx context.Context, do func(*admin.Client) error) error 
 // askStore calls do with a client of an API in this process, over the store.
 func (f *askFlags) askStore(ctx context.Context, do func(*admin.Client) error) (err error) {
 	discard := slog.New(slog.DiscardHandler)
-	st, err := f.open(ctx, false, discard)
+	st, err := f.Open(ctx, false, discard)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.close()) }()
-	if st.reach != nil {
-		if err := st.reach.mustRead(ctx); err != nil {
+	defer func() { err = errors.Join(err, st.Close()) }()
+	if st.Reach != nil {
+		if err := st.Reach.MustRead(ctx); err != nil {
 			return err
 		}
 	}
-	names, err := f.named()
+	names, err := f.Named()
 	if err != nil {
 		return err
 	}
-	cfg := admin.Config{Downstream: names, Version: version(), Place: st.where, Logger: discard}
+	cfg := admin.Config{Downstream: names, Version: cli.Version(), Place: st.Where, Logger: discard}
 	if f.complete != nil {
 		end, err := f.complete(&cfg, st)
 		if err != nil {
@@ -87,11 +89,9 @@ func (f *askFlags) askStore(ctx context.Context, do func(*admin.Client) error) (
 		}
 		defer end()
 	}
-	api, err := admin.New(st.meta, st.bodies, cfg)
+	api, err := admin.New(st.Meta, st.Bodies, cfg)
 	if err != nil {
 		return err
 	}
-	within := serveWithin(api.Handler())
-	defer within.close()
-	return askThrough(within.transport(), do)
+	return server.AskWithin(api.Handler(), do)
 }

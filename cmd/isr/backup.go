@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/backup"
 	"github.com/facetheory/isr/internal/localfile"
 )
@@ -26,9 +27,9 @@ complete or does not exist. Restore it with isr restore, and try that before you
   isr backup ./isr-data - | zstd > /backups/isr.tar.zst`
 }
 
-func (c *backupCommand) Run(ctx context.Context, s *streams) error {
+func (c *backupCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if c.File == "-" {
-		return c.write(ctx, s, s.out)
+		return c.write(ctx, s, s.Out)
 	}
 	if _, err := os.Lstat(c.File); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists; give another file, or move it away", c.File), err)
@@ -50,12 +51,12 @@ func (c *backupCommand) Run(ctx context.Context, s *streams) error {
 	if err := localfile.SyncFolder(filepath.Dir(c.File)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.out, "backed up %s to %s, %s\n", c.Source, c.File, bytesText(info.Size()))
+	_, err = fmt.Fprintf(s.Out, "backed up %s to %s, %s\n", c.Source, c.File, cli.BytesText(info.Size()))
 	return err
 }
 
-func (c *backupCommand) write(ctx context.Context, s *streams, to io.Writer) error {
-	show, end := progressBar(s, "backing up", bytesText)
+func (c *backupCommand) write(ctx context.Context, s *cli.Streams, to io.Writer) error {
+	show, end := progressBar(s, "backing up", cli.BytesText)
 	defer end()
 	return keeping{
 		online:  func(client *backup.Client) error { return client.Write(ctx, to, show) },

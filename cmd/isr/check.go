@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/backup"
 )
 
@@ -20,7 +21,7 @@ current generation; of a backup, that it is complete and unchanged. It changes n
 and 1 otherwise.`
 }
 
-func (c *checkCommand) Run(ctx context.Context, s *streams) error {
+func (c *checkCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if isBackup(c.Source) {
 		return c.checkBackup(ctx, s)
 	}
@@ -41,30 +42,30 @@ func (c *checkCommand) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	for _, fault := range faults {
-		if _, err := fmt.Fprintln(s.out, fault); err != nil {
+		if _, err := fmt.Fprintln(s.Out, fault); err != nil {
 			return err
 		}
 	}
 	if len(faults) > 0 {
 		return fmt.Errorf("%s is damaged; check the disk, and restore the newest backup (isr restore, docs/backup.md)", c.Source)
 	}
-	_, err = fmt.Fprintf(s.out, "%s is intact\n", c.Source)
+	_, err = fmt.Fprintf(s.Out, "%s is intact\n", c.Source)
 	return err
 }
 
-func (c *checkCommand) checkBackup(ctx context.Context, s *streams) error {
+func (c *checkCommand) checkBackup(ctx context.Context, s *cli.Streams) error {
 	from, size, err := openBackup(c.Source, s)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	show, end := progressBar(s, "checking", bytesText)
+	show, end := progressBar(s, "checking", cli.BytesText)
 	found, err := backup.Verify(ctx, from, withTotal(show, size))
 	end()
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.out, "%s is a complete backup of %s: %d bodies, %s\n", filepath.Base(c.Source), found.Created.Format("2006-01-02 15:04:05 MST"), found.Bodies, bytesText(found.Bytes))
+	_, err = fmt.Fprintf(s.Out, "%s is a complete backup of %s: %d bodies, %s\n", filepath.Base(c.Source), found.Created.Format("2006-01-02 15:04:05 MST"), found.Bodies, cli.BytesText(found.Bytes))
 	return err
 }
 

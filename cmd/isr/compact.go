@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/backup"
 )
 
@@ -19,9 +20,9 @@ as it was. Pages that --discard leaves out are rendered again; a discarded purge
 there is one (isr restore).`
 }
 
-func (c *compactCommand) Run(ctx context.Context, s *streams) error {
+func (c *compactCommand) Run(ctx context.Context, s *cli.Streams) error {
 	var done []string
-	show, end := progressBar(s, "compacting", bytesText)
+	show, end := progressBar(s, "compacting", cli.BytesText)
 	err := keeping{
 		online: func(client *backup.Client) (err error) {
 			done, err = client.Compact(ctx, c.Discard, show)
@@ -34,7 +35,7 @@ func (c *compactCommand) Run(ctx context.Context, s *streams) error {
 	}.on(ctx, c.Source)
 	end()
 	for _, text := range done {
-		if _, err := fmt.Fprintln(s.out, text); err != nil {
+		if _, err := fmt.Fprintln(s.Out, text); err != nil {
 			return err
 		}
 	}

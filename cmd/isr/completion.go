@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/completion"
 	"github.com/facetheory/isr/internal/manpage"
 )
@@ -27,8 +28,8 @@ func (c *completionCommand) Help() string {
   fish   isr completion fish >~/.config/fish/completions/isr.fish`
 }
 
-func (c *completionCommand) Run(s *streams, parser *kong.Kong) error {
-	return completion.Write(s.out, parser.Model, c.Shell)
+func (c *completionCommand) Run(s *cli.Streams, parser *kong.Kong) error {
+	return completion.Write(s.Out, parser.Model, c.Shell)
 }
 
 // manCommand is for the makers of packages.
@@ -36,8 +37,8 @@ type manCommand struct {
 	Output string `arg:"" type:"path" placeholder:"DIR" help:"Folder for the pages, which is made."`
 }
 
-func (c *manCommand) Run(s *streams, parser *kong.Kong) error {
-	b := build()
+func (c *manCommand) Run(s *cli.Streams, parser *kong.Kong) error {
+	b := cli.Build()
 	pages := manpage.Set{Version: b.Version, Date: b.Time}.Pages(parser.Model)
 	err := os.MkdirAll(c.Output, 0o755)
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
@@ -46,6 +47,6 @@ func (c *manCommand) Run(s *streams, parser *kong.Kong) error {
 	if err != nil {
 		return fmt.Errorf("write manual pages: %w", err)
 	}
-	_, err = fmt.Fprintf(s.out, "%s in %s\n", counted(len(pages), "page"), c.Output)
+	_, err = fmt.Fprintf(s.Out, "%s in %s\n", cli.Counted(len(pages), "page"), c.Output)
 	return err
 }

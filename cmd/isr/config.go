@@ -8,33 +8,17 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/cmd/isr/server"
 	"github.com/facetheory/isr/config"
 )
 
 type configCommand struct {
-	Check   configCheckCommand   `cmd:"" help:"Check a configuration file: all errors, with their places."`
-	Explain configExplainCommand `cmd:"" help:"Show which rules of a configuration file apply to a request, and where they come from."`
-	Schema  configSchemaCommand  `cmd:"" help:"Print the JSON Schema of configuration files, for editors."`
-	Preset  configPresetCommand  `cmd:"" help:"Print a preset, or the names of all."`
-	Init    configInitCommand    `cmd:"" help:"Write a configuration file to begin with, and its schema."`
-}
-
-// maxConfig is one byte more than the largest configuration file, whose size [config.Parse]
-// checks.
-const maxConfig = 1<<20 + 1
-
-// readConfig reads and parses a configuration file.
-func readConfig(path string) (*config.File, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration file: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	text, err := io.ReadAll(io.LimitReader(file, maxConfig))
-	if err != nil {
-		return nil, fmt.Errorf("read configuration file: %w", err)
-	}
-	return config.Parse(path, text, os.LookupEnv)
+	Check   configCheckCommand          `cmd:"" help:"Check a configuration file: all errors, with their places."`
+	Explain server.ConfigExplainCommand `cmd:"" help:"Show which rules of a configuration file apply to a request, and where they come from."`
+	Schema  configSchemaCommand         `cmd:"" help:"Print the JSON Schema of configuration files, for editors."`
+	Preset  configPresetCommand         `cmd:"" help:"Print a preset, or the names of all."`
+	Init    configInitCommand           `cmd:"" help:"Write a configuration file to begin with, and its schema."`
 }
 
 type configCheckCommand struct {
@@ -45,27 +29,19 @@ func (c *configCheckCommand) Help() string {
 	return `Variables of the environment must be set as for the server. Files with secrets and certificates are not read.`
 }
 
-func (c *configCheckCommand) Run(s *streams) error {
-	f, err := readConfig(c.File)
+func (c *configCheckCommand) Run(s *cli.Streams) error {
+	f, err := server.ReadConfig(c.File)
 	var wrong *config.Errors
 	if errors.As(err, &wrong) {
 		n := len(wrong.List) + wrong.More
-		return fmt.Errorf("%s has %s:\n\n%w", c.File, counted(n, "error"), err)
+		return fmt.Errorf("%s has %s:\n\n%w", c.File, cli.Counted(n, "error"), err)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.out, "%s is valid: %s, %s, %s.\n", c.File,
-		counted(len(f.Listen), "listener"), counted(len(f.Origins), "origin"), counted(len(f.Routes), "route"))
+	_, err = fmt.Fprintf(s.Out, "%s is valid: %s, %s, %s.\n", c.File,
+		cli.Counted(len(f.Listen), "listener"), cli.Counted(len(f.Origins), "origin"), cli.Counted(len(f.Routes), "route"))
 	return err
-}
-
-// counted returns a number with its noun: "1 route", "2 routes".
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 type configSchemaCommand struct{}
@@ -78,8 +54,8 @@ func (c *configSchemaCommand) Help() string {
   # yaml-language-server: $schema=isr.schema.json`
 }
 
-func (c *configSchemaCommand) Run(s *streams) error {
-	_, err := s.out.Write(config.Schema())
+func (c *configSchemaCommand) Run(s *cli.Streams) error {
+	_, err := s.Out.Write(config.Schema())
 	return err
 }
 
@@ -87,15 +63,15 @@ type configPresetCommand struct {
 	Name string `arg:"" optional:"" help:"Name of the preset."`
 }
 
-func (c *configPresetCommand) Run(s *streams) error {
+func (c *configPresetCommand) Run(s *cli.Streams) error {
 	text := strings.Join(config.Presets(), "\n") + "\n"
 	if c.Name != "" {
 		var ok bool
 		if text, ok = config.PresetText(c.Name); !ok {
-			return usagef("unknown preset %q; expected one of %s", c.Name, strings.Join(config.Presets(), ", "))
+			return cli.Usagef("unknown preset %q; expected one of %s", c.Name, strings.Join(config.Presets(), ", "))
 		}
 	}
-	_, err := io.WriteString(s.out, text)
+	_, err := io.WriteString(s.Out, text)
 	return err
 }
 
@@ -128,14 +104,14 @@ routes:
 `
 )
 
-func (c *configInitCommand) Run(s *streams) error {
+func (c *configInitCommand) Run(s *cli.Streams) error {
 	preset := ""
 	if c.Preset != "" {
 		preset = "preset: " + c.Preset + "\n"
 	}
 	text := fmt.Sprintf(firstFile, preset, c.Origin)
 	if _, err := config.Parse(c.File, []byte(text), os.LookupEnv); err != nil {
-		return usagef("%v", err)
+		return cli.Usagef("%v", err)
 	}
 	schema := filepath.Join(filepath.Dir(c.File), schemaFile)
 	for _, out := range []struct {
@@ -149,7 +125,7 @@ func (c *configInitCommand) Run(s *streams) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(s.out, "Wrote %s and %s.\n", c.File, schema)
+	_, err := fmt.Fprintf(s.Out, "Wrote %s and %s.\n", c.File, schema)
 	return err
 }
 

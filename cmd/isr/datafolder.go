@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/facetheory/isr/cmd/isr/server"
 	"github.com/facetheory/isr/internal/backup"
 	"github.com/facetheory/isr/internal/embedded"
 	"github.com/facetheory/isr/localdynamo"
@@ -34,7 +35,7 @@ func (k keeping) on(ctx context.Context, path string) error {
 	if _, err := os.Stat(embedded.EngineFile(path)); err != nil {
 		return fmt.Errorf("no store in %s; give the data folder of isr serve or isr dynamodb: %w", path, err)
 	}
-	if transport := dialSocket(ctx, path); transport != nil {
+	if transport := server.DialSocket(ctx, path); transport != nil {
 		return k.online(backup.NewClient(transport))
 	}
 	return k.onFolder(ctx, path)
@@ -54,28 +55,23 @@ func (k keeping) onFile(path string) (err error) {
 
 // onFolder claims a folder that no process has open.
 func (k keeping) onFolder(ctx context.Context, path string) (err error) {
-	folder, err := claim(path)
+	folder, err := server.Claim(path)
 	if err != nil {
 		return err
 	}
-	defer folder.release()
-	db, err := openEngine(path)
+	defer folder.Release()
+	db, err := server.OpenEngine(path)
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(embedded.BodiesDir(path)); errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(k.offline(backup.Source{DB: db, Folder: true, Idle: true}), db.Close())
 	}
-	st, err := newEmbedded(ctx, &storeFlags{Data: path}, db, slog.New(slog.DiscardHandler))
+	st, err := server.NewEmbedded(ctx, &server.StoreFlags{Data: path}, db, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	source := sourceOf(st)
+	source := server.SourceOf(st)
 	source.Idle = true
-	return errors.Join(k.offline(source), st.close())
-}
-
-// sourceOf returns the folder of an embedded store.
-func sourceOf(st *stores) backup.Source {
-	return backup.Source{DB: st.engine, Disk: st.disk, Pages: st.meta, Folder: true}
+	return errors.Join(k.offline(source), st.Close())
 }

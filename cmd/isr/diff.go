@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -20,28 +21,28 @@ func (c *diffCommand) Help() string {
 	return `Shows what changed from OLD to NEW: status, header fields, tags, and the lines of text bodies.`
 }
 
-func (c *diffCommand) Run(ctx context.Context, s *streams) error {
+func (c *diffCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
 	}
 	if c.Old != "" && c.New == "" {
-		return usagef("give two generations: isr diff URL OLD NEW; or none, for the last two")
+		return cli.Usagef("give two generations: isr diff URL OLD NEW; or none, for the last two")
 	}
 	return c.ask(ctx, func(client *admin.Client) error {
 		d, err := client.Diff(ctx, admin.Comparison{Target: admin.TargetOf(k), From: c.Old, To: c.New})
 		if err != nil {
 			return err
 		}
-		return s.writeDiff(d, c.JSON)
+		return writeDiff(s, d, c.JSON)
 	})
 }
 
 // writeDiff writes a comparison as text or JSON.
-func (s *streams) writeDiff(d admin.Diff, asJSON bool) error {
+func writeDiff(s *cli.Streams, d admin.Diff, asJSON bool) error {
 	if asJSON {
-		return writeJSON(s.out, d)
+		return writeJSON(s.Out, d)
 	}
-	_, err := fmt.Fprint(s.out, d)
+	_, err := fmt.Fprint(s.Out, d)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/doctor"
 	"github.com/facetheory/isr/internal/doctor/leak"
 )
@@ -51,24 +52,24 @@ type doctorReport struct {
 	Site *leak.Report `json:"site,omitempty"`
 }
 
-func (c *doctorCommand) Run(ctx context.Context, s *streams) error {
-	test, err := c.leakTest(ctx, s.in)
+func (c *doctorCommand) Run(ctx context.Context, s *cli.Streams) error {
+	test, err := c.leakTest(ctx, s.In)
 	if err != nil {
-		return usagef("%v", err)
+		return cli.Usagef("%v", err)
 	}
 	in, err := c.look(ctx)
 	if err != nil {
 		return err
 	}
 	redact := doctor.NewRedactor(append(in.secrets, c.secrets()...)...)
-	out := doctorReport{Version: version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Report: &doctor.Report{Findings: []doctor.Finding{}}}
+	out := doctorReport{Version: cli.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Report: &doctor.Report{Findings: []doctor.Finding{}}}
 	if test == nil || in.exists() {
 		out.Report = doctor.Run(ctx, 0, redact, in.checks()...)
 	}
 	shown := len(out.Findings)
 	if !c.JSON {
 		// The leak test takes minutes.
-		if err := out.Report.Write(s.out); err != nil {
+		if err := out.Report.Write(s.Out); err != nil {
 			return err
 		}
 	}
@@ -78,7 +79,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *streams) error {
 		out.Add(redact, siteFinding(c.URL, site, err))
 		out.Site = redacted(site, redact)
 	}
-	return c.conclude(s.out, out, shown)
+	return c.conclude(s.Out, out, shown)
 }
 
 // conclude writes the rest of a report, of which some findings were shown, and returns the
@@ -96,11 +97,11 @@ func (c *doctorCommand) conclude(w io.Writer, out doctorReport, shown int) error
 	}
 	switch {
 	case out.Faults > 0 && out.Warnings > 0:
-		return usagef("found %s and %s", counted(out.Faults, "fault"), counted(out.Warnings, "warning"))
+		return cli.Usagef("found %s and %s", cli.Counted(out.Faults, "fault"), cli.Counted(out.Warnings, "warning"))
 	case out.Faults > 0:
-		return usagef("found %s", counted(out.Faults, "fault"))
+		return cli.Usagef("found %s", cli.Counted(out.Faults, "fault"))
 	case out.Warnings > 0:
-		return fmt.Errorf("found %s", counted(out.Warnings, "warning"))
+		return fmt.Errorf("found %s", cli.Counted(out.Warnings, "warning"))
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func (out doctorReport) writeRest(w io.Writer, shown int) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s, %s, %s. isr %s, %s\n", counted(out.Faults, "fault"), counted(out.Warnings, "warning"), counted(out.Count(doctor.Note), "note"), out.Version, out.Platform)
+	_, err := fmt.Fprintf(w, "\n%s, %s, %s. isr %s, %s\n", cli.Counted(out.Faults, "fault"), cli.Counted(out.Warnings, "warning"), cli.Counted(out.Count(doctor.Note), "note"), out.Version, out.Platform)
 	return err
 }
 
@@ -131,7 +132,7 @@ func siteFinding(url string, r *leak.Report, err error) doctor.Finding {
 		return f
 	}
 	leaks, wrong := r.Count(leak.Leak), r.Count(leak.Wrong)
-	f.What = fmt.Sprintf("%s of %s: %s, %d shared wrongly", counted(len(r.Pages), "page"), url, counted(leaks, "leak"), wrong)
+	f.What = fmt.Sprintf("%s of %s: %s, %d shared wrongly", cli.Counted(len(r.Pages), "page"), url, cli.Counted(leaks, "leak"), wrong)
 	switch {
 	case leaks > 0:
 		f.Do = "see below what to do about each"
@@ -146,7 +147,7 @@ func siteFinding(url string, r *leak.Report, err error) doctor.Finding {
 			f.Severity, f.Do = doctor.Warning, "run it again"
 		}
 		if errors.Is(err, context.Canceled) {
-			f.Evidence = []string{fmt.Sprintf("interrupted after %s", counted(len(r.Pages), "page"))}
+			f.Evidence = []string{fmt.Sprintf("interrupted after %s", cli.Counted(len(r.Pages), "page"))}
 		}
 	}
 	return f

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/doctor"
 )
 
@@ -33,7 +34,7 @@ func TestDoctorExitCodes(t *testing.T) {
 		}
 		err := new(doctorCommand).conclude(new(bytes.Buffer), report, 0)
 		code, text := 0, ""
-		if usage := (*usageError)(nil); errors.As(err, &usage) {
+		if usage := (*cli.UsageError)(nil); errors.As(err, &usage) {
 			code = 2
 		} else if err != nil {
 			code = 1

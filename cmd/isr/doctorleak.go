@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/doctor/leak"
 )
@@ -31,7 +32,7 @@ type leakFlags struct {
 	CanaryB  string   `env:"-" placeholder:"TEXT" help:"The same of B."`
 	MaxPages int      `env:"-" default:"50" placeholder:"N" help:"Pages to test, at most 1000 (${default})."`
 	Rate     float64  `env:"-" default:"5" placeholder:"N" help:"Requests a second, at most 100 (${default})."`
-	Timeout  span     `env:"-" default:"10s" placeholder:"TIME" help:"Time limit of a request of the leak test (${default})."`
+	Timeout  cli.Span `env:"-" default:"10s" placeholder:"TIME" help:"Time limit of a request of the leak test (${default})."`
 }
 
 // leakTest returns the configuration of the leak test; nil without --url.
@@ -90,7 +91,7 @@ func (c *leakFlags) config(ctx context.Context, in io.Reader) (cfg leak.Config, 
 }
 
 func siteURL(flag, text string) (*url.URL, error) {
-	u, ok := parsePageURL(text)
+	u, ok := cli.ParsePageURL(text)
 	if !ok {
 		return nil, fmt.Errorf("%s %q is not a URL; expected one like https://example.com/", flag, canonical.Shown(text))
 	}

@@ -1,72 +1,18 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
-	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/testbed"
 )
-
-// serveFile serves the listeners of a file until the test ends.
-func serveFile(t *testing.T, f *config.File, h http.Handler) *public {
-	t.Helper()
-	p, err := listen(f, t.TempDir(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.edge(f, h, nil, "", newHealth())
-	p.start(f, time.Minute)
-	t.Cleanup(func() { p.stop(context.Background()) })
-	return p
-}
-
-// Forwarding fields are dropped if the PROXY protocol names no client, as the client may have
-// forged them.
-func TestForwardingFieldsOfUnnamedClientsAreDropped(t *testing.T) {
-	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "%s %q", r.RemoteAddr, r.Header["X-Forwarded-Proto"])
-	})
-	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0", TrustedProxies: []string{"loopback"}, ProxyProtocol: true}}}
-	p := serveFile(t, f, echo)
-	for header, want := range map[string]string{
-		"PROXY TCP4 127.0.0.9 127.0.0.1 1 2\r\n": `192.0.2.1:0 ["https"]`,
-		"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\n": `192.0.2.7:1 []`,
-		"PROXY UNKNOWN\r\n":                      `127.0.0.1:PORT []`,
-		"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00": `127.0.0.1:PORT []`, // version 2, LOCAL
-	} {
-		c, err := net.Dial("tcp", p.listeners[0].inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.WriteString(c, header+"GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nConnection: close\r\n\r\n")
-		answer, err := io.ReadAll(c)
-		port := c.LocalAddr().(*net.TCPAddr).Port
-		c.Close()
-		if want = strings.Replace(want, "PORT", fmt.Sprint(port), 1); err != nil || !strings.HasSuffix(string(answer), "\r\n\r\n"+want) {
-			t.Errorf("%q: got %q, %v, want %s", header, answer, err, want)
-		}
-	}
-}
 
 // tlsFiles puts a certificate and its key where DIR/crt and DIR/key are, and has the client accept it.
 func tlsFiles(s *fieldServer) {
-	c := certificate(s.T)
-	for name, path := range map[string]string{"crt": c.Cert, "key": c.Key} {
-		if err := syscall.Symlink(path, s.dir+"/"+name); err != nil {
-			s.Fatal(err)
-		}
-	}
+	testbed.WriteCertificate(s.T, s.dir+"/crt", s.dir+"/key", 1, "a.test")
 	s.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a certificate of the test
 }
 
@@ -108,31 +54,6 @@ func TestPlainListenerBesideTLS(t *testing.T) {
 	s.contains(text, "BYPASS 301")
 	s.contains(text, "redirected to https")
 	s.contains(s.isr("explain", "https://127.0.0.1/a"), "MISS")
-}
-
-// Visitors are not redirected to a listener that has no certificate for their host yet.
-func TestPlainListenerBesideACME(t *testing.T) {
-	authority := httptest.NewTLSServer(http.NotFoundHandler()) // issues nothing
-	t.Cleanup(authority.Close)
-	f := &config.File{
-		Hosts: []string{"a.test"}, PublicScheme: "https",
-		Listen: []config.Listener{{Address: "127.0.0.1:0", ACME: true}, {Address: "127.0.0.1:0", RedirectHTTPS: true}},
-		ACME:   config.ACME{Directory: authority.URL, Agree: true},
-	}
-	p := serveFile(t, f, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "site at ", r.URL.Path) }))
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.listeners[1].inner.Addr().String()+"/a", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Host = "a.test"
-	res, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if body, _ := io.ReadAll(res.Body); string(body) != "site at /a" {
-		t.Errorf("got %d %q to %q", res.StatusCode, body, res.Header.Get("Location"))
-	}
 }
 
 // Without the redirect, pages of the two schemes are apart, and requests that pass through say theirs.

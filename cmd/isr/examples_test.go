@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/facetheory/isr/internal/testbed"
 )
 
 // exampleVisits returns what visitors get from the examples of docs/configuration.md, by
@@ -92,7 +94,9 @@ func exampleScript(t *testing.T, example, site string, visits []string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme, c := "http", certificate(t)
+	scheme, dir := "http", t.TempDir()
+	crt, key := filepath.Join(dir, "crt"), filepath.Join(dir, "key")
+	testbed.WriteCertificate(t, crt, key, 1, "a.test")
 	if strings.Contains(example, "tls:") {
 		scheme = "https"
 	}
@@ -110,7 +114,7 @@ func exampleScript(t *testing.T, example, site string, visits []string) string {
 	example = strings.NewReplacer(
 		`":8080"`, address, " :8080", " "+address, " :443", " "+address, "hosts: [", "hosts: ["+host+", ",
 		"0.0.0.0:9180", "127.0.0.1:0", `":9181"`, "127.0.0.1:0",
-		"/etc/isr/example.com.crt", c.Cert, "/etc/isr/example.com.key", c.Key,
+		"/etc/isr/example.com.crt", crt, "/etc/isr/example.com.key", key,
 		"/run/secrets/isr-admin", "secret", "/run/secrets/fastly", "secret",
 	).Replace(example)
 	example = strings.ReplaceAll(example, "http://10.0.0.6:3000", "http://127.0.0.1:1") // it is down

@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/cmd/isr/server"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -24,7 +26,7 @@ func writeExplained(to io.Writer, e admin.Explained) error {
 		*admin.Place
 	}{{"listener", e.Listener}, {"host", e.Host}, {"route", e.Route}, {"origin", e.Origin}} {
 		if p.Place != nil {
-			line(p.name, "%s", placeText(*p.Place))
+			line(p.name, "%s", server.PlaceText(*p.Place))
 		}
 	}
 	if e.Key != "" {
@@ -194,9 +196,9 @@ func fetchedText(f *admin.Fetched) string {
 	case !f.Stored:
 		return "not cacheable"
 	}
-	text := fmt.Sprintf("%s, cacheable: fresh for %s", bytesText(f.Bytes), seconds(f.FreshFor))
+	text := fmt.Sprintf("%s, cacheable: fresh for %s", cli.BytesText(f.Bytes), cli.Seconds(f.FreshFor))
 	if f.StaleFor > 0 {
-		text += ", then stale for " + seconds(f.StaleFor)
+		text += ", then stale for " + cli.Seconds(f.StaleFor)
 	}
 	if len(f.Tags) > 0 {
 		text += ", tags " + strings.Join(f.Tags, ", ")

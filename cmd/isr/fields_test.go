@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/internal/testbed"
 )
@@ -251,7 +252,7 @@ func (s *fieldServer) begin(file string) {
 	s.log, s.stop, s.done = new(testbed.Log), cancel, done
 	go func() {
 		defer close(done)
-		s.exit = execute(ctx, append([]string{"serve", "--config", path}, s.args...), &streams{in: strings.NewReader(""), out: io.Discard, err: s.log})
+		s.exit = execute(ctx, append([]string{"serve", "--config", path}, s.args...), &cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: s.log})
 	}()
 	s.Cleanup(func() {
 		s.origin.release() // renders end before the server does
@@ -395,7 +396,7 @@ func (s *fieldServer) isrFails(args ...string) string {
 
 func (s *fieldServer) command(args ...string) (output, problem string, code int) {
 	var out, err bytes.Buffer
-	code = execute(s.Context(), append(args, "--data", filepath.Join(s.dir, "data")), &streams{in: strings.NewReader(""), out: &out, err: &err})
+	code = execute(s.Context(), append(args, "--data", filepath.Join(s.dir, "data")), &cli.Streams{In: strings.NewReader(""), Out: &out, Err: &err})
 	return out.String(), err.String(), code
 }
 

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
 type gcCommand struct {
-	DryRun bool `env:"-" help:"Show what would be deleted, without deleting it."`
-	Grace  span `env:"-" default:"24h" placeholder:"TIME" help:"Minimum age of a body to be deleted, at least 1h (${default})."`
-	JSON   bool `name:"json" help:"Write JSON: one line for each body, then the sum."`
+	DryRun bool     `env:"-" help:"Show what would be deleted, without deleting it."`
+	Grace  cli.Span `env:"-" default:"24h" placeholder:"TIME" help:"Minimum age of a body to be deleted, at least 1h (${default})."`
+	JSON   bool     `name:"json" help:"Write JSON: one line for each body, then the sum."`
 
 	askFlags `embed:""`
 }
@@ -26,13 +27,13 @@ the site includes, and renews permanent pins, which would otherwise end with the
 A server with an embedded store runs gc daily.`
 }
 
-func (c *gcCommand) Run(ctx context.Context, s *streams) error {
+func (c *gcCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if time.Duration(c.Grace) < time.Hour {
-		return usagef("--grace must be at least 1h (got %s): younger bodies may be about to be published", time.Duration(c.Grace))
+		return cli.Usagef("--grace must be at least 1h (got %s): younger bodies may be about to be published", time.Duration(c.Grace))
 	}
 	in := admin.Collect{DryRun: c.DryRun, GraceSeconds: int64(time.Duration(c.Grace) / time.Second)}
 	return c.ask(ctx, func(client *admin.Client) error {
-		out := json.NewEncoder(s.out)
+		out := json.NewEncoder(s.Out)
 		for g, err := range client.Collect(ctx, in) {
 			switch {
 			case err != nil:
@@ -40,7 +41,7 @@ func (c *gcCommand) Run(ctx context.Context, s *streams) error {
 			case c.JSON:
 				err = out.Encode(g)
 			case g.Sum == nil:
-				_, err = fmt.Fprintf(s.out, "%s  %s  %s\n", g.ModifiedAt.Format(time.RFC3339), g.Body, bytesText(g.Bytes))
+				_, err = fmt.Fprintf(s.Out, "%s  %s  %s\n", g.ModifiedAt.Format(time.RFC3339), g.Body, cli.BytesText(g.Bytes))
 			default:
 				err = c.writeSum(s, *g.Sum)
 			}
@@ -52,7 +53,7 @@ func (c *gcCommand) Run(ctx context.Context, s *streams) error {
 	})
 }
 
-func (c *gcCommand) writeSum(s *streams, sum admin.Collected) error {
+func (c *gcCommand) writeSum(s *cli.Streams, sum admin.Collected) error {
 	did, renewed := "removed", "renewed"
 	if c.DryRun {
 		did, renewed = "would remove", "would renew"
@@ -61,15 +62,15 @@ func (c *gcCommand) writeSum(s *streams, sum admin.Collected) error {
 	if sum.Young > 0 {
 		young = fmt.Sprintf("; not checked: %d younger than %s", sum.Young, time.Duration(c.Grace))
 	}
-	_, err := fmt.Fprintf(s.out, "%s %d of %d bodies, %s%s\n", did, sum.Bodies, sum.Bodies+sum.Kept, bytesText(sum.Bytes), young)
+	_, err := fmt.Fprintf(s.Out, "%s %d of %d bodies, %s%s\n", did, sum.Bodies, sum.Bodies+sum.Kept, cli.BytesText(sum.Bytes), young)
 	if err == nil && sum.Marks > 0 {
-		_, err = fmt.Fprintf(s.out, "%s %d purge marks that newer purges include\n", did, sum.Marks)
+		_, err = fmt.Fprintf(s.Out, "%s %d purge marks that newer purges include\n", did, sum.Marks)
 	}
 	if err == nil && sum.Pins > 0 {
-		_, err = fmt.Fprintf(s.out, "%s %d permanent pins\n", renewed, sum.Pins)
+		_, err = fmt.Fprintf(s.Out, "%s %d permanent pins\n", renewed, sum.Pins)
 	}
 	if sum.Busy > 0 {
-		fmt.Fprintf(s.err, "skipped %d pages that are being regenerated; run isr gc again later\n", sum.Busy)
+		fmt.Fprintf(s.Err, "skipped %d pages that are being regenerated; run isr gc again later\n", sum.Busy)
 	}
 	return err
 }

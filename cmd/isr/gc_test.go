@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -15,7 +16,7 @@ func TestCollectedText(t *testing.T) {
 	} {
 		var out strings.Builder
 		c := &gcCommand{DryRun: dry}
-		if err := c.writeSum(&streams{out: &out}, admin.Collected{Bodies: 1, Bytes: 10, Kept: 2, Marks: 4, Pins: 5}); err != nil {
+		if err := c.writeSum(&cli.Streams{Out: &out}, admin.Collected{Bodies: 1, Bytes: 10, Kept: 2, Marks: 4, Pins: 5}); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != want {

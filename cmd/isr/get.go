@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/store"
 )
@@ -24,7 +25,7 @@ type getCommand struct {
 // errNothingStored sets the exit code if the page is not stored.
 var errNothingStored = errors.New("page is not stored")
 
-func (c *getCommand) Run(ctx context.Context, s *streams) error {
+func (c *getCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
@@ -35,9 +36,9 @@ func (c *getCommand) Run(ctx context.Context, s *streams) error {
 			return err
 		}
 		if c.JSON {
-			err = writeJSON(s.out, p)
+			err = writeJSON(s.Out, p)
 		} else {
-			err = writePage(s.out, p)
+			err = writePage(s.Out, p)
 		}
 		if err == nil && p.Body == "" && p.Malformed == "" {
 			return errNothingStored
@@ -61,10 +62,10 @@ func writePage(w io.Writer, p admin.Page) error {
 	line("key", "%s", p.Key)
 	line("state", "%s", stateText(p))
 	if p.Body != "" {
-		line("generated", "%s (%s ago)", p.GeneratedAt.Format(time.RFC3339), seconds(p.AgeSeconds))
+		line("generated", "%s (%s ago)", p.GeneratedAt.Format(time.RFC3339), cli.Seconds(p.AgeSeconds))
 		line("status", "%d", p.Status)
 		line("etag", "%s", p.ETag)
-		line("body", "%s, %s", p.Body, bytesText(p.BodyBytes))
+		line("body", "%s, %s", p.Body, cli.BytesText(p.BodyBytes))
 		if p.BodyProblem != "" {
 			line("problem", "the body cannot be served: %s; the next request regenerates the page", p.BodyProblem)
 		}
@@ -100,10 +101,10 @@ func stateText(p admin.Page) string {
 		case !p.PinnedUntil.IsZero():
 			return "fresh while it is pinned"
 		case p.FreshFor >= 0:
-			return fmt.Sprintf("fresh for %s more", seconds(p.FreshFor))
+			return fmt.Sprintf("fresh for %s more", cli.Seconds(p.FreshFor))
 		}
 	case store.Stale.String():
-		return fmt.Sprintf("stale, may be served for %s more", seconds(p.StaleFor))
+		return fmt.Sprintf("stale, may be served for %s more", cli.Seconds(p.StaleFor))
 	}
 	return p.State
 }

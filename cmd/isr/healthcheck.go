@@ -10,12 +10,15 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/cmd/isr/server"
 )
 
 type healthcheckCommand struct {
-	Health  string `placeholder:"ADDR" help:"Address of the server's health checks, as isr serve has it (the socket in its data folder)."`
-	Data    string `default:"./isr-data" type:"path" placeholder:"DIR" help:"Data folder of the server (${default})."`
-	Timeout span   `default:"3s" placeholder:"TIME" help:"How long to wait for the answer, between 1ms and 1m (${default})."`
+	Health  string   `placeholder:"ADDR" help:"Address of the server's health checks, as isr serve has it (the socket in its data folder)."`
+	Data    string   `default:"./isr-data" type:"path" placeholder:"DIR" help:"Data folder of the server (${default})."`
+	Timeout cli.Span `default:"3s" placeholder:"TIME" help:"How long to wait for the answer, between 1ms and 1m (${default})."`
 }
 
 func (c *healthcheckCommand) Help() string {
@@ -23,9 +26,9 @@ func (c *healthcheckCommand) Help() string {
 A server that serves visitors without its stores is ready, but degraded; the reasons are printed.`
 }
 
-func (c *healthcheckCommand) Run(ctx context.Context, s *streams) error {
-	if c.Timeout < span(time.Millisecond) || c.Timeout > span(time.Minute) {
-		return usagef("--timeout must be between 1ms and 1m (got %s)", time.Duration(c.Timeout))
+func (c *healthcheckCommand) Run(ctx context.Context, s *cli.Streams) error {
+	if c.Timeout < cli.Span(time.Millisecond) || c.Timeout > cli.Span(time.Minute) {
+		return cli.Usagef("--timeout must be between 1ms and 1m (got %s)", time.Duration(c.Timeout))
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.Timeout))
 	defer cancel()
@@ -44,21 +47,21 @@ func (c *healthcheckCommand) Run(ctx context.Context, s *streams) error {
 	if code != http.StatusOK {
 		return fmt.Errorf("not ready: %s", text)
 	}
-	_, err = fmt.Fprintln(s.out, text)
+	_, err = fmt.Fprintln(s.Out, text)
 	return err
 }
 
 // target returns the URL to ask, and the transport to do it by.
 func (c *healthcheckCommand) target(ctx context.Context) (url string, t http.RoundTripper, err error) {
 	if c.Health == "" {
-		if t = dialSocket(ctx, c.Data); t == nil {
+		if t = server.DialSocket(ctx, c.Data); t == nil {
 			return "", nil, fmt.Errorf("no server runs in data folder %s; give the folder with --data, or the address of its health checks with --health", c.Data)
 		}
 		return "http://isr/readyz", t, nil
 	}
 	host, port, err := net.SplitHostPort(c.Health)
 	if err != nil {
-		return "", nil, usagef("--health %q is not an address; expected host:port, like 127.0.0.1:9181", c.Health)
+		return "", nil, cli.Usagef("--health %q is not an address; expected host:port, like 127.0.0.1:9181", c.Health)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1" // where a server that listens on all addresses listens too
@@ -70,7 +73,7 @@ func (c *healthcheckCommand) target(ctx context.Context) (url string, t http.Rou
 const maxHealth = 64 << 10
 
 // readHealth asks a server for its readiness.
-func readHealth(ctx context.Context, url string, t http.RoundTripper) (code int, r healthReport, err error) {
+func readHealth(ctx context.Context, url string, t http.RoundTripper) (code int, r server.HealthReport, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, r, err

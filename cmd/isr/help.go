@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/facetheory/isr/cmd/isr/cli"
 )
 
 type helpCommand struct {
@@ -16,7 +18,7 @@ func (c *helpCommand) Run(parser *kong.Kong) error {
 		return err
 	}
 	if trace.Error != nil && len(c.Command) > 0 && trace.Selected() == nil {
-		return usagef("unknown command %q (see: isr help)", strings.Join(c.Command, " "))
+		return cli.Usagef("unknown command %q (see: isr help)", strings.Join(c.Command, " "))
 	}
 	return trace.PrintUsage(false)
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/cmd/isr/server"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway"
@@ -34,8 +36,8 @@ import (
 type installation struct {
 	path    string // of the configuration file; empty for none
 	fileErr error
-	serve   serveCommand // with the settings of the file
-	aws     *aws.Config  // nil without a table
+	serve   server.ServeCommand // with the settings of the file
+	aws     *aws.Config         // nil without a table
 	awsErr  error
 
 	running   bool // the server has described itself
@@ -52,31 +54,31 @@ const askTime = 5 * time.Second
 // look finds the installation. Mistakes in it are findings; an error is one of the command
 // line.
 func (c *doctorCommand) look(ctx context.Context) (*installation, error) {
-	in := &installation{serve: serveCommand{storeFlags: c.storeFlags, Memory: 256 << 20, RegenerateQueue: c.RegenerateQueue, triggerFlags: triggerFlags{PurgeQueue: c.PurgeQueue}}, secrets: environmentSecrets(), path: c.Config}
+	in := &installation{serve: server.ServeCommand{StoreFlags: c.StoreFlags, Memory: 256 << 20, RegenerateQueue: c.RegenerateQueue, TriggerFlags: server.TriggerFlags{PurgeQueue: c.PurgeQueue}}, secrets: environmentSecrets(), path: c.Config}
 	if _, err := os.Stat("isr.yaml"); in.path == "" && err == nil {
 		in.path = "isr.yaml"
 	}
 	if c.Origin != "" {
 		if _, err := gateway.ParseOrigin(c.Origin); err != nil {
-			return nil, usagef("--origin: %v", err)
+			return nil, cli.Usagef("--origin: %v", err)
 		}
 	}
 	file := c.fileOfOrigin()
 	if in.path != "" {
-		if file, in.fileErr = readConfig(in.path); in.fileErr == nil {
+		if file, in.fileErr = server.ReadConfig(in.path); in.fileErr == nil {
 			in.secrets = append(in.secrets, file.Secrets()...)
-			in.fileErr = in.serve.adopt(file)
+			in.fileErr = in.serve.Adopt(file)
 		} else {
 			file = c.fileOfOrigin()
 		}
 	}
-	if err := in.serve.storeFlags.validate(); err != nil {
+	if err := in.serve.StoreFlags.Check(); err != nil {
 		return nil, err
 	}
 	if token, err := os.ReadFile(filepath.Join(in.serve.Data, "admin.token")); err == nil {
 		in.secrets = append(in.secrets, strings.TrimSpace(string(token)))
 	}
-	in.process = processOf(file, int64(in.serve.Memory))
+	in.process = server.ProcessOf(file, int64(in.serve.Memory))
 	in.ask(ctx, c.Server)
 	if in.serve.Table != "" {
 		in.credentials(ctx)
@@ -89,7 +91,7 @@ func (c *doctorCommand) fileOfOrigin() *config.File {
 	if c.Origin == "" {
 		return new(config.File)
 	}
-	return (&serveCommand{Origin: c.Origin, edgeFlags: edgeFlags{MaxOriginConnections: 256}, renderFlags: renderFlags{MaxRenders: 16}}).fileOfFlags()
+	return (&server.ServeCommand{Origin: c.Origin, EdgeFlags: server.EdgeFlags{MaxOriginConnections: 256}, RenderFlags: server.RenderFlags{MaxRenders: 16}}).FileOfFlags()
 }
 
 // environmentSecrets returns the values of variables whose names say that they are secret.
@@ -107,18 +109,18 @@ func environmentSecrets() (all []string) {
 }
 
 // ask asks the server at a URL, else that of the data folder.
-func (in *installation) ask(ctx context.Context, server string) {
+func (in *installation) ask(ctx context.Context, address string) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var transport http.RoundTripper
-	token := os.Getenv(tokenVariable)
-	if server == "" {
-		if transport = dialSocket(ctx, in.serve.Data); transport == nil {
+	token := os.Getenv(server.TokenVariable)
+	if address == "" {
+		if transport = server.DialSocket(ctx, in.serve.Data); transport == nil {
 			return
 		}
-		server, token = "http://localhost", ""
+		address, token = "http://localhost", ""
 	}
-	client, err := admin.NewClient(server, token, transport)
+	client, err := admin.NewClient(address, token, transport)
 	if err == nil {
 		var p admin.Process
 		if p, err = client.Process(ctx); err == nil {
@@ -132,7 +134,7 @@ func (in *installation) ask(ctx context.Context, server string) {
 
 // useStores takes table and bucket from the server, unless they are given.
 func (in *installation) useStores(p admin.Process) {
-	if f := &in.serve.storeFlags; f.Table == "" && p.Table != "" {
+	if f := &in.serve.StoreFlags; f.Table == "" && p.Table != "" {
 		f.Table, f.Bucket, f.DynamodbEndpoint, f.S3Endpoint = p.Table, p.Bucket, p.DynamoDB, p.S3
 		f.Region = cmp.Or(f.Region, p.Region)
 	}
@@ -140,7 +142,7 @@ func (in *installation) useStores(p admin.Process) {
 
 // credentials loads the configuration of AWS.
 func (in *installation) credentials(ctx context.Context) {
-	cfg, err := in.serve.awsConfig(ctx, slog.New(slog.DiscardHandler))
+	cfg, err := in.serve.AWSConfig(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
 		in.awsErr = err
 		return
@@ -219,9 +221,9 @@ func (in *installation) server() doctor.Check {
 		return found("server", doctor.Finding{
 			Severity: doctor.Note, What: fmt.Sprintf("%s runs version %s on another machine: its origins and its data folder are not examined from here", p.Name, p.Version), Do: "run isr doctor on that machine",
 		})
-	case p.Version != version():
+	case p.Version != cli.Version():
 		return found("server", doctor.Finding{
-			Severity: doctor.Warning, What: fmt.Sprintf("%s runs version %s, and this program is %s", p.Name, p.Version, version()), Do: "restart the server with the newer one",
+			Severity: doctor.Warning, What: fmt.Sprintf("%s runs version %s, and this program is %s", p.Name, p.Version, cli.Version()), Do: "restart the server with the newer one",
 		})
 	}
 	return found("server", doctor.Finding{Severity: doctor.OK, What: fmt.Sprintf("%s runs version %s since %s, with configuration %s", p.Name, p.Version, p.Started.UTC().Format(time.DateTime), cmp.Or(p.Config, "unknown"))})
@@ -235,7 +237,7 @@ func (in *installation) describe() doctor.Process {
 		p.Files, p.OpenFiles, p.Limit = l.Files, l.OpenFiles, l.Memory
 	}
 	d := doctor.Process{
-		Running: in.running, Files: p.Files, OpenFiles: p.OpenFiles, Memory: p.Memory, MemoryNeed: memoryNeed(p.Memory, defaultBuffers(p.Memory)), MemoryLimit: p.Limit, Requests: p.Requests, Scheme: p.Scheme, SchemeAdvice: p.SchemeAdvice,
+		Running: in.running, Files: p.Files, OpenFiles: p.OpenFiles, Memory: p.Memory, MemoryNeed: server.MemoryNeed(p.Memory, server.DefaultBuffers(p.Memory)), MemoryLimit: p.Limit, Requests: p.Requests, Scheme: p.Scheme, SchemeAdvice: p.SchemeAdvice,
 	}
 	for _, l := range p.Listeners {
 		d.Listeners = append(d.Listeners, doctor.Listener(l))
@@ -249,11 +251,11 @@ func (in *installation) describe() doctor.Process {
 // embedded returns the checks of a data folder.
 func (in *installation) embedded() []doctor.Check {
 	folder := doctor.Folder{Path: in.serve.Data, Answers: in.running, Open: func(ctx context.Context) error {
-		st, err := in.serve.storeFlags.open(ctx, false, slog.New(slog.DiscardHandler))
+		st, err := in.serve.StoreFlags.Open(ctx, false, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}
-		return st.close()
+		return st.Close()
 	}}
 	if in.serve.Disk != nil {
 		folder.Bound = int64(*in.serve.Disk)
@@ -266,11 +268,11 @@ func (in *installation) embedded() []doctor.Check {
 
 // shared returns the checks of a table and a bucket.
 func (in *installation) shared() []doctor.Check {
-	f := in.serve.storeFlags
+	f := in.serve.StoreFlags
 	if in.awsErr != nil {
 		return []doctor.Check{found("table", doctor.Finding{Severity: doctor.Fault, What: "the AWS configuration cannot be used", Evidence: []string{in.awsErr.Error()}, Do: "set region and credentials; see them with: aws sts get-caller-identity"})}
 	}
-	ddb, bucket := f.dynamoDB(*in.aws), f.s3Client(*in.aws)
+	ddb, bucket := f.DynamoDB(*in.aws), f.S3Client(*in.aws)
 	bodies, err := s3body.New(bucket, f.Bucket, s3body.Config{})
 	if err != nil {
 		return []doctor.Check{found("bucket", doctor.Finding{Severity: doctor.Fault, What: err.Error(), Do: "correct store.bucket (--bucket)"})}
@@ -298,7 +300,7 @@ func (in *installation) queues() (checks []doctor.Check) {
 			if err != nil {
 				return []doctor.Finding{{Severity: doctor.Fault, What: q.flag + " " + err.Error(), Do: "correct the URL"}}
 			}
-			client, err := in.serve.sqs(ctx, q.flag, q.url, slog.New(slog.DiscardHandler))
+			client, err := in.serve.SQS(ctx, q.flag, q.url, slog.New(slog.DiscardHandler))
 			if err != nil {
 				return []doctor.Finding{{Severity: doctor.Fault, What: "the AWS configuration cannot be used for the queue of " + q.purpose, Evidence: []string{err.Error()}, Do: "set region and credentials; see them with: aws sts get-caller-identity"}}
 			}
@@ -313,7 +315,7 @@ func (in *installation) clocksOfAWS() []doctor.Clock {
 	if in.aws == nil {
 		return nil
 	}
-	f := in.serve.storeFlags
+	f := in.serve.StoreFlags
 	dated := func(ask func(context.Context, aws.Config) error) func(context.Context) (http.Header, error) {
 		return func(ctx context.Context) (http.Header, error) {
 			cfg, d := in.aws.Copy(), &datedClient{inner: cmp.Or[aws.HTTPClient](in.aws.HTTPClient, http.DefaultClient)}
@@ -324,11 +326,11 @@ func (in *installation) clocksOfAWS() []doctor.Clock {
 	}
 	return []doctor.Clock{
 		{Name: "DynamoDB", Header: dated(func(ctx context.Context, cfg aws.Config) error {
-			_, err := f.dynamoDB(cfg).DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &f.Table})
+			_, err := f.DynamoDB(cfg).DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &f.Table})
 			return err
 		})},
 		{Name: "S3", Header: dated(func(ctx context.Context, cfg aws.Config) error {
-			_, err := f.s3Client(cfg).HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &f.Bucket})
+			_, err := f.S3Client(cfg).HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &f.Bucket})
 			return err
 		})},
 	}

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -24,7 +25,7 @@ server blocks regeneration until it expires; --release breaks it at once. If its
 rendering, the result is not published, and the next request renders the page again.`
 }
 
-func (c *leaseCommand) Run(ctx context.Context, s *streams) error {
+func (c *leaseCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
@@ -39,14 +40,14 @@ func (c *leaseCommand) Run(ctx context.Context, s *streams) error {
 	})
 }
 
-func (c *leaseCommand) show(s *streams, err error, answer any, people func(io.Writer) error) error {
+func (c *leaseCommand) show(s *cli.Streams, err error, answer any, people func(io.Writer) error) error {
 	switch {
 	case err != nil:
 		return err
 	case c.JSON:
-		return writeJSON(s.out, answer)
+		return writeJSON(s.Out, answer)
 	}
-	return people(s.out)
+	return people(s.Out)
 }
 
 func writeLease(w io.Writer, l admin.Lease) error {
@@ -77,10 +78,10 @@ func leaseText(state, owner string, left time.Duration, failures int) string {
 	case admin.LeaseFree:
 		return "free"
 	case admin.LeaseBackOff:
-		return fmt.Sprintf("in back-off for %s more, after %d failures", spanText(left), failures)
+		return fmt.Sprintf("in back-off for %s more, after %d failures", cli.SpanText(left), failures)
 	}
 	if owner == "" {
 		owner = "another holder"
 	}
-	return fmt.Sprintf("held by %s for %s more", owner, spanText(left))
+	return fmt.Sprintf("held by %s for %s more", owner, cli.SpanText(left))
 }

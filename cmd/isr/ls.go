@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -29,9 +30,9 @@ func (c *lsCommand) Help() string {
 takes about a kilobyte per page; --sort none needs none, and shows pages as they arrive.`
 }
 
-func (c *lsCommand) Run(ctx context.Context, s *streams) error {
+func (c *lsCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if c.Limit < 0 {
-		return usagef("--limit must be a number of pages, or 0 for all (got %d)", c.Limit)
+		return cli.Usagef("--limit must be a number of pages, or 0 for all (got %d)", c.Limit)
 	}
 	return c.ask(ctx, func(client *admin.Client) error {
 		pages := c.pages(client.Pages(ctx))
@@ -119,8 +120,8 @@ func keyPrefix(prefix string) string {
 	return prefix
 }
 
-func writeLines(s *streams, pages iter.Seq2[admin.Page, error]) error {
-	out := json.NewEncoder(s.out)
+func writeLines(s *cli.Streams, pages iter.Seq2[admin.Page, error]) error {
+	out := json.NewEncoder(s.Out)
 	for p, err := range pages {
 		if err != nil {
 			return err
@@ -137,8 +138,8 @@ func writeLines(s *streams, pages iter.Seq2[admin.Page, error]) error {
 const listBlock = 1000
 
 // writeTable also writes the pages that were listed before an error.
-func (c *lsCommand) writeTable(s *streams, list iter.Seq2[admin.Page, error]) error {
-	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+func (c *lsCommand) writeTable(s *cli.Streams, list iter.Seq2[admin.Page, error]) error {
+	t := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	pages := 0
 	for p, err := range list {
 		if err != nil {
@@ -158,11 +159,11 @@ func (c *lsCommand) writeTable(s *streams, list iter.Seq2[admin.Page, error]) er
 	switch {
 	case pages > 0:
 	case c.Tag != "":
-		fmt.Fprintf(s.err, "no stored page has the tag %q; isr get shows the tags of a page\n", c.Tag)
+		fmt.Fprintf(s.Err, "no stored page has the tag %q; isr get shows the tags of a page\n", c.Tag)
 	case c.Prefix != "":
-		fmt.Fprintf(s.err, "no stored page has a key that begins with %q\n", c.Prefix)
+		fmt.Fprintf(s.Err, "no stored page has a key that begins with %q\n", c.Prefix)
 	default:
-		fmt.Fprintln(s.err, "no pages are stored yet: a page is stored at its first request")
+		fmt.Fprintln(s.Err, "no pages are stored yet: a page is stored at its first request")
 	}
 	return t.Flush()
 }
@@ -179,6 +180,6 @@ func writeRow(t *tabwriter.Writer, p admin.Page) {
 	case key == "":
 		key = p.Partition
 	}
-	fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", p.State, seconds(p.AgeSeconds), seconds(max(left, 0)),
-		p.Status, bytesText(p.BodyBytes), pageLease(p), key)
+	fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", p.State, cli.Seconds(p.AgeSeconds), cli.Seconds(max(left, 0)),
+		p.Status, cli.BytesText(p.BodyBytes), pageLease(p), key)
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -57,7 +58,7 @@ func TestListIsStreamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ls := &lsCommand{Sort: "none"}
-	if err := ls.writeTable(&streams{out: out, err: new(bytes.Buffer)}, ls.pages(client.Pages(t.Context()))); err != nil {
+	if err := ls.writeTable(&cli.Streams{Out: out, Err: new(bytes.Buffer)}, ls.pages(client.Pages(t.Context()))); err != nil {
 		t.Fatal(err)
 	}
 	rows := strings.Split(strings.TrimSpace(out.String()), "\n")

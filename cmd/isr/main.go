@@ -12,50 +12,50 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/cmd/isr/server"
 )
 
 // commands is the grammar of the command line.
 type commands struct {
-	Serve       serveCommand       `cmd:"" help:"Serve a site through the cache."`
-	Worker      workerCommand      `cmd:"" help:"Regenerate the pages that servers send to a queue."`
-	Lambda      lambdaCommand      `cmd:"" help:"Serve a site through the cache as an AWS Lambda function."`
-	Reload      reloadCommand      `cmd:"" help:"Make a server read its configuration file again."`
-	Get         getCommand         `cmd:"" help:"Show the stored copy of a page."`
-	Explain     explainCommand     `cmd:"" help:"Explain what the cache would do with a request, and why."`
-	Top         topCommand         `cmd:"" help:"Show what a server does, live: hit ratio, requests, renders, slow and failing pages."`
-	Ls          lsCommand          `cmd:"" help:"List the stored pages."`
-	Regenerate  regenerateCommand  `cmd:"" help:"Regenerate a page now."`
-	Warm        warmCommand        `cmd:"" help:"Regenerate many pages: of a sitemap, a file, or a tag."`
-	Versions    versionsCommand    `cmd:"" help:"List the kept generations of a page."`
-	Diff        diffCommand        `cmd:"" help:"Compare two generations of a page."`
-	Rollback    rollbackCommand    `cmd:"" help:"Make an older generation of a page current again, and pin it."`
-	Pin         pinCommand         `cmd:"" help:"Keep the current generation of a page, without regeneration."`
-	Unpin       unpinCommand       `cmd:"" help:"Unpin a page, so that it is regenerated again."`
-	Purge       purgeCommand       `cmd:"" help:"Make pages stale on all servers, or remove them: by URL, tag, prefix, host, or all."`
-	Doctor      doctorCommand      `cmd:"" help:"Examine the installation: origins, stores, limits, proxies, fleet, and with --url the site for leaks."`
-	Draft       draftCommand       `cmd:"" help:"Print a link with which an editor sees unpublished content."`
-	Lease       leaseCommand       `cmd:"" help:"Show or break the lease of a page."`
-	Outbox      outboxCommand      `cmd:"" help:"List, retry or drop purges that have not reached downstream caches."`
-	Quarantine  quarantineCommand  `cmd:"" help:"List, compare, accept or drop rejected generations of pages."`
-	Gc          gcCommand          `cmd:"" help:"Delete stored bodies that no row refers to."`
-	Backup      backupCommand      `cmd:"" help:"Copy a data folder as of one moment, while it is used."`
-	Restore     restoreCommand     `cmd:"" help:"Make a data folder of a backup."`
-	Check       checkCommand       `cmd:"" help:"Verify all that a data folder or a backup contains."`
-	Compact     compactCommand     `cmd:"" help:"Replace the file of a table by one without unused space."`
-	Usage       usageCommand       `cmd:"" help:"Show the DynamoDB capacity that a server has consumed, and its cost."`
-	Table       tableCommand       `cmd:"" help:"Manage the DynamoDB table."`
-	Config      configCommand      `cmd:"" help:"Check and explain configuration files."`
-	Dynamodb    dynamodbCommand    `cmd:"" help:"Serve the embedded store as a DynamoDB endpoint, without a site."`
-	Healthcheck healthcheckCommand `cmd:"" help:"Ask the server on this machine whether it is ready: exit code 0 or 1."`
-	Completion  completionCommand  `cmd:"" help:"Print the completion script of a shell."`
-	Man         manCommand         `cmd:"" hidden:"" help:"Write the manual pages."`
-	Version     versionCommand     `cmd:"" help:"Print the version."`
-	Help        helpCommand        `cmd:"" help:"Show the help of isr or of a command."`
+	Serve       server.ServeCommand  `cmd:"" help:"Serve a site through the cache."`
+	Worker      server.WorkerCommand `cmd:"" help:"Regenerate the pages that servers send to a queue."`
+	Lambda      server.LambdaCommand `cmd:"" help:"Serve a site through the cache as an AWS Lambda function."`
+	Reload      reloadCommand        `cmd:"" help:"Make a server read its configuration file again."`
+	Get         getCommand           `cmd:"" help:"Show the stored copy of a page."`
+	Explain     explainCommand       `cmd:"" help:"Explain what the cache would do with a request, and why."`
+	Top         topCommand           `cmd:"" help:"Show what a server does, live: hit ratio, requests, renders, slow and failing pages."`
+	Ls          lsCommand            `cmd:"" help:"List the stored pages."`
+	Regenerate  regenerateCommand    `cmd:"" help:"Regenerate a page now."`
+	Warm        warmCommand          `cmd:"" help:"Regenerate many pages: of a sitemap, a file, or a tag."`
+	Versions    versionsCommand      `cmd:"" help:"List the kept generations of a page."`
+	Diff        diffCommand          `cmd:"" help:"Compare two generations of a page."`
+	Rollback    rollbackCommand      `cmd:"" help:"Make an older generation of a page current again, and pin it."`
+	Pin         pinCommand           `cmd:"" help:"Keep the current generation of a page, without regeneration."`
+	Unpin       unpinCommand         `cmd:"" help:"Unpin a page, so that it is regenerated again."`
+	Purge       purgeCommand         `cmd:"" help:"Make pages stale on all servers, or remove them: by URL, tag, prefix, host, or all."`
+	Doctor      doctorCommand        `cmd:"" help:"Examine the installation: origins, stores, limits, proxies, fleet, and with --url the site for leaks."`
+	Draft       server.DraftCommand  `cmd:"" help:"Print a link with which an editor sees unpublished content."`
+	Lease       leaseCommand         `cmd:"" help:"Show or break the lease of a page."`
+	Outbox      outboxCommand        `cmd:"" help:"List, retry or drop purges that have not reached downstream caches."`
+	Quarantine  quarantineCommand    `cmd:"" help:"List, compare, accept or drop rejected generations of pages."`
+	Gc          gcCommand            `cmd:"" help:"Delete stored bodies that no row refers to."`
+	Backup      backupCommand        `cmd:"" help:"Copy a data folder as of one moment, while it is used."`
+	Restore     restoreCommand       `cmd:"" help:"Make a data folder of a backup."`
+	Check       checkCommand         `cmd:"" help:"Verify all that a data folder or a backup contains."`
+	Compact     compactCommand       `cmd:"" help:"Replace the file of a table by one without unused space."`
+	Usage       usageCommand         `cmd:"" help:"Show the DynamoDB capacity that a server has consumed, and its cost."`
+	Table       tableCommand         `cmd:"" help:"Manage the DynamoDB table."`
+	Config      configCommand        `cmd:"" help:"Check and explain configuration files."`
+	Dynamodb    dynamodbCommand      `cmd:"" help:"Serve the embedded store as a DynamoDB endpoint, without a site."`
+	Healthcheck healthcheckCommand   `cmd:"" help:"Ask the server on this machine whether it is ready: exit code 0 or 1."`
+	Completion  completionCommand    `cmd:"" help:"Print the completion script of a shell."`
+	Man         manCommand           `cmd:"" hidden:"" help:"Write the manual pages."`
+	Version     cli.VersionCommand   `cmd:"" help:"Print the version."`
+	Help        helpCommand          `cmd:"" help:"Show the help of isr or of a command."`
 }
 
 const description = `isr is a cache in front of a web site: it stores rendered pages, and renders each one once per expiry.
@@ -66,7 +66,7 @@ const description = `isr is a cache in front of a web site: it stores rendered p
 Every flag can also be given as an environment variable: --listen as ISR_LISTEN.`
 
 func main() {
-	os.Exit(run(asFunction(os.Args[0], os.Args[1:]), os.Stdout, os.Stderr))
+	os.Exit(run(server.AsFunction(os.Args[0], os.Args[1:]), os.Stdout, os.Stderr))
 }
 
 // run is the program. It returns the exit code.
@@ -80,52 +80,52 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	return execute(ctx, args, &streams{in: os.Stdin, out: stdout, err: stderr})
+	return execute(ctx, args, &cli.Streams{In: os.Stdin, Out: stdout, Err: stderr})
 }
 
 // execute executes a command until ctx is done. It returns the exit code: 0 for success, 1
 // for a failure, 2 for a usage error.
-func execute(ctx context.Context, args []string, out *streams) int {
+func execute(ctx context.Context, args []string, out *cli.Streams) int {
 	exit := -1 // set when kong has handled the command line itself, such as --help
-	var cli commands
-	parser, err := kong.New(&cli,
+	var grammar commands
+	parser, err := kong.New(&grammar,
 		kong.Name("isr"),
 		kong.Description(description),
 		kong.DefaultEnvars("ISR"),
-		kong.Writers(out.out, out.err),
+		kong.Writers(out.Out, out.Err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(out),
 	)
 	if err != nil {
-		fmt.Fprintf(out.err, "isr: %v\n", err)
+		fmt.Fprintf(out.Err, "isr: %v\n", err)
 		return 2
 	}
-	hideFlags(parser.Model, "worker", visitorsOnly())
-	hideFlags(parser.Model, "lambda", notFrozen())
+	server.HideFlags(parser.Model, "worker", server.VisitorsOnly())
+	server.HideFlags(parser.Model, "lambda", server.NotFrozen())
 	parsed, err := parser.Parse(args)
 	if exit >= 0 {
 		return exit
 	}
 	if err != nil {
-		fmt.Fprintf(out.err, "isr: %s\n", parseError(err))
+		fmt.Fprintf(out.Err, "isr: %s\n", parseError(err))
 		return 2
 	}
 	err = parsed.Run(parser)
-	var usage *usageError
+	var usage *cli.UsageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(out.err, "isr: %v\n", err)
+		fmt.Fprintf(out.Err, "isr: %v\n", err)
 		return 2
 	}
 	text := err.Error()
-	if !out.debug {
-		text = withoutRequestIDs(text)
+	if !out.Debug {
+		text = server.WithoutRequestIDs(text)
 	}
-	fmt.Fprintf(out.err, "isr: %s\n", text)
+	fmt.Fprintf(out.Err, "isr: %s\n", text)
 	return 1
 }
 
@@ -161,54 +161,4 @@ func otherName(text string) string {
 		}
 	}
 	return ""
-}
-
-// streams are where a command reads and writes.
-type streams struct {
-	in       io.Reader
-	out, err io.Writer
-	debug    bool // details for debugging are written too
-}
-
-// A usageError is an invalid command line, or faults that isr doctor has found; the exit code
-// is 2.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return e.text }
-
-func usagef(format string, args ...any) error {
-	return &usageError{fmt.Sprintf(format, args...)}
-}
-
-// flagErrors names the flags of invalid settings: "--jitter must be ...". Flags have the
-// names of the fields that they set.
-func flagErrors(err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return err
-	}
-	var texts []string
-	for _, err := range joined.Unwrap() {
-		var field *isr.ConfigError
-		if !errors.As(err, &field) {
-			return err
-		}
-		texts = append(texts, "--"+flagName(field.Field)+" "+field.Problem)
-	}
-	return usagef("%s", strings.Join(texts, "; "))
-}
-
-// flagName returns the flag of a field: "render-timeout" for RenderTimeout.
-func flagName(field string) string {
-	if field == "IgnoreCookies" {
-		return "ignore-cookie" // it is repeated
-	}
-	var b strings.Builder
-	for i, r := range field {
-		if unicode.IsUpper(r) && i > 0 {
-			b.WriteByte('-')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
 }

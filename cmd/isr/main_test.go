@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -181,77 +179,6 @@ func until(ts *testscript.TestScript, what string, done func(context.Context) er
 		case <-ctx.Done():
 			ts.Fatalf("%s: %v", what, err)
 		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-func TestUnits(t *testing.T) {
-	for text, want := range map[string]time.Duration{"90s": 90 * time.Second, "30d": 30 * 24 * time.Hour, "0.5d": 12 * time.Hour, "0": 0, "1h30m": 90 * time.Minute} {
-		var s span
-		if err := s.UnmarshalText([]byte(text)); err != nil || time.Duration(s) != want {
-			t.Errorf("%q is %v, %v; want %v", text, time.Duration(s), err, want)
-		}
-	}
-	for text, want := range map[string]int64{"0": 0, "1024": 1024, "256MiB": 256 << 20, "1GiB": 1 << 30, "5KB": 5000, "7B": 7} {
-		var s size
-		if err := s.UnmarshalText([]byte(text)); err != nil || int64(s) != want {
-			t.Errorf("%q is %d, %v; want %d", text, s, err, want)
-		}
-	}
-	for _, text := range []string{"", "x", "-1s", "5", "4000d", "1y", "NaNd"} {
-		if err := new(span).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("the duration %q is accepted", text)
-		}
-	}
-	for _, text := range []string{"", "x", "-1", "1.5GiB", "99999999999GiB", "1TB"} {
-		if err := new(size).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("the size %q is accepted", text)
-		}
-	}
-}
-
-func TestSpanText(t *testing.T) {
-	for want, d := range map[string]time.Duration{"0s": 0, "59s": 59 * time.Second, "1m5s": 65 * time.Second, "2h0m": 2 * time.Hour, "3d4h": 76 * time.Hour, "-5s": -5 * time.Second} {
-		if got := spanText(d); got != want {
-			t.Errorf("%v is %q, want %q", d, got, want)
-		}
-	}
-}
-
-func TestSocketPathIsShort(t *testing.T) {
-	long := t.TempDir()
-	for range 12 {
-		long += "/deep-folder"
-	}
-	if path, err := socketPath(long); err == nil && len(path) > 104 {
-		t.Errorf("%s has %d bytes", path, len(path))
-	}
-	if err := os.MkdirAll(long, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Chdir(long)
-	if path, err := socketPath(long); err != nil || path != socketName {
-		t.Errorf("from within the folder: %q, %v", path, err)
-	}
-}
-
-// Only the user of the server can connect to its socket, and files that are made meanwhile keep
-// their modes.
-func TestSocketIsPrivate(t *testing.T) {
-	for range 50 {
-		dir, made := t.TempDir(), make(chan error)
-		go func() { made <- os.Mkdir(dir+"/folder", 0o700) }()
-		socket, err := listenSocket(&folder{path: dir}, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
-		if err := errors.Join(err, <-made); err != nil {
-			t.Fatal(err)
-		}
-		for name, want := range map[string]os.FileMode{socketName: 0o600, "folder": 0o700} {
-			if info, err := os.Stat(dir + "/" + name); err != nil || info.Mode().Perm() != want {
-				t.Errorf("%s: %v, %v", name, info.Mode(), err)
-			}
-		}
-		if err := socket.server.Close(); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

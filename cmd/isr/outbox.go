@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -30,9 +31,9 @@ type outboxListCommand struct {
 	askFlags `embed:""`
 }
 
-func (c *outboxListCommand) Run(ctx context.Context, s *streams) error {
+func (c *outboxListCommand) Run(ctx context.Context, s *cli.Streams) error {
 	return c.ask(ctx, func(client *admin.Client) error {
-		out, t, n := json.NewEncoder(s.out), tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0), 0
+		out, t, n := json.NewEncoder(s.Out), tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0), 0
 		for d, err := range client.Outbox(ctx) {
 			if err != nil {
 				return err
@@ -46,10 +47,10 @@ func (c *outboxListCommand) Run(ctx context.Context, s *streams) error {
 			if n++; n == 1 {
 				fmt.Fprintln(t, "ID\tSTATE\tAGE\tATTEMPTS\tTARGETS\tREASON")
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", d.ID, d.State, spanText(time.Duration(d.AgeSeconds)*time.Second), d.Attempts, targetsText(d), reasonText(d))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", d.ID, d.State, cli.SpanText(time.Duration(d.AgeSeconds)*time.Second), d.Attempts, targetsText(d), reasonText(d))
 		}
 		if n == 0 && !c.JSON {
-			fmt.Fprintln(s.err, "the outbox is empty")
+			fmt.Fprintln(s.Err, "the outbox is empty")
 		}
 		return t.Flush()
 	})
@@ -91,9 +92,9 @@ type outboxRetryCommand struct {
 	askFlags `embed:""`
 }
 
-func (c *outboxRetryCommand) Run(ctx context.Context, s *streams) error {
+func (c *outboxRetryCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if c.All == (len(c.IDs) > 0) {
-		return usagef("give the ids of jobs, like cdn/42, or --all")
+		return cli.Usagef("give the ids of jobs, like cdn/42, or --all")
 	}
 	return c.ask(ctx, func(client *admin.Client) error {
 		ids := c.IDs
@@ -111,7 +112,7 @@ func (c *outboxRetryCommand) Run(ctx context.Context, s *streams) error {
 			if _, err := client.RetryDelivery(ctx, admin.DeliveryTarget{ID: id}); err != nil {
 				return err
 			}
-			fmt.Fprintf(s.out, "%s is pending\n", id)
+			fmt.Fprintf(s.Out, "%s is pending\n", id)
 		}
 		return nil
 	})
@@ -123,13 +124,13 @@ type outboxDropCommand struct {
 	askFlags `embed:""`
 }
 
-func (c *outboxDropCommand) Run(ctx context.Context, s *streams) error {
+func (c *outboxDropCommand) Run(ctx context.Context, s *cli.Streams) error {
 	return c.ask(ctx, func(client *admin.Client) error {
 		for _, id := range c.IDs {
 			if _, err := client.DropDelivery(ctx, admin.DeliveryTarget{ID: id}); err != nil {
 				return err
 			}
-			fmt.Fprintf(s.out, "dropped %s\n", id)
+			fmt.Fprintf(s.Out, "dropped %s\n", id)
 		}
 		return nil
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -20,7 +21,7 @@ func (c *pinCommand) Help() string {
 earlier one.`
 }
 
-func (c *pinCommand) Run(ctx context.Context, s *streams) error {
+func (c *pinCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
@@ -31,9 +32,9 @@ func (c *pinCommand) Run(ctx context.Context, s *streams) error {
 		case err != nil:
 			return err
 		case c.JSON:
-			return writeJSON(s.out, p)
+			return writeJSON(s.Out, p)
 		}
-		_, err = fmt.Fprintf(s.out, "pinned %s %s, at generation %s\n", p.Key, pinText(p.PinnedUntil), p.Generation)
+		_, err = fmt.Fprintf(s.Out, "pinned %s %s, at generation %s\n", p.Key, pinText(p.PinnedUntil), p.Generation)
 		return err
 	})
 }
@@ -50,7 +51,7 @@ func (c *unpinCommand) Help() string {
 effect on a page that is not pinned.`
 }
 
-func (c *unpinCommand) Run(ctx context.Context, s *streams) error {
+func (c *unpinCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
@@ -61,9 +62,9 @@ func (c *unpinCommand) Run(ctx context.Context, s *streams) error {
 		case err != nil:
 			return err
 		case c.JSON:
-			return writeJSON(s.out, p)
+			return writeJSON(s.Out, p)
 		}
-		_, err = fmt.Fprintf(s.out, "unpinned %s: %s, generation %s\n", p.Key, stateText(p), p.Generation)
+		_, err = fmt.Fprintf(s.Out, "unpinned %s: %s, generation %s\n", p.Key, stateText(p), p.Generation)
 		return err
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/backup"
 )
 
@@ -16,8 +17,8 @@ const (
 
 // progressBar shows on a terminal how far a command is, in what format returns of a number; nothing elsewhere. end
 // removes it.
-func progressBar(s *streams, verb string, format func(int64) string) (show backup.Progress, end func()) {
-	if !isTerminal(s.err) {
+func progressBar(s *cli.Streams, verb string, format func(int64) string) (show backup.Progress, end func()) {
+	if !cli.IsTerminal(s.Err) {
 		return nil, func() {}
 	}
 	began, said := time.Now(), time.Time{}
@@ -34,12 +35,12 @@ func progressBar(s *streams, verb string, format func(int64) string) (show backu
 			text = fmt.Sprintf("[%s%s] %3.0f%%  %s of %s", strings.Repeat("#", full), strings.Repeat(".", progressWidth-full), 100*share, text, format(total))
 			if share > 0.01 {
 				left := time.Duration(float64(now.Sub(began)) * (1 - share) / share)
-				text += ", " + spanText(left.Round(time.Second)) + " left"
+				text += ", " + cli.SpanText(left.Round(time.Second)) + " left"
 			}
 		}
-		fmt.Fprintf(s.err, "\r\x1b[K%s  %s", verb, text)
+		fmt.Fprintf(s.Err, "\r\x1b[K%s  %s", verb, text)
 	}
-	return show, func() { fmt.Fprint(s.err, "\r\x1b[K") }
+	return show, func() { fmt.Fprint(s.Err, "\r\x1b[K") }
 }
 
 // numberText formats a number of rows or pages for a progress bar.

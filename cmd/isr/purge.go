@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -40,7 +41,7 @@ writes.
   isr purge - <urls.txt                     many pages`
 }
 
-func (c *purgeCommand) Run(ctx context.Context, s *streams) error {
+func (c *purgeCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
@@ -62,27 +63,27 @@ func (c *purgeCommand) validate() error {
 	selected := len(c.Pages) + len(c.Tag) + len(c.Prefix) + len(c.Host)
 	switch {
 	case modes > 1:
-		return usagef("--soft, --hard and --refresh exclude each other; give one of them")
+		return cli.Usagef("--soft, --hard and --refresh exclude each other; give one of them")
 	case c.All && (selected > 0 || c.Tenant != "" || c.AllOfTenant):
-		return usagef("--all is everything; give it without other targets and without --tenant (--all-of-tenant is all pages of a tenant)")
+		return cli.Usagef("--all is everything; give it without other targets and without --tenant (--all-of-tenant is all pages of a tenant)")
 	case c.AllOfTenant && c.Tenant == "":
-		return usagef("--all-of-tenant needs --tenant NAME")
+		return cli.Usagef("--all-of-tenant needs --tenant NAME")
 	case c.AllOfTenant && selected > 0:
-		return usagef("--all-of-tenant is all pages of the tenant; give it without other targets")
+		return cli.Usagef("--all-of-tenant is all pages of the tenant; give it without other targets")
 	case selected == 0 && !c.All && !c.AllOfTenant:
-		return usagef("nothing to purge; give URLs, --tag, --prefix or --host, - to read them from standard input, or --all for everything")
+		return cli.Usagef("nothing to purge; give URLs, --tag, --prefix or --host, - to read them from standard input, or --all for everything")
 	case c.Unpin && !c.Hard && !c.Refresh:
-		return usagef("--unpin needs --hard or --refresh; a soft purge covers pinned pages too, and their pins end when they are regenerated")
+		return cli.Usagef("--unpin needs --hard or --refresh; a soft purge covers pinned pages too, and their pins end when they are regenerated")
 	case c.Wait && (c.Refresh || c.DryRun):
-		return usagef("--wait waits for a purge; give it without --refresh and --dry-run")
+		return cli.Usagef("--wait waits for a purge; give it without --refresh and --dry-run")
 	}
 	return nil
 }
 
 // purge purges the targets, in several calls if they are more than one purge can have.
-func (c *purgeCommand) purge(ctx context.Context, s *streams, client *admin.Client) error {
+func (c *purgeCommand) purge(ctx context.Context, s *cli.Streams, client *admin.Client) error {
 	done := new(purgeDone)
-	for batch, err := range batches(c.targets(s.in)) {
+	for batch, err := range batches(c.targets(s.In)) {
 		var out admin.Purged
 		switch {
 		case err != nil:
@@ -96,7 +97,7 @@ func (c *purgeCommand) purge(ctx context.Context, s *streams, client *admin.Clie
 			writeWarnings(s, out.Warnings)
 			writeNotStored(s, out.NotStored)
 			if c.JSON {
-				err = json.NewEncoder(s.out).Encode(out)
+				err = json.NewEncoder(s.Out).Encode(out)
 			}
 		}
 		if err != nil {

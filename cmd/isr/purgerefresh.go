@@ -6,16 +6,17 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
 // refresh regenerates the stored pages that the targets cover, or counts them for a dry run.
-func (c *purgeCommand) refresh(ctx context.Context, s *streams, client *admin.Client) error {
+func (c *purgeCommand) refresh(ctx context.Context, s *cli.Streams, client *admin.Client) error {
 	if c.DryRun {
 		return c.purge(ctx, s, client)
 	}
 	var targets []admin.PurgeTarget
-	for batch, err := range batches(c.targets(s.in)) {
+	for batch, err := range batches(c.targets(s.In)) {
 		switch {
 		case err != nil:
 			return err
@@ -64,12 +65,12 @@ func errNotRefreshed(n int) error {
 
 // progress returns the function that shows a line of a refresh: a line of text or JSON each,
 // and on a terminal a counter, with a line only for each failure.
-func (c *purgeCommand) progress(s *streams) func(admin.Refreshed) error {
-	out := json.NewEncoder(s.out)
-	terminal, done := isTerminal(s.err), 0
+func (c *purgeCommand) progress(s *cli.Streams) func(admin.Refreshed) error {
+	out := json.NewEncoder(s.Out)
+	terminal, done := cli.IsTerminal(s.Err), 0
 	return func(line admin.Refreshed) (err error) {
 		if terminal && done > 0 {
-			_, err = fmt.Fprint(s.err, "\r\x1b[K")
+			_, err = fmt.Fprint(s.Err, "\r\x1b[K")
 		}
 		done++
 		switch {
@@ -77,14 +78,14 @@ func (c *purgeCommand) progress(s *streams) func(admin.Refreshed) error {
 		case c.JSON:
 			err = out.Encode(line)
 		case line.Sum != nil:
-			_, err = fmt.Fprintf(s.out, "refreshed %d of %d stored pages\n", line.Sum.Pages, line.Sum.Stored)
+			_, err = fmt.Fprintf(s.Out, "refreshed %d of %d stored pages\n", line.Sum.Pages, line.Sum.Stored)
 		case line.Error != nil:
-			_, err = fmt.Fprintf(s.out, "failed     %s: %v\n", line.Key, line.Error)
+			_, err = fmt.Fprintf(s.Out, "failed     %s: %v\n", line.Key, line.Error)
 		case !terminal:
-			_, err = fmt.Fprintf(s.out, "refreshed  %s\n", line.Key)
+			_, err = fmt.Fprintf(s.Out, "refreshed  %s\n", line.Key)
 		}
 		if terminal && err == nil && line.Sum == nil {
-			_, err = fmt.Fprint(s.err, pages(done))
+			_, err = fmt.Fprint(s.Err, pages(done))
 		}
 		return err
 	}

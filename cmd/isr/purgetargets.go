@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/store"
 )
@@ -29,7 +30,7 @@ func (c *purgeCommand) targets(in io.Reader) iter.Seq2[lineTarget, error] {
 	return func(yield func(lineTarget, error) bool) {
 		given := func(t admin.PurgeTarget) bool {
 			if err := validate(t, c.Tenant); err != nil {
-				yield(lineTarget{}, usagef("%v", err))
+				yield(lineTarget{}, cli.Usagef("%v", err))
 				return false
 			}
 			return yield(lineTarget{PurgeTarget: t}, nil)
@@ -117,7 +118,7 @@ func parseLine(text string) (t admin.PurgeTarget, err error) {
 	kind, value, _ := strings.Cut(text, ":")
 	switch value = strings.TrimSpace(value); {
 	case kind == "tenant":
-		return t, usagef("a line cannot name a tenant; give --tenant NAME with its URLs, tags, prefixes and hosts, or --tenant NAME --all-of-tenant")
+		return t, cli.Usagef("a line cannot name a tenant; give --tenant NAME with its URLs, tags, prefixes and hosts, or --tenant NAME --all-of-tenant")
 	case kind == "tag":
 		t.Tag = value
 	case kind == "prefix":
@@ -128,7 +129,7 @@ func parseLine(text string) (t admin.PurgeTarget, err error) {
 		return admin.PurgeTarget{URL: text}, nil
 	}
 	if value == "" {
-		return t, usagef("%q names no %s; expected %s", text, kind, map[string]string{"tag": "tag:TAG", "prefix": "prefix:TEXT", "host": "host:NAME"}[kind])
+		return t, cli.Usagef("%q names no %s; expected %s", text, kind, map[string]string{"tag": "tag:TAG", "prefix": "prefix:TEXT", "host": "host:NAME"}[kind])
 	}
 	return t, nil
 }
@@ -207,7 +208,7 @@ func batches(targets iter.Seq2[lineTarget, error]) iter.Seq2[batch, error] {
 func (t lineTarget) checkText() error {
 	for _, text := range []string{t.URL, t.Tag, t.Prefix, t.Host, t.Tenant} {
 		if !utf8.ValidString(text) {
-			return usagef("the target %.80q is not UTF-8", text)
+			return cli.Usagef("the target %.80q is not UTF-8", text)
 		}
 	}
 	return nil

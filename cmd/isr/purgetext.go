@@ -6,29 +6,30 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/store"
 )
 
 func errNoInput() error {
-	return usagef("standard input names nothing to purge; expected one target per line: URL, tag:TAG, prefix:TEXT or host:NAME")
+	return cli.Usagef("standard input names nothing to purge; expected one target per line: URL, tag:TAG, prefix:TEXT or host:NAME")
 }
 
 func errOneBatch(flag string) error {
-	return usagef("%s takes at most %d targets, or half as many URLs; give a tag or a prefix that covers them", flag, store.MaxPurgeTargets)
+	return cli.Usagef("%s takes at most %d targets, or half as many URLs; give a tag or a prefix that covers them", flag, store.MaxPurgeTargets)
 }
 
 // writeWarnings writes a line for each target that no page can have.
-func writeWarnings(s *streams, warnings []string) {
+func writeWarnings(s *cli.Streams, warnings []string) {
 	for _, w := range warnings {
-		fmt.Fprintf(s.err, "warning: %s\n", w)
+		fmt.Fprintf(s.Err, "warning: %s\n", w)
 	}
 }
 
 // writeNotStored writes a line for each URL of which no page was stored.
-func writeNotStored(s *streams, pages []string) {
+func writeNotStored(s *cli.Streams, pages []string) {
 	for _, page := range pages {
-		fmt.Fprintf(s.err, "no stored page: %s\n", page)
+		fmt.Fprintf(s.Err, "no stored page: %s\n", page)
 	}
 }
 
@@ -61,7 +62,7 @@ func (d *purgeDone) failed(err error, line int) error {
 }
 
 // write writes one line for all calls.
-func (d *purgeDone) write(s *streams, dryRun bool) error {
+func (d *purgeDone) write(s *cli.Streams, dryRun bool) error {
 	if dryRun {
 		return writeWouldPurge(s, d.last)
 	}
@@ -80,7 +81,7 @@ func (d *purgeDone) write(s *streams, dryRun bool) error {
 	if d.units > 0 {
 		line += fmt.Sprintf("; %s write units", strconv.FormatFloat(math.Round(d.units*10)/10, 'f', -1, 64))
 	}
-	if _, err := fmt.Fprintln(s.out, line); err != nil {
+	if _, err := fmt.Fprintln(s.Out, line); err != nil {
 		return err
 	}
 	return d.missing()
@@ -134,15 +135,15 @@ func milliseconds(n int64) string {
 	return fmt.Sprintf("%dms", n)
 }
 
-func writeWouldPurge(s *streams, p admin.Purged) error {
-	_, err := fmt.Fprintf(s.out, "would purge %d of %d stored pages\n", p.DryRun.Pages, p.DryRun.Stored)
+func writeWouldPurge(s *cli.Streams, p admin.Purged) error {
+	_, err := fmt.Fprintf(s.Out, "would purge %d of %d stored pages\n", p.DryRun.Pages, p.DryRun.Stored)
 	for _, key := range p.DryRun.Examples {
 		if err == nil {
-			_, err = fmt.Fprintf(s.out, "  %s\n", key)
+			_, err = fmt.Fprintf(s.Out, "  %s\n", key)
 		}
 	}
 	if more := p.DryRun.Pages - len(p.DryRun.Examples); more > 0 && err == nil {
-		_, err = fmt.Fprintf(s.out, "  and %d more\n", more)
+		_, err = fmt.Fprintf(s.Out, "  and %d more\n", more)
 	}
 	return err
 }

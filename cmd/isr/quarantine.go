@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/store"
 )
@@ -32,9 +33,9 @@ type quarantineListCommand struct {
 	askFlags `embed:""`
 }
 
-func (c *quarantineListCommand) Run(ctx context.Context, s *streams) error {
+func (c *quarantineListCommand) Run(ctx context.Context, s *cli.Streams) error {
 	return c.ask(ctx, func(client *admin.Client) error {
-		out, t, n := json.NewEncoder(s.out), tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0), 0
+		out, t, n := json.NewEncoder(s.Out), tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0), 0
 		for q, err := range client.Quarantine(ctx) {
 			if err != nil {
 				return err
@@ -49,10 +50,10 @@ func (c *quarantineListCommand) Run(ctx context.Context, s *streams) error {
 				fmt.Fprintln(t, "PAGE\tGENERATION\tREJECTED\tSTATUS\tSIZE\tREASON")
 			}
 			key := store.Key{Tenant: q.Tenant, Text: q.Key}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", key, q.Generation, q.RejectedAt.Format(time.RFC3339), q.Status, bytesText(q.BodyBytes), oneLine(q.Reason))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", key, q.Generation, q.RejectedAt.Format(time.RFC3339), q.Status, cli.BytesText(q.BodyBytes), oneLine(q.Reason))
 		}
 		if n == 0 && !c.JSON {
-			fmt.Fprintln(s.err, "nothing is in quarantine")
+			fmt.Fprintln(s.Err, "nothing is in quarantine")
 		}
 		return t.Flush()
 	})
@@ -65,7 +66,7 @@ type quarantineDiffCommand struct {
 	askFlags `embed:""`
 }
 
-func (c *quarantineDiffCommand) Run(ctx context.Context, s *streams) error {
+func (c *quarantineDiffCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
@@ -75,7 +76,7 @@ func (c *quarantineDiffCommand) Run(ctx context.Context, s *streams) error {
 		if err != nil {
 			return err
 		}
-		return s.writeDiff(d, c.JSON)
+		return writeDiff(s, d, c.JSON)
 	})
 }
 
@@ -87,7 +88,7 @@ type quarantineAcceptCommand struct {
 	askFlags `embed:""`
 }
 
-func (c *quarantineAcceptCommand) Run(ctx context.Context, s *streams) error {
+func (c *quarantineAcceptCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
@@ -98,9 +99,9 @@ func (c *quarantineAcceptCommand) Run(ctx context.Context, s *streams) error {
 		case err != nil:
 			return err
 		case c.JSON:
-			return writeJSON(s.out, p)
+			return writeJSON(s.Out, p)
 		}
-		_, err = fmt.Fprintf(s.out, "%s has generation %s, rendered %s\n", p.Key, p.Generation, p.GeneratedAt.Format(time.RFC3339))
+		_, err = fmt.Fprintf(s.Out, "%s has generation %s, rendered %s\n", p.Key, p.Generation, p.GeneratedAt.Format(time.RFC3339))
 		return err
 	})
 }
@@ -111,7 +112,7 @@ type quarantineDropCommand struct {
 	askFlags `embed:""`
 }
 
-func (c *quarantineDropCommand) Run(ctx context.Context, s *streams) error {
+func (c *quarantineDropCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
@@ -119,7 +120,7 @@ func (c *quarantineDropCommand) Run(ctx context.Context, s *streams) error {
 	return c.ask(ctx, func(client *admin.Client) error {
 		d, err := client.DropQuarantined(ctx, admin.TargetOf(k))
 		if err == nil {
-			_, err = fmt.Fprintf(s.out, "%s has nothing in quarantine\n", d.Key)
+			_, err = fmt.Fprintf(s.Out, "%s has nothing in quarantine\n", d.Key)
 		}
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/store"
 )
@@ -22,14 +23,14 @@ func (c *regenerateCommand) Help() string {
 it is published. Other servers may serve their copy in memory until its freshness window ends.`
 }
 
-func (c *regenerateCommand) Run(ctx context.Context, s *streams) error {
+func (c *regenerateCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
 	}
 	if c.IdempotencyKey != "" {
 		if err := store.ValidRequestKey(c.IdempotencyKey); err != nil {
-			return usagef("--idempotency-key: %v", err)
+			return cli.Usagef("--idempotency-key: %v", err)
 		}
 	}
 	in := admin.Regenerate{Target: admin.TargetOf(k), Unpin: c.Unpin, IdempotencyKey: c.IdempotencyKey}
@@ -39,14 +40,14 @@ func (c *regenerateCommand) Run(ctx context.Context, s *streams) error {
 		case err != nil:
 			return err
 		case c.JSON:
-			return writeJSON(s.out, p)
+			return writeJSON(s.Out, p)
 		}
 		did := "regenerated"
 		if p.Replayed {
 			did = "already executed, not repeated:"
 		}
-		_, err = fmt.Fprintf(s.out, "%s %s: %s, status %d, %s, generation %s\n",
-			did, p.Key, p.State, p.Status, bytesText(p.BodyBytes), p.Generation)
+		_, err = fmt.Fprintf(s.Out, "%s %s: %s, status %d, %s, generation %s\n",
+			did, p.Key, p.State, p.Status, cli.BytesText(p.BodyBytes), p.Generation)
 		return err
 	})
 }

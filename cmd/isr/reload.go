@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -17,13 +18,13 @@ follow the new one, and pages stay in memory. A file that is not valid changes n
 that changes what cannot change while the server runs: the error names it. SIGHUP does the same.`
 }
 
-func (c *reloadCommand) Run(ctx context.Context, s *streams) error {
+func (c *reloadCommand) Run(ctx context.Context, s *cli.Streams) error {
 	return c.ask(ctx, func(client *admin.Client) error {
 		done, err := client.Reload(ctx)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(s.out, "reloaded %s: %s, %s\n", done.File, counted(done.Routes, "route"), counted(done.Origins, "origin"))
+		_, err = fmt.Fprintf(s.Out, "reloaded %s: %s, %s\n", done.File, cli.Counted(done.Routes, "route"), cli.Counted(done.Origins, "origin"))
 		return err
 	})
 }

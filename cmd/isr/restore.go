@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/backup"
 )
 
@@ -22,26 +23,26 @@ acknowledged before the backup began. Without an error the folder is complete an
   zstd -d < /backups/isr.tar.zst | isr restore - ./isr-data`
 }
 
-func (c *restoreCommand) Run(ctx context.Context, s *streams) error {
+func (c *restoreCommand) Run(ctx context.Context, s *cli.Streams) error {
 	from, size, err := openBackup(c.File, s)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	show, end := progressBar(s, "restoring", bytesText)
+	show, end := progressBar(s, "restoring", cli.BytesText)
 	found, err := backup.Restore(ctx, from, c.Path, withTotal(show, size))
 	end()
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.out, "restored %s of %s to %s: %d bodies, %s\n", c.File, found.Created.Format("2006-01-02 15:04:05 MST"), c.Path, found.Bodies, bytesText(found.Bytes))
+	_, err = fmt.Fprintf(s.Out, "restored %s of %s to %s: %d bodies, %s\n", c.File, found.Created.Format("2006-01-02 15:04:05 MST"), c.Path, found.Bodies, cli.BytesText(found.Bytes))
 	return err
 }
 
 // openBackup opens a backup, and returns its size; zero if it is not known.
-func openBackup(name string, s *streams) (from io.ReadCloser, size int64, err error) {
+func openBackup(name string, s *cli.Streams) (from io.ReadCloser, size int64, err error) {
 	if name == "-" {
-		return io.NopCloser(s.in), 0, nil
+		return io.NopCloser(s.In), 0, nil
 	}
 	f, err := os.Open(name)
 	if err != nil {

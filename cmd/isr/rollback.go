@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -22,7 +23,7 @@ func (c *rollbackCommand) Help() string {
 progress. It is pinned: it does not age and is not regenerated until the pin ends.`
 }
 
-func (c *rollbackCommand) Run(ctx context.Context, s *streams) error {
+func (c *rollbackCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
@@ -34,9 +35,9 @@ func (c *rollbackCommand) Run(ctx context.Context, s *streams) error {
 		case err != nil:
 			return err
 		case c.JSON:
-			return writeJSON(s.out, p)
+			return writeJSON(s.Out, p)
 		}
-		_, err = fmt.Fprintf(s.out, "rolled back %s to generation %s, rendered %s; pinned %s\n",
+		_, err = fmt.Fprintf(s.Out, "rolled back %s to generation %s, rendered %s; pinned %s\n",
 			p.Key, p.Generation, p.GeneratedAt.Format(time.RFC3339), pinText(p.PinnedUntil))
 		return err
 	})
@@ -50,7 +51,7 @@ func (p *pin) UnmarshalText(text []byte) error {
 		*p = 0
 		return nil
 	}
-	var d span
+	var d cli.Span
 	err := d.UnmarshalText(text)
 	if err != nil || time.Duration(d) < time.Second {
 		return fmt.Errorf("%q is not a duration of a pin; expected one like 2h or 30d, between 1s and ten years, or forever", text)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/cmd/isr/server"
 	"github.com/facetheory/isr/dynamostore"
 )
 
@@ -18,17 +20,17 @@ type tableCreateCommand struct {
 	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"URL of a DynamoDB endpoint other than that of AWS."`
 }
 
-func (c *tableCreateCommand) Run(ctx context.Context, s *streams) error {
-	ctx, cancel := context.WithTimeout(ctx, tableTime)
+func (c *tableCreateCommand) Run(ctx context.Context, s *cli.Streams) error {
+	ctx, cancel := context.WithTimeout(ctx, server.TableTime)
 	defer cancel()
-	f := storeFlags{Table: c.Table, Region: c.Region, DynamodbEndpoint: c.DynamodbEndpoint}
-	cfg, err := f.awsConfig(ctx, slog.New(slog.DiscardHandler))
+	f := server.StoreFlags{Table: c.Table, Region: c.Region, DynamodbEndpoint: c.DynamodbEndpoint}
+	cfg, err := f.AWSConfig(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	if err := dynamostore.CreateTable(ctx, f.dynamoDB(cfg), c.Table); err != nil {
-		return unanswered(err, "DynamoDB", "--dynamodb-endpoint")
+	if err := dynamostore.CreateTable(ctx, f.DynamoDB(cfg), c.Table); err != nil {
+		return server.Unanswered(err, "DynamoDB", "--dynamodb-endpoint")
 	}
-	_, err = fmt.Fprintf(s.out, "table %s is ready: keys pk and sk, TTL attribute ttl\n", c.Table)
+	_, err = fmt.Fprintf(s.Out, "table %s is ready: keys pk and sk, TTL attribute ttl\n", c.Table)
 	return err
 }

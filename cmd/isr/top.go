@@ -13,13 +13,14 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
 type topCommand struct {
-	Once     bool `env:"-" help:"Print one frame as text, as if the output were no terminal."`
-	JSON     bool `name:"json" help:"Write a line of JSON at each interval; one with --once."`
-	Interval span `env:"-" default:"1s" placeholder:"TIME" help:"Time between two frames, between 200ms and 1h (${default})."`
+	Once     bool     `env:"-" help:"Print one frame as text, as if the output were no terminal."`
+	JSON     bool     `name:"json" help:"Write a line of JSON at each interval; one with --once."`
+	Interval cli.Span `env:"-" default:"1s" placeholder:"TIME" help:"Time between two frames, between 200ms and 1h (${default})."`
 
 	askFlags `embed:""`
 }
@@ -35,21 +36,21 @@ const (
 	maxInterval = time.Hour
 )
 
-func (c *topCommand) Run(ctx context.Context, s *streams) error {
+func (c *topCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if every := time.Duration(c.Interval); every < minInterval || every > maxInterval {
-		return usagef("--interval must be between 200ms and 1h (got %s)", every)
+		return cli.Usagef("--interval must be between 200ms and 1h (got %s)", every)
 	}
 	return c.ask(ctx, func(client *admin.Client) error {
 		show := func() (topFrame, error) { return observeServer(ctx, client) }
-		switch out, in := terminal(s.out), terminal(s.in); {
+		switch out, in := terminal(s.Out), terminal(s.In); {
 		case c.JSON:
-			return c.lines(ctx, s.out, show)
+			return c.lines(ctx, s.Out, show)
 		case c.Once || out == nil || in == nil:
 			f, err := show()
 			if err != nil {
 				return err
 			}
-			_, err = io.WriteString(s.out, f.text(plainWidth, 0, false))
+			_, err = io.WriteString(s.Out, f.text(plainWidth, 0, false))
 			return err
 		default:
 			return c.watch(ctx, &screen{out: out, in: in, color: os.Getenv("NO_COLOR") == ""}, show)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/facetheory/isr/cmd/isr/cli"
 )
 
 // A pseudoterminal has both ends of a terminal, and collects what is written to it.
@@ -114,7 +116,7 @@ func TestTopOnATerminal(t *testing.T) {
 		}
 		return frame(), nil
 	}
-	c := &topCommand{Interval: span(minInterval)}
+	c := &topCommand{Interval: cli.Span(minInterval)}
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(t.Context(), &screen{out: p.theirs, in: p.theirs, color: true}, show) }()
 	p.await(t, enterScreen+cursorHome)

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/internal/live"
 )
@@ -46,7 +47,7 @@ func (f topFrame) text(width, height int, color bool) string {
 }
 
 func (f topFrame) writeHead(p *frameWriter) {
-	p.line(bold, "isr top  %s  %s  up %s  %s UTC", cmp.Or(f.Node, "-"), f.Version, spanText(f.At.Sub(f.Started)), f.At.UTC().Format(time.TimeOnly))
+	p.line(bold, "isr top  %s  %s  up %s  %s UTC", cmp.Or(f.Node, "-"), f.Version, cli.SpanText(f.At.Sub(f.Started)), f.At.UTC().Format(time.TimeOnly))
 	if f.problem != "" {
 		p.line(red, "the server does not answer: %s", f.problem)
 	}
@@ -103,7 +104,7 @@ func (f topFrame) writeTotals(p *frameWriter) {
 func (f topFrame) writeNow(p *frameWriter) {
 	g := f.Now
 	p.line("", "memory %s of %s, %s   renders %d, %d waiting   leases held %d   log read %.0fms ago",
-		bytesText(g.MemoryBytes), bytesText(g.MemoryLimit), counted(g.MemoryEntries, "page"), g.Renders, g.Queued, g.LeasesHeld, g.PollLagMS)
+		cli.BytesText(g.MemoryBytes), cli.BytesText(g.MemoryLimit), cli.Counted(g.MemoryEntries, "page"), g.Renders, g.Queued, g.LeasesHeld, g.PollLagMS)
 	for _, down := range g.StoresDown {
 		p.line(red, "the store of the %s does not answer: its circuit breaker is open", down)
 	}
@@ -177,7 +178,7 @@ type topList struct {
 func (f topFrame) failing() topList {
 	l := topList{head: []string{"FAILING FOR", "RENDERS", "REASON", "PAGE", "ERROR"}}
 	for _, p := range f.Failing {
-		l.rows = append(l.rows, []string{spanText(f.At.Sub(p.Since)), fmt.Sprint(p.Count), cmp.Or(p.Reason, p.Outcome), pageText(p.Tenant, p.Key), p.Error})
+		l.rows = append(l.rows, []string{cli.SpanText(f.At.Sub(p.Since)), fmt.Sprint(p.Count), cmp.Or(p.Reason, p.Outcome), pageText(p.Tenant, p.Key), p.Error})
 	}
 	return l
 }
@@ -185,7 +186,7 @@ func (f topFrame) failing() topList {
 func (f topFrame) holding() topList {
 	l := topList{head: []string{"LEASE HELD FOR", "PAGE"}}
 	for _, h := range f.Holding {
-		l.rows = append(l.rows, []string{spanText(f.At.Sub(h.Since)), pageText(h.Tenant, h.Key)})
+		l.rows = append(l.rows, []string{cli.SpanText(f.At.Sub(h.Since)), pageText(h.Tenant, h.Key)})
 	}
 	return l
 }

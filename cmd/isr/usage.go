@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -23,9 +24,9 @@ operation, and their cost. Each server counts its own requests. An embedded stor
 numbers are what DynamoDB would consume. S3 is not counted.`
 }
 
-func (c *usageCommand) Run(ctx context.Context, s *streams) error {
+func (c *usageCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if !(c.ReadPrice >= 0 && c.WritePrice >= 0) { // also refuses NaN
-		return usagef("--read-price and --write-price must be at least 0, in dollars for a million units (got %v and %v)", c.ReadPrice, c.WritePrice)
+		return cli.Usagef("--read-price and --write-price must be at least 0, in dollars for a million units (got %v and %v)", c.ReadPrice, c.WritePrice)
 	}
 	return c.ask(ctx, func(client *admin.Client) error {
 		u, err := client.Usage(ctx)
@@ -33,14 +34,14 @@ func (c *usageCommand) Run(ctx context.Context, s *streams) error {
 		case err != nil:
 			return err
 		case c.JSON:
-			return writeJSON(s.out, u)
+			return writeJSON(s.Out, u)
 		}
 		return c.write(s, u)
 	})
 }
 
-func (c *usageCommand) write(s *streams, u admin.Usage) error {
-	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+func (c *usageCommand) write(s *cli.Streams, u admin.Usage) error {
+	t := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "OPERATION\tANSWERS\tREAD UNITS\tWRITE UNITS\tCOST")
 	sum := admin.OperationUsage{Operation: "all"}
 	for _, op := range u.Operations {
@@ -55,7 +56,7 @@ func (c *usageCommand) write(s *streams, u admin.Usage) error {
 	}
 	const month = 30 * 24 * time.Hour
 	took := max(u.Until.Sub(u.Since), time.Second)
-	_, err := fmt.Fprintf(s.out, "in %s; at this rate 30 days cost $%.2f\n", spanText(took), c.cost(sum)*float64(month)/float64(took))
+	_, err := fmt.Fprintf(s.Out, "in %s; at this rate 30 days cost $%.2f\n", cli.SpanText(took), c.cost(sum)*float64(month)/float64(took))
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/store"
 )
@@ -23,7 +24,7 @@ func (c *versionsCommand) Help() string {
 older generations; isr rollback makes one of them current again, and isr diff compares two.`
 }
 
-func (c *versionsCommand) Run(ctx context.Context, s *streams) error {
+func (c *versionsCommand) Run(ctx context.Context, s *cli.Streams) error {
 	k, err := c.key()
 	if err != nil {
 		return err
@@ -34,7 +35,7 @@ func (c *versionsCommand) Run(ctx context.Context, s *streams) error {
 			return err
 		}
 		if c.JSON {
-			err = writeJSON(s.out, all)
+			err = writeJSON(s.Out, all)
 		} else {
 			err = writeVersions(s, all.Versions)
 		}
@@ -45,21 +46,21 @@ func (c *versionsCommand) Run(ctx context.Context, s *streams) error {
 	})
 }
 
-func writeVersions(s *streams, versions []admin.Version) error {
+func writeVersions(s *cli.Streams, versions []admin.Version) error {
 	if len(versions) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "GENERATION\tRENDERED\tSTATUS\tSIZE\tTAGS\tCURRENT\tPINNED\tKEPT UNTIL")
 	for _, v := range versions {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", orNone(v.Generation), v.GeneratedAt.Format(time.RFC3339), v.Status,
-			bytesText(v.BodyBytes), orNone(strings.Join(v.Tags, " ")), yesOrNo(v.Current), pinText(v.PinnedUntil), keptText(v.KeptUntil))
+			cli.BytesText(v.BodyBytes), orNone(strings.Join(v.Tags, " ")), yesOrNo(v.Current), pinText(v.PinnedUntil), keptText(v.KeptUntil))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	if len(versions) == 1 && versions[0].Current {
-		fmt.Fprintln(s.err, "no older generation is kept; start isr serve with --history N to keep them")
+		fmt.Fprintln(s.Err, "no older generation is kept; start isr serve with --history N to keep them")
 	}
 	return nil
 }

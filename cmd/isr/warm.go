@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/internal/backoff"
@@ -60,7 +61,7 @@ const (
 	warmProgress    = 10 * time.Second
 )
 
-func (c *warmCommand) Run(ctx context.Context, s *streams) error {
+func (c *warmCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if err := c.validateWarm(); err != nil {
 		return err
 	}
@@ -88,26 +89,26 @@ func (c *warmCommand) validateWarm() error {
 	}
 	switch {
 	case given != 1:
-		return usagef("give one of --sitemap URL, --from FILE and --tag TAG")
+		return cli.Usagef("give one of --sitemap URL, --from FILE and --tag TAG")
 	case len(c.Host) > 0 && c.Sitemap == "":
-		return usagef("--host needs --sitemap")
+		return cli.Usagef("--host needs --sitemap")
 	case c.Concurrency < 1 || c.Concurrency > 32:
-		return usagef("--concurrency must be between 1 and 32 (got %d)", c.Concurrency)
+		return cli.Usagef("--concurrency must be between 1 and 32 (got %d)", c.Concurrency)
 	case c.Rate < 0 || c.Rate > 10_000:
-		return usagef("--rate must be between 0 and 10000 (got %g)", c.Rate)
+		return cli.Usagef("--rate must be between 0 and 10000 (got %g)", c.Rate)
 	case c.State != "" && c.DryRun:
-		return usagef("--state has no effect with --dry-run")
+		return cli.Usagef("--state has no effect with --dry-run")
 	case c.Queue != "" && queue.ValidURL(c.Queue) != nil:
-		return usagef("--queue %v", queue.ValidURL(c.Queue))
+		return cli.Usagef("--queue %v", queue.ValidURL(c.Queue))
 	}
 	if c.Sitemap == "" {
 		return nil
 	}
 	if u, err := url.Parse(c.Sitemap); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return usagef("--sitemap %q is not a URL; expected one like https://example.com/sitemap.xml", c.Sitemap)
+		return cli.Usagef("--sitemap %q is not a URL; expected one like https://example.com/sitemap.xml", c.Sitemap)
 	}
 	if _, err := gateway.ParseHosts(c.Host); err != nil {
-		return usagef("--host %v", err)
+		return cli.Usagef("--host %v", err)
 	}
 	return nil
 }
@@ -127,7 +128,7 @@ type warmSum struct {
 // A warming is a warm-up in progress.
 type warming struct {
 	c     *warmCommand
-	s     *streams
+	s     *cli.Streams
 	began time.Time
 	state *warmState // nil without
 	send  func(context.Context, queue.Request) error
@@ -140,7 +141,7 @@ type warming struct {
 // run regenerates the pages. client may be nil.
 func (w *warming) run(ctx context.Context, client *admin.Client) error {
 	if w.c.Queue != "" {
-		api, err := w.c.sqs(ctx, "--queue", w.c.Queue, slog.New(slog.DiscardHandler))
+		api, err := w.c.SQS(ctx, "--queue", w.c.Queue, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func (w *warming) feed(ctx context.Context, client *admin.Client, keys chan<- st
 		}
 		if w.c.DryRun {
 			w.count(func(s *warmSum) { s.Pages++ })
-			if _, err := fmt.Fprintln(w.s.out, k); err != nil {
+			if _, err := fmt.Fprintln(w.s.Out, k); err != nil {
 				return err
 			}
 			continue
@@ -247,7 +248,7 @@ func (w *warming) keys(ctx context.Context, client *admin.Client) iter.Seq2[stor
 			k, err := store.ParseAddress(w.c.Tenant, text)
 			if err != nil {
 				w.count(func(s *warmSum) { s.Skipped++ })
-				fmt.Fprintf(w.s.err, "skipped: %v\n", err)
+				fmt.Fprintf(w.s.Err, "skipped: %v\n", err)
 				continue
 			}
 			if !yield(k, nil) {
@@ -263,7 +264,7 @@ func (w *warming) texts(ctx context.Context) iter.Seq2[string, error] {
 		return w.sitemap(ctx)
 	}
 	return func(yield func(string, error) bool) {
-		in := w.s.in
+		in := w.s.In
 		if w.c.From != "-" {
 			file, err := os.Open(w.c.From)
 			if err != nil {
@@ -305,7 +306,7 @@ func (w *warming) page(ctx context.Context, client *admin.Client, k store.Key) e
 	case err != nil && ctx.Err() != nil:
 		return nil
 	case err != nil:
-		fmt.Fprintf(w.s.err, "failed: %s: %v\n", k, err)
+		fmt.Fprintf(w.s.Err, "failed: %s: %v\n", k, err)
 		w.count(func(s *warmSum) { s.Pages++; s.Failed++ })
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -359,7 +360,7 @@ func (w *warming) showProgress(ctx context.Context) (stop func()) {
 			w.mu.Lock()
 			sum := w.sum
 			w.mu.Unlock()
-			fmt.Fprintf(w.s.err, "%d pages, %d failed, %.1f per second\n", sum.Pages, sum.Failed, float64(sum.Pages)/time.Since(w.began).Seconds())
+			fmt.Fprintf(w.s.Err, "%d pages, %d failed, %.1f per second\n", sum.Pages, sum.Failed, float64(sum.Pages)/time.Since(w.began).Seconds())
 		}
 	})
 	return func() {
@@ -374,13 +375,13 @@ func (w *warming) summarize() error {
 	var err error
 	switch sum := w.sum; {
 	case w.c.JSON:
-		err = json.NewEncoder(w.s.out).Encode(sum)
+		err = json.NewEncoder(w.s.Out).Encode(sum)
 	case w.c.DryRun:
-		_, err = fmt.Fprintf(w.s.err, "%d pages, %d skipped; nothing was regenerated\n", sum.Pages, sum.Skipped)
+		_, err = fmt.Fprintf(w.s.Err, "%d pages, %d skipped; nothing was regenerated\n", sum.Pages, sum.Skipped)
 	case w.send != nil:
-		_, err = fmt.Fprintf(w.s.out, "%d pages sent, %d failed, %d skipped, %d done before, in %gs\n", sum.Sent, sum.Failed, sum.Skipped, sum.Resumed, sum.Seconds)
+		_, err = fmt.Fprintf(w.s.Out, "%d pages sent, %d failed, %d skipped, %d done before, in %gs\n", sum.Sent, sum.Failed, sum.Skipped, sum.Resumed, sum.Seconds)
 	default:
-		_, err = fmt.Fprintf(w.s.out, "%d pages: %d rendered, %d fresh, %d failed; %d skipped, %d done before, in %gs\n", sum.Pages, sum.Rendered, sum.Fresh, sum.Failed, sum.Skipped, sum.Resumed, sum.Seconds)
+		_, err = fmt.Fprintf(w.s.Out, "%d pages: %d rendered, %d fresh, %d failed; %d skipped, %d done before, in %gs\n", sum.Pages, sum.Rendered, sum.Fresh, sum.Failed, sum.Skipped, sum.Resumed, sum.Seconds)
 	}
 	return err
 }

@@ -1,0 +1,241 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/gateway/console"
+)
+
+const (
+	// TokenVariable is the environment variable with the token of the admin API, for
+	// servers and commands. There is no flag, since other users can read command lines.
+	TokenVariable = "ISR_ADMIN_TOKEN"
+	// readTokenVariable is that of the token that may only read, for servers.
+	readTokenVariable = "ISR_ADMIN_READ_TOKEN"
+
+	defaultAdmin = "127.0.0.1:9180"
+)
+
+// adminFlags configure the address of the admin API.
+type adminFlags struct {
+	// Of the configuration file; empty for those of ISR_ADMIN_TOKEN and ISR_ADMIN_READ_TOKEN.
+	adminToken, readToken string
+
+	Admin *string `placeholder:"ADDR" help:"Address of the admin API, or none (127.0.0.1:9180; with --table only if ISR_ADMIN_TOKEN is set). Its token is ISR_ADMIN_TOKEN, else that of admin.token in the data folder."`
+}
+
+// An adminPlan is the validated address and token of the admin API.
+type adminPlan struct {
+	address *net.TCPAddr // nil: the socket only
+	chosen  bool         // the operator named the address
+	secret  string       // empty: the token of the data folder
+	read    *admin.Token // may only read; nil for none
+
+	triggers *triggers // served on the address too; nil for none
+	health   *health   // served on the socket too
+}
+
+// plan validates the flags and the token. embedded reports whether the store is embedded.
+func (f adminFlags) plan(embedded bool) (p adminPlan, err error) {
+	p.secret = cmp.Or(f.adminToken, os.Getenv(TokenVariable))
+	if p.secret != "" {
+		if _, err := admin.NewToken(p.secret); err != nil {
+			return p, cli.Usagef("%s: %v", TokenVariable, err)
+		}
+	}
+	if p.read, err = f.reader(p.secret); err != nil {
+		return p, err
+	}
+	address := defaultAdmin
+	switch {
+	case f.Admin != nil:
+		address, p.chosen = *f.Admin, true
+	case !embedded && p.secret == "":
+		return p, nil
+	}
+	if address == "" || address == "none" {
+		return p, nil
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return p, cli.Usagef("--admin %q is not an address; expected host:port, like %s, or none", address, defaultAdmin)
+	}
+	p.address, err = net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return p, cli.Usagef("--admin %q does not resolve: %v; expected host:port, like %s, or none", address, err, defaultAdmin)
+	}
+	switch {
+	case p.secret != "":
+	case !embedded:
+		return p, cli.Usagef("--admin with --table needs a token that all servers share; set %s", TokenVariable)
+	case !p.address.IP.IsLoopback():
+		return p, cli.Usagef("--admin %s is reachable from other machines; set %s to a token of your own, or listen on 127.0.0.1:%d", address, TokenVariable, p.address.Port)
+	}
+	return p, nil
+}
+
+// reader returns the token that may only read; nil for none.
+func (f adminFlags) reader(secret string) (*admin.Token, error) {
+	read := cmp.Or(f.readToken, os.Getenv(readTokenVariable))
+	if read == "" {
+		return nil, nil
+	}
+	token, err := admin.NewToken(read)
+	switch {
+	case err != nil:
+		return nil, cli.Usagef("%s: %v", readTokenVariable, err)
+	case read == secret:
+		return nil, cli.Usagef("%s and %s are the same; the token that may only read needs a text of its own", readTokenVariable, TokenVariable)
+	}
+	return &token, nil
+}
+
+// An administration is the running admin API of a server: on the socket in its data folder,
+// and over the network if the plan has an address.
+type administration struct {
+	api     *admin.API
+	socket  *Running
+	network *Running // nil for none
+	log     *slog.Logger
+	closed  chan struct{}
+}
+
+// administered returns the configuration of the admin API of a cache.
+func (c *ServeCommand) administered(cache *isr.Cache, st *Stores, deliveries isr.Downstream, r *reloader, inst *instruments, problems func() []problem, log *slog.Logger) admin.Config {
+	return admin.Config{
+		Cache: cache, Downstream: deliveries, Hosts: r.public.served, Reload: r.onRequest(), Explain: r.explain, Origins: r.origins, Problems: textsOf(problems),
+		Process: func() admin.Process { return r.process(c) }, Version: cli.Version(), Place: st.Where, Node: nodeName(), Sites: r.public.urls(),
+		Embedded: c.Table == "", Demo: r.demo(), Meter: st.meter, Observer: inst.observer(), Metrics: r.metrics.Handler(), Live: inst.live, Logger: log,
+	}
+}
+
+// textsOf returns the texts of problems.
+func textsOf(problems func() []problem) func() []string {
+	return func() (texts []string) {
+		for _, p := range problems() {
+			texts = append(texts, p.text)
+		}
+		return texts
+	}
+}
+
+// administer starts the admin API of a cache.
+func (p adminPlan) administer(f *Folder, st *Stores, cfg admin.Config, s *cli.Streams, log *slog.Logger) (*administration, error) {
+	api, err := admin.New(st.Meta, st.Bodies, cfg)
+	if err != nil {
+		return nil, err
+	}
+	handler := p.health.before(api.Handler())
+	if st.disk != nil {
+		handler = SourceOf(st).Before(handler)
+	}
+	socket, err := ListenSocket(f, handler, log)
+	if err != nil {
+		return nil, err
+	}
+	a := &administration{api: api, socket: socket, log: log, closed: make(chan struct{})}
+	a.network, err = p.listen(api, f, s, log)
+	if err != nil {
+		a.close()
+		return nil, err
+	}
+	go a.watch()
+	return a, nil
+}
+
+// watch logs a listener that fails. The server continues without it.
+func (a *administration) watch() {
+	network := make(chan error) // never ready without a network listener
+	if a.network != nil {
+		network = a.network.Failed
+	}
+	select {
+	case err := <-a.socket.Failed:
+		a.log.Error("failed to serve commands on the socket", "error", err)
+	case err := <-network:
+		a.log.Error("failed to serve the admin API", "error", err)
+	case <-a.closed:
+	}
+}
+
+// listen serves the API over the network. It returns nil without an address, and if the
+// default address is in use.
+func (p adminPlan) listen(api *admin.API, f *Folder, s *cli.Streams, log *slog.Logger) (*Running, error) {
+	if p.address == nil {
+		return nil, nil
+	}
+	listener, err := net.ListenTCP("tcp", p.address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && !p.chosen:
+		// The default address is likely used by another isr on this machine. Serve the
+		// site anyway.
+		log.Warn("admin API address in use, perhaps by another isr: serving it on the socket in the data folder only; give one with --admin",
+			"address", p.address.String(), "data", f.path)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot listen on %s: %w; give another address with --admin, or --admin none", p.address, err)
+	}
+	token, err := p.token(f, s, log)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	pages, err := console.Handler()
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	address := "http://" + displayAddress(listener.Addr())
+	log.Info("admin API on "+address, "fingerprint", token.String())
+	guard := admin.Guard{Token: token, ReadToken: p.read, Loopback: p.address.IP.IsLoopback(), Console: pages}
+	if guard.Loopback {
+		log.Info("console on " + address + "/")
+	}
+	return start(newServer(p.triggers.onAdmin(api.Guarded(guard)), log), listener), nil
+}
+
+// token returns the operator's token, else that of the data folder.
+func (p adminPlan) token(f *Folder, s *cli.Streams, log *slog.Logger) (admin.Token, error) {
+	if p.secret != "" {
+		return admin.NewToken(p.secret)
+	}
+	secret, fresh, err := keptToken(f)
+	if err != nil {
+		return admin.Token{}, err
+	}
+	if !fresh {
+		return admin.NewToken(secret)
+	}
+	if !cli.IsTerminal(s.Out) {
+		// Standard output may be a log file: do not write the secret to it.
+		log.Info("created admin token", "file", tokenPath(f))
+		return admin.NewToken(secret)
+	}
+	if _, err := fmt.Fprintf(s.Out, "The admin token is %s (shown only once; stored in %s).\n", secret, tokenPath(f)); err != nil {
+		return admin.Token{}, fmt.Errorf("show admin token: %w", err)
+	}
+	return admin.NewToken(secret)
+}
+
+// adminGrace bounds the admin requests in flight once the cache is closed.
+const adminGrace = time.Second
+
+// close stops the API. Callers close the cache first, which ends the operations on it.
+func (a *administration) close() {
+	close(a.closed)
+	a.api.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), adminGrace)
+	defer cancel()
+	if a.network != nil {
+		a.network.Stop(ctx, a.log)
+	}
+	a.socket.Stop(ctx, a.log)
+}

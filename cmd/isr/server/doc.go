@@ -1,0 +1,13 @@
+// Package server is what isr serve, isr worker and isr lambda run, and what other commands need of it.
+//
+// A server is made in this order, and stops in the reverse one:
+//
+//	flags and file ──► stores ──► cache ──► site (routes, origins) ──► listeners
+//	settings.go        stores.go  backend.go site.go                   public.go, acme.go, socket.go, admin.go
+//
+// While it runs, reloader.go replaces the configuration, health.go tells whether it is ready, process.go
+// describes it to operators, and memory.go and processors.go keep the process within its limits.
+//
+// Commands reach a running server through the socket in its data folder ([DialSocket]). Without one they claim
+// the folder ([Claim]), open the stores themselves ([StoreFlags]), and ask the same API ([AskWithin]).
+package server

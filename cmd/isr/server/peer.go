@@ -1,0 +1,76 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/peer"
+	"github.com/facetheory/isr/store"
+)
+
+// peerVariable is the environment variable with the secret of the peers. There is no flag,
+// since other users can read command lines.
+const peerVariable = "ISR_PEER_SECRET"
+
+// peerFlags configure the channel between the servers of a fleet.
+type peerFlags struct {
+	peerSecret string // of the configuration file; empty for that of ISR_PEER_SECRET
+
+	Peer string `placeholder:"ADDR" help:"IP address and port at which the other servers of the table reach this one, like 10.0.0.5:7946, on a private network (none). It listens there. They tell each other of changes, and send each other stored bodies. Needs --table, and the secret of all of them in ISR_PEER_SECRET."`
+}
+
+// node returns this server among its peers; nil without --peer.
+func (f *peerFlags) node(table string, polls bool, log *slog.Logger) (*peer.Node, error) {
+	secret := cmp.Or(f.peerSecret, os.Getenv(peerVariable))
+	switch {
+	case f.Peer == "":
+		return nil, nil //nolint:nilnil // there is none
+	case table == "":
+		return nil, cli.Usagef("--peer needs --table: the embedded store has one server")
+	case !polls:
+		return nil, cli.Usagef("--peer cannot be combined with --poll 0: peers know each other by the table")
+	case secret == "":
+		return nil, cli.Usagef("--peer needs a secret that all servers of the table share: set %s, or peer.secret in the configuration file, to the text of `openssl rand -hex 32`", peerVariable)
+	}
+	at, err := store.ParsePeerAddress(f.Peer)
+	if err != nil {
+		return nil, cli.Usagef("--peer: %v", err)
+	}
+	node, err := peer.New(peer.Config{Address: at, Secret: []byte(secret), Logger: log})
+	if err != nil {
+		return nil, cli.Usagef("--peer: %v", err)
+	}
+	return node, nil
+}
+
+// servePeers serves the peers. Without --peer it returns an idle server, which never fails.
+func servePeers(ctx context.Context, node *peer.Node, cache *isr.Cache, log *slog.Logger) (*Running, error) {
+	if node == nil {
+		return &Running{server: new(http.Server)}, nil
+	}
+	listener, err := node.Listen(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w; give an address of this machine with --peer", node.Address(), err)
+	}
+	log.Info("peers on " + node.Address().String())
+	return start(node.Server(cache), listener), nil
+}
+
+// closePeers ends the channel to the peers.
+func closePeers(node *peer.Node, server *Running) error {
+	if node == nil {
+		return nil
+	}
+	node.Close()
+	if err := server.server.Close(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,486 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/buffers"
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/downstream"
+	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/embedded"
+	"github.com/facetheory/isr/internal/limits"
+	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
+	"github.com/facetheory/isr/trigger/queue"
+)
+
+// ServeCommand is isr serve: it serves a site through the cache until its context ends.
+type ServeCommand struct {
+	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting that the file has must not be given as a flag or variable too. isr serve and isr worker read it again on SIGHUP, and a server on isr reload."`
+
+	Origin string `placeholder:"URL" help:"URL of the site behind the cache, like http://127.0.0.1:3000."`
+	Demo   bool   `xor:"origin" help:"Serve the built-in demonstration site."`
+	Listen string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on (${default})."`
+
+	Revalidate   cli.Span  `default:"0" placeholder:"TIME" help:"Freshness window of pages for which the origin sends none (${default}: they are not cached)."`
+	Stale        *cli.Span `placeholder:"TIME" help:"Stale window: how long after that a page may be served while it is regenerated, at most, and for responses without stale-while-revalidate; 0 for never (stale-while-revalidate of the response, unless it has s-maxage; 1d with --demo and --preset)."`
+	Vary         []string  `sep:"," placeholder:"NAME" help:"Request header that is part of the cache key; repeatable."`
+	Query        []string  `sep:"," placeholder:"NAME" help:"Query parameter that is part of the cache key; repeatable."`
+	IgnoreCookie []string  `sep:"," placeholder:"NAME" help:"Cookie that does not affect pages; NAME may end in *, and * means all; with a ! before NAME the cookie counts although it is well-known; repeatable."`
+	Preset       string    `enum:",next" default:"" placeholder:"NAME" help:"Framework whose pages declare what they vary on: next."`
+	TenantHeader string    `placeholder:"NAME" help:"Request header that names the tenant; requests without it are refused."`
+
+	Build string `placeholder:"ID" help:"Id of the build of the site, such as a commit or a date: pages of older builds are stale, and regenerated at their next request (none)."`
+
+	StoreNegative bool `help:"Store 404 and 410 responses of pages that are not stored yet, for all servers, instead of keeping them in the negative cache."`
+
+	OwnRequest bool `help:"Send each visitor's own request for a response that must not be shared, also that of the visitor who caused its render: the origin then sees two requests. For sites that answer by a visitor's address or headers and do not name them in Vary."`
+
+	EdgeFlags    `embed:""`
+	RenderFlags  `embed:""`
+	historyFlags `embed:""`
+
+	RegenerateQueue string `placeholder:"URL" help:"SQS queue to which stale pages are sent, instead of regenerating them here; isr worker regenerates them. Missing pages are rendered at once, and all pages if the queue fails. Needs --table. See docs/queue.md."`
+
+	TriggerFlags `embed:""`
+
+	adminFlags  `embed:""`
+	purgeFlags  `embed:""`
+	StoreFlags  `embed:""`
+	peerFlags   `embed:""`
+	CreateTable bool `help:"Create the DynamoDB table if it does not exist."`
+
+	StoreTimeout cli.Span `default:"300ms" placeholder:"TIME" help:"Total time that a request waits for the stores, between 1ms and 24h; then the page is rendered without being stored (${default})."`
+	RequireStore bool     `help:"Fail at start if the stores do not answer, instead of serving without them until they do."`
+
+	healthFlags `embed:""`
+
+	metricsFlags `embed:""`
+
+	Lease     cli.Span  `default:"30s" placeholder:"TIME" help:"Duration of a lease, between 1s and 24h: how long a crashed server can delay the regeneration of a page (${default})."`
+	Retention cli.Span  `default:"30d" placeholder:"TIME" help:"How long a page without requests is kept (${default})."`
+	Memory    cli.Size  `default:"256MiB" placeholder:"BYTES" help:"Size of the page cache in memory (${default}); 0 disables it."`
+	Buffers   *cli.Size `placeholder:"BYTES" help:"Bytes that are buffered for requests and responses, of all clients, at least 4MiB; one client may use a quarter (a quarter of --memory, at least 32MiB)."`
+	Disk      *cli.Size `placeholder:"BYTES" help:"Size of the embedded store, at least 1MiB; beyond it the least recently used pages are evicted (a tenth of the free space, at least 1GiB)."`
+	CacheDir  string    `type:"path" placeholder:"DIR" help:"Folder on a local disk with copies of the bodies in the bucket, so that each is read from there once; for one server (none)."`
+	CacheSize *cli.Size `placeholder:"BYTES" help:"Size of --cache-dir, at least 1MiB; beyond it the least recently used bodies are removed (10GiB)."`
+	MinUses   int       `default:"1" placeholder:"N" help:"Store a page only from its Nth request within half an hour, 1 to 100 (${default})."`
+	LogFlag   `embed:""`
+
+	telemetryFlags `embed:""`
+
+	buffered *buffers.Budget // of this process, once it runs
+
+	freezes bool // after each response, as a Lambda function: nothing is done in the background
+
+	DynamodbListen string `placeholder:"ADDR" help:"Address at which to serve the embedded store to other programs as DynamoDB (none); see isr help dynamodb."`
+	DynamodbKeys   `embed:"" prefix:"dynamodb-"`
+}
+
+// Run executes the command. Invalid flags are a [cli.UsageError].
+func (c *ServeCommand) Run(ctx context.Context, s *cli.Streams, k *kong.Context) error {
+	hangups, stop := CatchHangups()
+	defer stop()
+	flags := givenFlags(k)
+	file, err := c.prepare(flags)
+	if err != nil {
+		return err
+	}
+	plan, err := c.plan(c.Table == "")
+	if err != nil {
+		return err
+	}
+	triggered, err := c.planTriggers(plan.address != nil)
+	if err != nil {
+		return err
+	}
+	if err := c.purgeFlags.validate(c.Table == "", plan); err != nil {
+		return err
+	}
+	secrets, err := draftSecrets(file)
+	if err != nil {
+		return err
+	}
+	log := c.Logger(s)
+	node, err := c.node(c.Table, c.Poll > 0, log)
+	if err != nil {
+		return err
+	}
+	if node != nil {
+		c.owner = store.OwnerWithPeer(nodeName(), node.Address())
+	}
+	folder, err := Claim(c.Data)
+	if err != nil {
+		return err
+	}
+	defer folder.Release()
+	watch, err := c.observed(ctx, s.Out, log)
+	if err != nil {
+		return err
+	}
+	defer watch.close()
+	health, inst := watch.health, watch.inst
+	c.buffered = buffers.New(c.bufferBytes())
+	back, err := c.openBackend(ctx, k, file, inst, node, nil, log)
+	if err != nil {
+		return err
+	}
+	defer back.close(log)
+	st, cache, deliveries := back.st, back.cache, back.deliveries
+	peers, err := servePeers(ctx, node, cache, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = closePeers(node, peers) }() // hints only
+	defer c.keepDisk(ctx, st, cache, inst.metrics)()
+	triggers, err := c.triggers(ctx, triggered, cache, st, inst, log)
+	if err != nil {
+		return err
+	}
+	plan.triggers, plan.health = triggers, health
+	public, err := listen(file, c.Data, log)
+	if err != nil {
+		return err
+	}
+	reloader, err := c.serveSite(cache, file, flags, public, back.digest, inst, log)
+	if err != nil {
+		return errors.Join(err, public.close())
+	}
+	defer reloader.site.Close()
+	public.observe, reloader.reopenLogs = inst.observe(), inst.reopenLogs()
+	if c.FastPath && inst.observesHits() {
+		public.fast = inst
+	}
+	problems := func() []problem {
+		return slices.Concat(degraded(st, cache, deliveries), public.problems(), schemeProblems(reloader.site))
+	}
+	administration, err := plan.administer(folder, st, c.administered(cache, st, deliveries, reloader, inst, problems, log), s, log)
+	if err != nil {
+		return errors.Join(err, public.close())
+	}
+	defer administration.close()
+	shared, err := c.share(st.engine, log)
+	if err != nil {
+		return errors.Join(err, public.close())
+	}
+	site, err := c.withPurgeMethod(reloader.site, administration, plan, folder, s, log)
+	if err != nil {
+		return errors.Join(err, public.close())
+	}
+	reloader.edge = func(f *config.File, secrets []string) {
+		public.edge(f, withDrafts(secrets, reloader.site, site), triggers.onPublic, c.HealthPath, health)
+	}
+	reloader.edge(file, secrets)
+	defer keepMemory(ctx, int64(c.Memory), limits.Of().Memory)()
+	defer KeepProcessors(ctx, st.engine)()
+	public.limits = connections(limits.Of().Files, c.MaxClientConnections, c.buffered, log)
+	public.start(file, time.Duration(c.ClientTimeout))
+	health.ready(problems)
+	log.Info("serving "+strings.Join(public.urls(), ", "), "origin", originText(file), "store", st.Where)
+	for _, origin := range addresses(file) {
+		go warnOfOrigin(ctx, origin, log)
+	}
+	inst.metrics.Sample(sources(st, cache, reloader.site, c.buffered, public.limits, deliveries, health, inst))
+	triggers.start(ctx)
+	defer hangups.Each(ctx, reloader.signaled)()
+	supervisor{log}.ready()
+	return c.attend(ctx, attended{public, shared, watch.probed, watch.scraped, peers, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
+}
+
+// serveSite returns the reloader of the site of a file, which has no edge yet.
+func (c *ServeCommand) serveSite(cache *isr.Cache, f *config.File, flags given, p *public, digest *digest, inst *instruments, log *slog.Logger) (*reloader, error) {
+	site, err := inst.site(cache, f, c.buffered, log)
+	if err != nil {
+		return nil, err
+	}
+	return &reloader{path: c.Config, read: func() (*config.File, error) { return c.read(flags) }, site: site, public: p, digest: digest, metrics: inst.metrics, live: inst.live, watch: inst.watch, buffered: c.buffered, log: log, current: f}, nil
+}
+
+// warnOfOrigin connects once to an address of an origin, and logs a warning if that fails:
+// the site is not started yet, or the address is wrong.
+func warnOfOrigin(ctx context.Context, origin *url.URL, log *slog.Logger) {
+	port := origin.Port()
+	if port == "" {
+		port = "80"
+		if origin.Scheme == "https" {
+			port = "443"
+		}
+	}
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(origin.Hostname(), port))
+	if err == nil {
+		_ = conn.Close()
+		return
+	}
+	if ctx.Err() == nil {
+		log.Warn("failed to connect to origin: start the site, or correct --origin", "origin", origin.String(), "error", err)
+	}
+}
+
+// openStores opens the stores. Without --require-store, stores that do not answer are
+// no error: the server starts without them.
+func (c *ServeCommand) openStores(ctx context.Context, log *slog.Logger) (*Stores, error) {
+	st, err := c.Open(ctx, c.CreateTable || c.Table == "", log)
+	switch {
+	case err != nil:
+		return nil, err
+	case st.Reach == nil:
+		return st, nil
+	case c.RequireStore:
+		err = st.Reach.must(ctx)
+	default:
+		err = st.Reach.begin(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return st, nil
+}
+
+// degraded returns what a server does without, and why: stores, and deliveries to
+// downstream caches.
+func degraded(st *Stores, cache *isr.Cache, deliveries *downstream.Worker) (all []problem) {
+	if unreached := st.Reach.problem(); unreached != "" {
+		all = append(all, problem{checkStores, "the stores are not used: " + unreached})
+	}
+	for _, store := range cache.StoresDown() {
+		all = append(all, problem{checkStores, "the store of the " + store + " does not answer"})
+	}
+	if cache.QueueDown() {
+		all = append(all, problem{checkQueue, "the queue of regenerations does not take stale pages"})
+	}
+	for _, f := range deliveries.Failures() {
+		all = append(all, problem{checkDownstream, fmt.Sprintf("purges are not delivered to %s since %s: %v", f.Destination, f.Since.UTC().Format(time.RFC3339), f.Err)})
+	}
+	return all
+}
+
+// schemeProblems returns how trusted proxies contradict public_scheme.
+func schemeProblems(site *gateway.Site) []problem {
+	if text := site.SchemeProblem().String(); text != "" {
+		return []problem{{checkScheme, text}}
+	}
+	return nil
+}
+
+// validate checks the flags, and the fields of the file that are flags.
+func (c *ServeCommand) validate(f *config.File) error {
+	if err := c.StoreFlags.Check(); err != nil {
+		return err
+	}
+	switch {
+	case c.Disk != nil && c.Table != "":
+		return cli.Usagef("--disk bounds the embedded store and cannot be combined with --table; use a lifecycle rule of the bucket, and --retention")
+	case c.CacheDir != "" && c.Table == "":
+		return cli.Usagef("--cache-dir keeps copies of the bodies in a bucket and needs --table and --bucket; the embedded store is on a local disk already")
+	case c.CacheSize != nil && c.CacheDir == "":
+		return cli.Usagef("--cache-size needs --cache-dir DIR")
+	case c.CacheSize != nil && *c.CacheSize < 1<<20:
+		return cli.Usagef("--cache-size must be at least 1MiB (got %d bytes)", *c.CacheSize)
+	case c.MinUses < 1 || c.MinUses > 100:
+		return cli.Usagef("--min-uses must be between 1 and 100 (got %d)", c.MinUses)
+	case c.Buffers != nil && *c.Buffers < 4<<20:
+		return cli.Usagef("--buffers must be at least 4MiB (got %d bytes)", *c.Buffers)
+	case c.Disk != nil && *c.Disk < embedded.LeastBound:
+		return cli.Usagef("--disk must be at least 1MiB (got %d bytes)", *c.Disk)
+	case c.RegenerateQueue != "" && c.Table == "":
+		return cli.Usagef("--regenerate-queue needs --table NAME: workers cannot use an embedded store")
+	case c.RegenerateQueue != "" && queue.ValidURL(c.RegenerateQueue) != nil:
+		return cli.Usagef("--regenerate-queue %v", queue.ValidURL(c.RegenerateQueue))
+	case c.CreateTable && c.Table == "":
+		return cli.Usagef("--create-table needs --table NAME")
+	case c.Table != "" && f.CertificateHosts() != nil && f.ACME.Storage == "":
+		return cli.Usagef("--table needs acme.storage in %s: a folder that all servers share", c.Config)
+	}
+	if err := c.validateSharing(); err != nil {
+		return err
+	}
+	if err := errors.Join(c.RenderFlags.validate(), c.historyFlags.validate(), c.healthFlags.validate(), c.metricsFlags.validate(), c.telemetryFlags.validate()); err != nil {
+		return err
+	}
+	if c.StoreTimeout < cli.Span(time.Millisecond) || c.StoreTimeout > cli.Span(24*time.Hour) {
+		return cli.Usagef("--store-timeout must be between 1ms and 24h (got %s)", time.Duration(c.StoreTimeout))
+	}
+	if c.Config != "" {
+		return nil // the rest is in the file
+	}
+	rt, err := routeOf(f.Routes[0], c.Demo)
+	if err != nil {
+		return err
+	}
+	if err := rt.Validate(); err != nil {
+		return flagErrors(err)
+	}
+	if err := c.EdgeFlags.validate(c.Listen); err != nil {
+		return err
+	}
+	return c.validateOrigin()
+}
+
+// validateOrigin checks that the command line names one site.
+func (c *ServeCommand) validateOrigin() error {
+	switch {
+	case c.Demo && c.Origin != "":
+		return cli.Usagef("--demo and --origin %s exclude each other; give one of them, and check whether ISR_ORIGIN or ISR_DEMO is set", c.Origin)
+	case c.Demo:
+		return nil
+	case c.Origin == "":
+		return cli.Usagef("no site given; use --origin http://127.0.0.1:3000, --config FILE, or --demo for the demonstration site")
+	}
+	if _, err := gateway.ParseOrigin(c.Origin); err != nil {
+		return cli.Usagef("--origin: %v", err)
+	}
+	return nil
+}
+
+func (c *ServeCommand) validateSharing() error {
+	switch {
+	case c.DynamodbListen == "" && c.DynamodbKeys != DynamodbKeys{}:
+		return cli.Usagef("--dynamodb-access-key and --dynamodb-secret-key need --dynamodb-listen ADDR")
+	case c.DynamodbListen == "":
+		return nil
+	case c.Table != "":
+		return cli.Usagef("--dynamodb-listen serves the embedded store and cannot be combined with --table; other programs can use the table %s on DynamoDB itself", c.Table)
+	}
+	return c.DynamodbKeys.Validate("--dynamodb-listen", c.DynamodbListen)
+}
+
+func (c *ServeCommand) config(st *Stores, deliveries isr.Downstream, digest *digest, log *slog.Logger) isr.Config {
+	cfg := c.RenderFlags.config(isr.Config{
+		Memory:    int64(c.Memory),
+		Buffers:   c.buffered,
+		Lease:     time.Duration(c.Lease),
+		Retention: time.Duration(c.Retention),
+
+		MinUses:      c.MinUses,
+		Downstream:   deliveries,
+		StoreTimeout: time.Duration(c.StoreTimeout),
+		Logger:       log,
+	})
+	cfg = c.historyFlags.config(cfg, c.Table == "", c.DynamodbListen != "")
+	if c.freezes {
+		cfg.Freezes = true
+	} else if cfg.Poll > 0 {
+		cfg.Node = nodeName() // other processes may use the table
+		cfg.Release, cfg.Configuration = cli.Version(), digest.get
+	}
+	cfg.Build = c.Build
+	if cfg.Memory == 0 {
+		cfg.Memory = -1
+	}
+	if st.disk != nil {
+		cfg.Full = st.disk.Full
+	}
+	return cfg
+}
+
+// nodeName names this process to operators, as it names the holder of a lease.
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// originText names the origins of a file, for the log.
+func originText(f *config.File) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(f.Origins)) {
+		if o := f.Origins[name]; o.Demo {
+			texts = append(texts, "the demonstration site")
+		} else {
+			texts = append(texts, o.URL...)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// longestRender returns the longest render timeout of a file.
+func longestRender(f *config.File, otherwise time.Duration) time.Duration {
+	longest := otherwise
+	for _, r := range f.Routes {
+		if r.RenderTimeout != nil {
+			longest = max(longest, *r.RenderTimeout)
+		}
+	}
+	return longest
+}
+
+// share serves the embedded store to other programs as DynamoDB. Without --dynamodb-listen
+// it returns an idle server, which never fails.
+func (c *ServeCommand) share(engine *localdynamo.DB, log *slog.Logger) (*Running, error) {
+	if c.DynamodbListen == "" {
+		return &Running{server: new(http.Server)}, nil
+	}
+	return c.DynamodbKeys.Serve("--dynamodb-listen", c.DynamodbListen, engine, nil, log)
+}
+
+// attended are the parts of a running server.
+type attended struct {
+	public         *public
+	shared, probed *Running
+	scraped, peers *Running
+	triggers       *triggers
+	cache          *isr.Cache
+	health         *health
+	drain          time.Duration
+	render         time.Duration // the longest render timeout
+}
+
+// attend serves until ctx is done, then shuts down in this order: /readyz fails while the
+// server still serves (--drain), so that load balancers remove it; the gateway accepts no
+// more requests; requests and regenerations in flight finish within the grace period, and
+// the leases of the others are released. The shared store stops last, because the site may
+// need it to render.
+func (c *ServeCommand) attend(ctx context.Context, a attended, log *slog.Logger) error {
+	select {
+	case err := <-a.public.failed:
+		return fmt.Errorf("serving %s: %w", strings.Join(a.public.urls(), ", "), err)
+	case err := <-a.shared.Failed:
+		return fmt.Errorf("serving %s: %w", c.DynamodbListen, err)
+	case err := <-a.probed.Failed:
+		return fmt.Errorf("serving %s: %w", c.Health, err)
+	case err := <-a.scraped.Failed:
+		return fmt.Errorf("serving %s: %w", c.Metrics, err)
+	case err := <-a.peers.Failed:
+		return fmt.Errorf("serving %s: %w", c.Peer, err)
+	case <-ctx.Done():
+	}
+	a.health.drain()
+	graceful := c.graceTime(a.render)
+	supervisor{log}.stopping(a.drain + graceful + DefaultGrace)
+	if a.drain > 0 {
+		log.Info("draining: not ready, still serving", "for", a.drain)
+		_ = backoff.Wait(context.WithoutCancel(ctx), a.drain)
+	}
+	log.Info("stopping", "grace", graceful)
+	grace, cancel := WithGrace(ctx, graceful)
+	defer cancel()
+	a.public.stop(grace)
+	a.triggers.stop(grace, log)
+	if err := a.cache.Close(grace); err != nil {
+		log.Warn("regenerations canceled at shutdown", "error", err)
+	}
+	grace, cancel = WithGrace(ctx, DefaultGrace) // a grace period of its own: its clients learn of the shutdown only now
+	defer cancel()
+	a.shared.Stop(grace, log)
+	log.Info("stopped")
+	return nil
+}

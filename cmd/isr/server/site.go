@@ -1,0 +1,98 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/examples/demosite/site"
+	"github.com/facetheory/isr/gateway"
+)
+
+// SiteConfig returns the routes and origins of a file.
+func SiteConfig(f *config.File, log *slog.Logger) (gateway.SiteConfig, error) {
+	cfg := gateway.SiteConfig{Origins: make(map[string]gateway.Origin), PublicScheme: f.PublicScheme, Logger: log}
+	for name, o := range f.Origins {
+		origin, err := originOf(o)
+		if err != nil {
+			return cfg, fmt.Errorf("origin %s: %w", name, err)
+		}
+		cfg.Origins[name] = origin
+	}
+	for _, r := range f.Routes {
+		rt, err := routeOf(r, f.Origins[r.Origin].Demo)
+		if err != nil {
+			return cfg, fmt.Errorf("route %s: %w", r.Match, err)
+		}
+		if f.BothSchemes() && !keyHas(rt, schemeHeader) {
+			rt.Vary = append(slices.Clone(rt.Vary), schemeHeader)
+		}
+		cfg.Routes = append(cfg.Routes, gateway.SiteRoute{Pattern: r.Match, Route: rt, Origin: r.Origin})
+	}
+	return cfg, nil
+}
+
+// schemeHeader states the scheme of a request, see [gateway.EdgeConfig.KeyScheme].
+const schemeHeader = "X-Forwarded-Proto"
+
+// keyHas reports whether the keys of a route have a request header.
+func keyHas(rt isr.Route, header string) bool {
+	return slices.ContainsFunc(rt.Vary, func(name string) bool { return strings.EqualFold(name, header) }) ||
+		slices.ContainsFunc(rt.KeyClasses, func(c isr.KeyClass) bool { return strings.EqualFold(c.Header, header) })
+}
+
+func originOf(o config.Origin) (gateway.Origin, error) {
+	origin := gateway.Origin{
+		Renders: unlimited(o.MaxRenders), Failures: unlimited(o.BreakerFailures), MaxConnections: o.MaxConnections,
+		ConnectTimeout: o.ConnectTimeout, ResponseTimeout: o.ResponseTimeout,
+		Health: gateway.HealthCheck{Path: o.Health.Path, Interval: o.Health.Interval, Timeout: o.Health.Timeout, Failures: o.Health.Failures},
+	}
+	if o.Demo {
+		origin.Handler = site.Handler(site.Config{})
+	}
+	for _, text := range o.URL {
+		u, err := gateway.ParseOrigin(text)
+		if err != nil {
+			return origin, err
+		}
+		origin.URLs = append(origin.URLs, u)
+	}
+	return origin, nil
+}
+
+// unlimited returns what the library takes for a number of which 0 means no limit.
+func unlimited(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// routeOf returns a route as the library has it.
+func routeOf(r config.Route, demo bool) (isr.Route, error) {
+	rt, err := r.Rules()
+	if demo {
+		rt.Query = append(slices.Clone(rt.Query), site.QueryParameters()...)
+		if rt.Stale == 0 {
+			rt.Stale = 24 * time.Hour // its pages show how stale ones are served
+		}
+	}
+	return rt, err
+}
+
+// addresses returns the addresses of all origins, which are connected to at start.
+func addresses(f *config.File) (all []*url.URL) {
+	for _, o := range f.Origins {
+		for _, text := range o.URL {
+			if u, err := gateway.ParseOrigin(text); err == nil {
+				all = append(all, u)
+			}
+		}
+	}
+	return all
+}

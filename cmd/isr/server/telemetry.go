@@ -1,0 +1,182 @@
+package server
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/accesslog"
+	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/internal/telemetry"
+	"github.com/facetheory/isr/internal/tracing"
+)
+
+// telemetryFlags configure request ids and the access log.
+type telemetryFlags struct {
+	RequestID string `enum:"always,misses,errors,off" default:"misses" placeholder:"WHEN" help:"Responses that name their request in X-Request-Id: always, misses (all but hits), errors, or off: requests have no ids (${default}). Ids come from trusted proxies or are made, are sent to the origin, and are in logs and traces."`
+
+	AccessLog           string `placeholder:"FILE" help:"File with a line for each request, or - for standard output (none). SIGHUP opens it again."`
+	AccessLogFormat     string `enum:"json,text" default:"json" placeholder:"FORMAT" help:"Format of the access log: json, or text, the Combined Log Format and the fields of the cache (${default})."`
+	AccessLogClient     string `name:"access-log-client-address" enum:"full,masked,none" default:"full" placeholder:"HOW" help:"Addresses of clients in the access log: full, masked (the last octet of IPv4 and the last 80 bits of IPv6 are zero), or none (${default})."`
+	AccessLogSampleHits int    `default:"1" placeholder:"N" help:"Write a line for one in so many hits, at random; errors, renders and all else always have one (${default})."`
+}
+
+func (f *telemetryFlags) validate() error {
+	if f.AccessLogSampleHits < 1 || f.AccessLogSampleHits > 1_000_000 {
+		return cli.Usagef("--access-log-sample-hits must be between 1 and 1000000 (got %d)", f.AccessLogSampleHits)
+	}
+	return nil
+}
+
+// openAccessLog opens the access log; nil without --access-log.
+func (f *telemetryFlags) openAccessLog(out io.Writer, log *slog.Logger) (*accesslog.Log, error) {
+	cfg := accesslog.Config{Path: f.AccessLog, Format: accesslog.Format(f.AccessLogFormat), SampleHits: f.AccessLogSampleHits, ClientAddress: accesslog.Address(f.AccessLogClient), Logger: log}
+	switch f.AccessLog {
+	case "":
+		return nil, nil
+	case "-":
+		cfg.Path, cfg.Output = "", out
+	}
+	return accesslog.New(cfg)
+}
+
+// instruments are what watches a server: sinks are told of each request, and observers of
+// the work of the cache.
+type instruments struct {
+	metrics    *metrics.Metrics
+	access     *accesslog.Log  // nil without
+	tracer     *tracing.Tracer // nil without
+	live       *live.Monitor
+	requestIDs telemetry.RequestIDs
+	recorder   *telemetry.Recorder // of public requests
+	sinks      []telemetry.Sink
+	observers  []isr.Observer
+	closers    []func()
+}
+
+// A watched process says from its first moment how it is: its health, and its metrics.
+type watched struct {
+	health          *health
+	inst            *instruments
+	probed, scraped *Running // the servers of both
+}
+
+// observed opens what a command has in which servers run: its health and its metrics can be
+// asked for before its stores are open.
+func (c *ServeCommand) observed(ctx context.Context, out io.Writer, log *slog.Logger) (_ *watched, err error) {
+	w := &watched{health: newHealth()}
+	if w.probed, err = c.healthFlags.serve(w.health, log); err != nil {
+		return nil, err
+	}
+	if w.inst, err = c.instruments(ctx, out, log); err != nil {
+		_ = w.probed.server.Close()
+		return nil, err
+	}
+	if w.scraped, err = c.metricsFlags.serve(w.inst.metrics, log); err != nil {
+		w.inst.close()
+		_ = w.probed.server.Close()
+		return nil, err
+	}
+	w.inst.metrics.Sample(metrics.Sources{Ready: w.health.checks})
+	return w, nil
+}
+
+// close closes them; both servers answer to the end.
+func (w *watched) close() {
+	_ = w.scraped.server.Close()
+	w.inst.close()
+	_ = w.probed.server.Close()
+}
+
+// instruments returns the instruments that the flags and the environment ask for.
+func (c *ServeCommand) instruments(ctx context.Context, out io.Writer, log *slog.Logger) (*instruments, error) {
+	m, stop, err := measure(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	monitor := live.New()
+	i := &instruments{
+		metrics: m, live: monitor, requestIDs: telemetry.RequestIDs(c.RequestID), sinks: []telemetry.Sink{m, monitor}, closers: []func(){stop},
+	}
+	if i.tracer, err = tracing.Open(ctx, cli.Version(), tracing.Config{Trusted: gateway.FromTrustedPeer, Logger: log}); err != nil {
+		i.close()
+		return nil, cli.Usagef("%v", err)
+	}
+	if i.tracer != nil {
+		i.sinks, i.observers = append(i.sinks, i.tracer), append(i.observers, i.tracer)
+		i.closers = append(i.closers, i.tracer.Close)
+	}
+	// The metrics last: they see the span in the context.
+	i.observers = append(i.observers, monitor, m)
+	if i.access, err = c.openAccessLog(out, log); err != nil {
+		i.close()
+		return nil, err
+	}
+	if i.access != nil {
+		i.sinks = append(i.sinks, i.access)
+		i.closers = append(i.closers, i.access.Close)
+	}
+	i.recorder = telemetry.NewRecorder(telemetry.RecorderConfig{
+		Sinks: i.sinks, RequestIDs: i.requestIDs, IdentifyHits: i.access != nil || i.tracer != nil,
+	})
+	return i, nil
+}
+
+// reopenLogs opens the access log again, for programs that rotate it; nil without one.
+func (i *instruments) reopenLogs() func() {
+	if i.access == nil {
+		return nil
+	}
+	return i.access.Reopen
+}
+
+// dropped returns how many lines were dropped, by log.
+func (i *instruments) dropped() map[string]int64 {
+	if i.access == nil {
+		return nil
+	}
+	return map[string]int64{"access": i.access.Dropped()}
+}
+
+// observe returns how public requests are served.
+func (i *instruments) observe() func(http.ResponseWriter, *http.Request, http.Handler) {
+	serve := i.recorder.Serve
+	if i.tracer != nil {
+		recorded := serve
+		serve = func(w http.ResponseWriter, r *http.Request, h http.Handler) { recorded(w, r, i.tracer.Handler(h)) }
+	}
+	return i.metrics.Active(serve)
+}
+
+// observesHits reports whether hits can be observed that net/http does not answer. A trace needs the
+// context of the request, and a response that names its request has a header of its own.
+func (i *instruments) observesHits() bool {
+	return i.tracer == nil && i.requestIDs != telemetry.RequestIDsAlways
+}
+
+// watch sets what is told of the requests to origins.
+func (i *instruments) watch(cfg *gateway.SiteConfig) {
+	cfg.Answered = i.metrics.Origin
+	if i.tracer != nil {
+		cfg.Send = i.tracer.Send
+	}
+}
+
+// observer returns the observer of the cache; nil without one.
+func (i *instruments) observer() isr.Observer { return telemetry.Observers(i.observers...) }
+
+// close ends the instruments, once all requests have been answered. They end at the same time,
+// because each may wait five seconds for a collector or a reader that does not answer.
+func (i *instruments) close() {
+	var ends sync.WaitGroup
+	for _, f := range i.closers {
+		ends.Go(f)
+	}
+	ends.Wait()
+}
