@@ -101,6 +101,17 @@ export class FilterBuilder<M extends Model> {
   }
 }
 
+/** Joins filters that must all hold: one at least. */
+export function allOfFilters(filters: readonly Filter<never>[]): Filter<never> {
+  return seal({ kind: 'and', rules: filters.map(open) });
+}
+
+/** Returns the filters with an alternative to all of them together; the alternative if there are none. */
+export function anyOfFilters(filters: readonly Filter<never>[], alternative: Filter<never>): readonly Filter<never>[] {
+  if (filters.length === 0) return [alternative];
+  return [seal({ kind: 'or', rules: [open(allOfFilters(filters)), open(alternative)] })];
+}
+
 /** Builds the expression of filters that must all hold; undefined if there are none. */
 export function filterExpression(
   model: Model,

@@ -22,6 +22,7 @@ export {
   type Operands,
   type SortOperator,
 } from './filter.js';
+export type { Filterable, FilterGroup } from './filterable.js';
 export type {
   AttributeNameOf,
   AttributeOf,

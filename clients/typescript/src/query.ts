@@ -5,27 +5,18 @@ import { QueryCommand } from '@aws-sdk/client-dynamodb';
 import { readFailure } from './classify.js';
 import { cursorOf, positionOf } from './cursor.js';
 import { InvalidQueryError } from './errors.js';
-import { type Filter, FilterBuilder, type FilterOperatorOf, type Operands, type SortOperator } from './filter.js';
-import type {
-  AttributeNameOf,
-  FieldOf,
-  IndexNameOf,
-  ItemOf,
-  PartitionValueOf,
-  PartOf,
-  SortValueOf,
-  ValueAt,
-} from './infer.js';
+import type { Operands, SortOperator } from './filter.js';
+import type { AttributeNameOf, IndexNameOf, ItemOf, PartitionValueOf, PartOf, SortValueOf } from './infer.js';
 import type { Item } from './item.js';
 import type { Model } from './model.js';
 import { type QueryScope, requestOf, scopeOf, type Terms } from './queryrequest.js';
-import { decodeItems, type Page, Reader, type Source } from './reader.js';
+import { decodeItems, type Page, pageOf, Reader, type ReadPage, type Source } from './reader.js';
 
 /**
  * An immutable query builder. Each method returns a new query, so queries may be shared.
  * `I` is the index, undefined for the table, and `T` the type of the results.
  */
-export class Query<M extends Model, I = undefined, T = ItemOf<M>> extends Reader<T> {
+export class Query<M extends Model, I = undefined, T = ItemOf<M>> extends Reader<T, M> {
   readonly #source: Source;
   readonly #model: M;
   readonly #terms: Terms;
@@ -53,24 +44,17 @@ export class Query<M extends Model, I = undefined, T = ItemOf<M>> extends Reader
     return new Query(this.#source, this.#model, { ...this.#terms, index: name });
   }
 
-  /**
-   * Adds a filter; several filters must all hold. DynamoDB still reads, and charges for, the
-   * items that a filter drops. `between` takes two values, `in` 1 to 100, `exists` and
-   * `not_exists` none, the other operators one.
-   */
-  filter<A extends FieldOf<M>, O extends FilterOperatorOf<M, A>>(
-    attribute: A,
-    operator: O,
-    ...values: Operands<O, ValueAt<M, A>>
-  ): Query<M, I, T>;
-  /** Adds a filter with groups: `(f) => f.or(f.where('year', '<', 1960), f.where('genre', '=', 'jazz'))`. */
-  filter(build: (f: FilterBuilder<M>) => Filter<M>): Query<M, I, T>;
-  filter(...given: readonly unknown[]): Query<M, I, T> {
-    return this.#with({ filters: [...this.#terms.filters, filterOf(given)] });
+  override refilter(change: (filters: Terms['filters']) => Terms['filters']): this {
+    return this.#with({ filters: change(this.#terms.filters) }) as this;
   }
 
   /** Reads these attributes only. */
   select<A extends AttributeNameOf<M>>(...attributes: [A, ...A[]]): Query<M, I, PartOf<M, A>> {
+    return this.projection(attributes);
+  }
+
+  /** Reads these attributes only, at least one: `select` under the name that TableTheory has for it. */
+  projection<A extends AttributeNameOf<M>>(attributes: readonly A[]): Query<M, I, PartOf<M, A>> {
     return new Query(this.#source, this.#model, { ...this.#terms, select: selection(attributes) });
   }
 
@@ -115,28 +99,28 @@ export class Query<M extends Model, I = undefined, T = ItemOf<M>> extends Reader
     return new Query(this.#source, this.#model, { ...this.#terms, ...terms });
   }
 
-  async #read(start: Item | undefined, scope: QueryScope): Promise<{ items: Item[]; end: Item | undefined }> {
+  protected override async *counts(): AsyncGenerator<number, void, undefined> {
+    const { cursor } = this.#terms;
+    const scope = scopeOf(this.#model, this.#terms);
+    let start = cursor === undefined ? undefined : positionOf(scope, cursor);
+    do {
+      const { count, end } = await this.#read(start, scope, true);
+      yield count;
+      start = end;
+    } while (start !== undefined);
+  }
+
+  async #read(start: Item | undefined, scope: QueryScope, counts = false): Promise<ReadPage> {
     const { ddb, calls } = this.#source;
-    const command = new QueryCommand(requestOf(this.#model, this.#terms, scope, start));
+    const command = new QueryCommand(requestOf(this.#model, this.#terms, scope, start, counts));
     this.#terms.signal?.throwIfAborted();
     try {
       const answer = await calls.call(this.#terms.signal, (abortSignal) => ddb.send(command, { abortSignal }));
-      return { items: answer.Items ?? [], end: answer.LastEvaluatedKey };
+      return pageOf(answer);
     } catch (error) {
       throw readFailure(`query ${this.#model.name} in table ${this.#model.tableName}`, error);
     }
   }
-}
-
-/** Returns the filter of the arguments of `filter`: a function that builds one, or a comparison. */
-export function filterOf(given: readonly unknown[]): Filter<never> {
-  const builder = new FilterBuilder<Model>();
-  const [build] = given;
-  const filter =
-    typeof build === 'function'
-      ? (build as (f: FilterBuilder<Model>) => Filter)(builder)
-      : builder.where(...(given as [attribute: string, operator: '=', value: unknown]));
-  return filter as Filter<never>;
 }
 
 /** Checks the arguments of `select`. */

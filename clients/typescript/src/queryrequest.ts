@@ -31,9 +31,16 @@ export interface Terms extends ReadTerms {
 }
 
 /** One of the parallel segments of a scan, from 0. */
-export interface Segment {
+interface Segment {
   index: number;
   total: number;
+}
+
+/** The terms of a scan, as the builder collected them. */
+export interface ScanTerms extends ReadTerms {
+  segments?: number;
+  /** The one segment that this scan reads. */
+  segment?: Segment;
 }
 
 /** The table or index that is read. */
@@ -94,8 +101,14 @@ function indexOf(model: Model, call: string, name: string | undefined): IndexDef
   return found;
 }
 
-/** Builds the request for the page after `start`, or for the first page. */
-export function requestOf(model: Model, terms: Terms, scope: QueryScope, start: Item | undefined): QueryCommandInput {
+/** Builds the request for the page after `start`, or for the first page; `counts` if it is to count the items only. */
+export function requestOf(
+  model: Model,
+  terms: Terms,
+  scope: QueryScope,
+  start: Item | undefined,
+  counts: boolean,
+): QueryCommandInput {
   const expressions = new Expressions();
   const keys = Object.entries(scope.partition).map(
     ([name, key]) => `${expressions.name(name)} = ${expressions.value(key)}`,
@@ -105,40 +118,48 @@ export function requestOf(model: Model, terms: Terms, scope: QueryScope, start: 
   }
   return {
     KeyConditionExpression: keys.join(' AND '),
-    ...readRequest(model, 'query', terms, scope, expressions),
+    ...readRequest(model, 'query', terms, scope, expressions, counts),
     ScanIndexForward: !scope.descending,
     ExclusiveStartKey: start,
   };
 }
 
-/** Builds the request of a scan for the page after `start`, or for the first page. */
+/** Builds the request of a scan, like {@link requestOf}. */
 export function scanRequestOf(
   model: Model,
-  terms: ReadTerms,
+  terms: ScanTerms,
   scope: ReadScope,
   start: Item | undefined,
-  segment: Segment | undefined,
+  counts: boolean,
 ): ScanCommandInput {
   return {
-    ...readRequest(model, 'scan', terms, scope, new Expressions()),
+    ...readRequest(model, 'scan', terms, scope, new Expressions(), counts),
     ExclusiveStartKey: start,
-    Segment: segment?.index,
-    TotalSegments: segment?.total,
+    Segment: terms.segment?.index,
+    TotalSegments: terms.segment?.total,
   };
 }
 
 /** Builds the members that the requests of queries and scans share. */
-function readRequest(model: Model, call: string, terms: ReadTerms, scope: ReadScope, expressions: Expressions) {
+function readRequest(
+  model: Model,
+  call: string,
+  terms: ReadTerms,
+  scope: ReadScope,
+  expressions: Expressions,
+  counts: boolean,
+) {
   const FilterExpression = filterExpression(model, expressions, terms.filters);
-  const ProjectionExpression = terms.select && projection(model, expressions, terms.select);
+  const ProjectionExpression = counts ? undefined : terms.select && projection(model, expressions, terms.select);
   return {
+    Select: counts ? ('COUNT' as const) : undefined,
     TableName: scope.table,
     IndexName: scope.index,
     FilterExpression,
     ProjectionExpression,
     ...expressions.placeholders(),
     ConsistentRead: isConsistent(model, call, terms, scope),
-    Limit: terms.limit,
+    Limit: counts ? undefined : terms.limit,
   };
 }
 

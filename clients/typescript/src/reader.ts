@@ -1,8 +1,9 @@
 /** What queries and scans share: pages, and iteration over their items. */
 
-import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import type { AttributeValue, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 
 import type { Encrypter } from './encrypted.js';
+import { Filterable } from './filterable.js';
 import type { Item } from './item.js';
 import { decodeItem, decodePart } from './marshal.js';
 import type { Model } from './model.js';
@@ -41,8 +42,25 @@ export async function decodeItems(
   return opened.map((item) => (select === undefined ? decodeItem(model, item) : decodePart(model, select, item)));
 }
 
+/** A page as DynamoDB answers it. */
+export interface ReadPage {
+  items: Item[];
+  count: number;
+  /** The key of the last item that was read; undefined on the last page. */
+  end: Item | undefined;
+}
+
+/** Returns the page of an answer. */
+export function pageOf(answer: {
+  Items?: Record<string, AttributeValue>[] | undefined;
+  Count?: number | undefined;
+  LastEvaluatedKey?: Record<string, AttributeValue> | undefined;
+}): ReadPage {
+  return { items: answer.Items ?? [], count: answer.Count ?? 0, end: answer.LastEvaluatedKey };
+}
+
 /** Results of a query or a scan, read a page at a time. */
-export abstract class Reader<T> implements AsyncIterable<T> {
+export abstract class Reader<T, M extends Model = Model> extends Filterable<M> implements AsyncIterable<T> {
   /**
    * Reads one page: the first, or the one after the page that returned the cursor.
    *
@@ -68,6 +86,28 @@ export abstract class Reader<T> implements AsyncIterable<T> {
       yield* page.items;
     }
   }
+
+  /** Reads item after item, like an iteration over the query or scan itself. */
+  items(): AsyncGenerator<T, void, undefined> {
+    return this[Symbol.asyncIterator]();
+  }
+
+  /**
+   * Counts the items, after filters. DynamoDB counts them, page after page, and returns none;
+   * it charges as for reading them. `limit` and the attributes to read make no difference.
+   *
+   * @throws like `page`
+   */
+  async count(): Promise<number> {
+    let total = 0;
+    for await (const count of this.counts()) {
+      total += count;
+    }
+    return total;
+  }
+
+  /** Counts the items of page after page. */
+  protected abstract counts(): AsyncGenerator<number, void, undefined>;
 
   /** Reads all items into memory. */
   async all(): Promise<T[]> {

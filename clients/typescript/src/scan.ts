@@ -5,29 +5,22 @@ import { ScanCommand } from '@aws-sdk/client-dynamodb';
 import { readFailure } from './classify.js';
 import { cursorOf, positionOf } from './cursor.js';
 import { InvalidQueryError } from './errors.js';
-import type { Filter, FilterBuilder, FilterOperatorOf, Operands } from './filter.js';
-import type { AttributeNameOf, FieldOf, IndexNameOf, ItemOf, PartOf, ValueAt } from './infer.js';
+import type { AttributeNameOf, IndexNameOf, ItemOf, PartOf } from './infer.js';
 import type { Item } from './item.js';
 import type { Model } from './model.js';
-import { checkLimit, filterOf, selection } from './query.js';
-import { type ReadScope, type ReadTerms, type Segment, scanRequestOf, scanScopeOf } from './queryrequest.js';
-import { decodeItems, type Page, Reader, type Source } from './reader.js';
+import { checkLimit, selection } from './query.js';
+import { type ReadScope, type ScanTerms, scanRequestOf, scanScopeOf } from './queryrequest.js';
+import { decodeItems, type Page, pageOf, Reader, type ReadPage, type Source } from './reader.js';
 
 /** DynamoDB's limit of the segments of a scan. */
 const maxSegments = 1_000_000;
-
-interface ScanTerms extends ReadTerms {
-  segments?: number;
-  /** The one segment that this scan reads. */
-  segment?: Segment;
-}
 
 /**
  * An immutable scan builder. Each method returns a new scan, so scans may be shared. A scan
  * reads, and is charged for, every item of the table or index. `T` is the type of the
  * results.
  */
-export class Scan<M extends Model, T = ItemOf<M>> extends Reader<T> {
+export class Scan<M extends Model, T = ItemOf<M>> extends Reader<T, M> {
   readonly #source: Source;
   readonly #model: M;
   readonly #terms: ScanTerms;
@@ -45,19 +38,17 @@ export class Scan<M extends Model, T = ItemOf<M>> extends Reader<T> {
     return this.#with({ index: name });
   }
 
-  /** Adds a filter, see {@link Query.filter}. */
-  filter<A extends FieldOf<M>, O extends FilterOperatorOf<M, A>>(
-    attribute: A,
-    operator: O,
-    ...values: Operands<O, ValueAt<M, A>>
-  ): Scan<M, T>;
-  filter(build: (f: FilterBuilder<M>) => Filter<M>): Scan<M, T>;
-  filter(...given: readonly unknown[]): Scan<M, T> {
-    return this.#with({ filters: [...this.#terms.filters, filterOf(given)] });
+  override refilter(change: (filters: ScanTerms['filters']) => ScanTerms['filters']): this {
+    return this.#with({ filters: change(this.#terms.filters) }) as this;
   }
 
   /** Reads these attributes only. */
   select<A extends AttributeNameOf<M>>(...attributes: [A, ...A[]]): Scan<M, PartOf<M, A>> {
+    return this.projection(attributes);
+  }
+
+  /** Reads these attributes only, at least one: `select` under the name that TableTheory has for it. */
+  projection<A extends AttributeNameOf<M>>(attributes: readonly A[]): Scan<M, PartOf<M, A>> {
     return new Scan(this.#source, this.#model, { ...this.#terms, select: selection(attributes) });
   }
 
@@ -107,33 +98,58 @@ export class Scan<M extends Model, T = ItemOf<M>> extends Reader<T> {
   }
 
   override async *pages(): AsyncGenerator<Page<T>, void, undefined> {
-    const { segments: total, ...terms } = this.#terms;
-    if (total === undefined) {
+    const segments = this.#segments();
+    if (segments === undefined) {
       yield* super.pages();
       return;
+    }
+    for await (const { items } of merge(segments.map((scan) => scan.pages()))) {
+      yield { items };
+    }
+  }
+
+  protected override async *counts(): AsyncGenerator<number, void, undefined> {
+    const segments = this.#segments();
+    if (segments !== undefined) {
+      yield* merge(segments.map((scan) => scan.counts()));
+      return;
+    }
+    const { cursor } = this.#terms;
+    const scope = scanScopeOf(this.#model, this.#terms);
+    let start = cursor === undefined ? undefined : positionOf(scope, cursor);
+    do {
+      const { count, end } = await this.#read(start, scope, true);
+      yield count;
+      start = end;
+    } while (start !== undefined);
+  }
+
+  /** Returns the scans of the segments; undefined if this scan has none. */
+  #segments(): Scan<M, T>[] | undefined {
+    const { segments: total, ...terms } = this.#terms;
+    if (total === undefined) {
+      return undefined;
     }
     if (terms.cursor !== undefined) {
       throw new InvalidQueryError(`scan ${this.#model.name}: a scan in segments takes no cursor`);
     }
-    const scans = Array.from({ length: total }, (_, index) =>
-      new Scan<M, T>(this.#source, this.#model, { ...terms, segment: { index, total } }).pages(),
+    return Array.from(
+      { length: total },
+      (_, index) => new Scan<M, T>(this.#source, this.#model, { ...terms, segment: { index, total } }),
     );
-    for await (const { items } of merge(scans)) {
-      yield { items };
-    }
   }
 
   #with(terms: Partial<ScanTerms>): Scan<M, T> {
     return new Scan(this.#source, this.#model, { ...this.#terms, ...terms });
   }
 
-  async #read(start: Item | undefined, scope: ReadScope): Promise<{ items: Item[]; end: Item | undefined }> {
+  async #read(start: Item | undefined, scope: ReadScope, counts = false): Promise<ReadPage> {
     const { ddb, calls } = this.#source;
-    const command = new ScanCommand(scanRequestOf(this.#model, this.#terms, scope, start, this.#terms.segment));
+    const command = new ScanCommand(scanRequestOf(this.#model, this.#terms, scope, start, counts));
     this.#terms.signal?.throwIfAborted();
     try {
       const answer = await calls.call(this.#terms.signal, (abortSignal) => ddb.send(command, { abortSignal }));
-      return { items: answer.Items ?? [], end: answer.LastEvaluatedKey };
+      return pageOf(answer);
     } catch (error) {
       throw readFailure(`scan ${this.#model.name} in table ${this.#model.tableName}`, error);
     }

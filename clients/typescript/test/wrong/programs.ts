@@ -96,6 +96,18 @@ export async function wrong(ddb: DynamoDBClient, kms: KMSClient): Promise<void> 
   client.scan('Song').filter((f) => f.where('tags', 'contains', 1));
   // @ts-expect-error: keys are not filtered
   client.query('Song').filter('artist', '=', 'a');
+  const old = client.query('Song').filter('genre', '=', 'jazz').orFilter('plays', '>', 9n);
+  // @ts-expect-error: genre is a string
+  old.orFilter('genre', '=', 1);
+  // @ts-expect-error: no such attribute in a group
+  old.filterGroup((g) => g.filter('gerne', '=', 'jazz'));
+  // @ts-expect-error: of an encrypted attribute only its existence is known
+  client.scan('Song').orFilterGroup((g) => g.filter('notes', '=', 'a'));
+  // @ts-expect-error: no such attribute
+  old.projection(['gerne']);
+  const [named] = await old.projection(['genre']).all();
+  // @ts-expect-error: the year was not read
+  named?.year;
 
   // Projections.
   const [part] = await client.query('Song').partitionKey('a').select('year', 'genre').all();
