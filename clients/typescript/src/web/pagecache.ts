@@ -14,12 +14,12 @@ import type { PurgeOptions, Receipt } from '../isr/purge.js';
 import type { PurgeTarget } from '../isr/purgetarget.js';
 import type { PageRecord } from '../isr/record.js';
 import type { FaceTheoryIsrMetaStore } from '../isr/store.js';
-import { rejection } from '../retry.js';
 import { type Answer, answerOf, bypassed, forVisitor, type How, plainFailure, readBody, unstored } from './answer.js';
+import { Deadline } from './deadline.js';
 import { Invalidations } from './invalidate.js';
 import { judge, storedFields, type Verdict } from './judge.js';
 import { type PageCacheOptions, type Settings, settingsOf } from './options.js';
-import { changedKeys, isSafe, keyOfReference, type Projection, project } from './projection.js';
+import { changedKeys, isSafe, isSelected, keyOfReference, type Projection, project } from './projection.js';
 
 /** Renders the response to a request, whose signal is aborted if the render takes too long, or its lease is lost. */
 export type Render = (request: Request) => Response | Promise<Response>;
@@ -128,16 +128,29 @@ export class PageCache {
     }
     const { cacheKey, rendered } = p;
     const known = await this.#breaker.call('a look-up', () => this.#look(cacheKey));
-    if (known?.page && known.state === 'fresh') return forVisitor(request, this.#answer(known.page, 'hit'));
+    if (known?.page && known.state === 'fresh') return this.#serve(request, render, this.#answer(known.page, 'hit'));
     const isSearching = this.#joinable.has(cacheKey);
     const search = this.#joinable.get(cacheKey) ?? this.#begin(cacheKey, rendered, render);
     if (known?.page && known.state === 'stale') {
-      search.catch((failure: unknown) => this.#settings.warn('a regeneration failed', { cacheKey, failure }));
-      return forVisitor(request, this.#answer(known.page, 'stale'));
+      search.then(
+        ({ answer }) => isSearching || discard(answer),
+        (failure: unknown) => this.#settings.warn('a regeneration failed', { cacheKey, failure }),
+      );
+      return this.#serve(request, render, this.#answer(known.page, 'stale'));
     }
     const found = await search;
-    const answer = isSearching ? found.others : found.answer;
-    return answer ? forVisitor(request, answer) : bypassed(await render(request), 'uncacheable');
+    return this.#serve(request, render, isSearching ? found.others : found.answer);
+  }
+
+  /** Answers a visitor, whose own request is sent if there is no answer, or one for other headers of a request. */
+  async #serve(request: Request, render: Render, answer: Answer | undefined): Promise<Response> {
+    if (answer && isSelected(request.headers, answer.headers)) {
+      const response = forVisitor(request, answer);
+      if (response.body === null) discard(answer);
+      return response;
+    }
+    discard(answer);
+    return bypassed(await render(request), answer ? 'vary' : 'uncacheable');
   }
 
   /**
@@ -292,24 +305,38 @@ export class PageCache {
     });
     if (before?.page && before.state === 'fresh') return this.#sharing(before.page, 'hit'); // another was faster
     const startedAt = this.#settings.clock.now();
-    const timed = AbortSignal.any([signal, AbortSignal.timeout(this.#settings.renderMs)]);
+    const deadline = new Deadline(signal, AbortSignal.timeout(this.#settings.renderMs));
     try {
-      const response = await within(timed, async () => render(new Request(rendered, { signal: timed })));
+      const response = await this.#call(rendered, render, deadline);
       const verdict = this.#verdict(rendered, response);
       if ('failed' in verdict) throw new FailedRender(response, verdict);
-      const body = await within(timed, () => readBody(response, this.#settings.maxBodyBytes));
-      if ('refused' in verdict) return await this.#refused(lease, response, body, verdict);
+      if ('refused' in verdict) return await this.#refused(lease, response, response.body, verdict, deadline);
+      const body = await this.#read(response, deadline);
       if (!(body instanceof Uint8Array)) {
-        return await this.#refused(lease, response, body, { refused: 'too-large', withdraws: true });
+        return await this.#refused(lease, response, body, { refused: 'too-large', withdraws: true }, deadline);
       }
       return await this.#publish(lease, startedAt, response, body, verdict);
     } catch (failure) {
-      return this.#failed(lease, before?.page, failure);
+      return this.#failed(lease, before?.page, failure, deadline);
     }
   }
 
+  #call(rendered: Request, render: Render, deadline: Deadline): Promise<Response> {
+    return deadline.within(async () => render(new Request(rendered, { signal: deadline.signal })));
+  }
+
+  /** Reads the body of a response, up to the largest that is stored: a longer one is a stream. */
+  async #read(response: Response, deadline: Deadline): Promise<Uint8Array | ReadableStream<Uint8Array>> {
+    const body = await deadline.within(() => readBody(response, this.#settings.maxBodyBytes));
+    const stated = response.headers.get('content-length');
+    if (body instanceof Uint8Array && stated !== null && response.body && Number(stated) !== body.byteLength) {
+      throw new Error(`the renderer has sent ${body.byteLength} bytes, and its Content-Length is ${stated}`);
+    }
+    return body;
+  }
+
   /** Puts the page into back-off. Visitors get the last good page if there is one, else the error. */
-  async #failed(lease: Lease, page: Page | undefined, failure: unknown): Promise<Found> {
+  async #failed(lease: Lease, page: Page | undefined, failure: unknown, deadline: Deadline): Promise<Found> {
     const pause = Math.min(firstBackOffMs * 2 ** Math.min(lease.failures, 10), maxBackOffMs) * (1 + Math.random() / 4);
     await this.#breaker.call('a back-off', () => this.#store.backOff(lease, pause));
     const { cacheKey } = lease;
@@ -318,10 +345,15 @@ export class PageCache {
       cacheKey,
       failure: failure instanceof FailedRender ? failure.message : failure,
     });
-    if (page) return this.#sharing(page, 'stale');
+    if (page) {
+      if (failure instanceof FailedRender) discard(failure.response);
+      return this.#sharing(page, 'stale');
+    }
     if (!(failure instanceof FailedRender)) throw failure;
     const { response, isPersonal } = failure;
-    return failed(response, await readBody(response, this.#settings.maxBodyBytes), isPersonal, 'status');
+    const body = await this.#read(response, deadline);
+    if (body instanceof ReadableStream) deadline.waive();
+    return failed(response, body, isPersonal, 'status');
   }
 
   /** Returns a response that must not be stored, for one visitor. A stored copy that it replaces is purged. */
@@ -330,14 +362,15 @@ export class PageCache {
     response: Response,
     body: Answer['body'],
     { refused, withdraws }: { refused: string; withdraws: boolean },
+    deadline: Deadline,
   ): Promise<Found> {
     const { cacheKey, record } = lease;
     if (withdraws && record.entry) {
       await this.#breaker.call('a purge', () => this.purge([{ kind: 'key', value: cacheKey }], { hard: true }));
     }
     this.#uncacheable.set(cacheKey, this.#settings.clock.elapsed() + uncacheableMs, 1);
-    if (refused !== selfRedirect) return { answer: unstored(response, body, refused), others: undefined };
-    if (!(body instanceof Uint8Array)) await body?.cancel();
+    if (refused !== selfRedirect) return forOne(unstored(response, body, refused), deadline);
+    discard({ body });
     return { answer: undefined, others: undefined };
   }
 
@@ -376,13 +409,19 @@ export class PageCache {
 
   /** Renders a page without a lease, and without storing it. Those who wait for it share it if it could be stored. */
   async #withoutStoring(rendered: Request, render: Render, detail: string): Promise<Found> {
-    const signal = AbortSignal.timeout(this.#settings.renderMs);
-    const response = await within(signal, async () => render(new Request(rendered, { signal })));
+    const deadline = new Deadline(AbortSignal.timeout(this.#settings.renderMs));
+    const response = await this.#call(rendered, render, deadline);
     const verdict = this.#verdict(rendered, response);
-    const body = await within(signal, () => readBody(response, this.#settings.maxBodyBytes));
+    if ('refused' in verdict) {
+      if (verdict.refused !== selfRedirect) return forOne(unstored(response, response.body, detail), deadline);
+      discard(response);
+      return { answer: undefined, others: undefined };
+    }
+    const body = await this.#read(response, deadline);
+    if (body instanceof ReadableStream) deadline.waive();
     if ('failed' in verdict) return failed(response, body, verdict.isPersonal, detail);
     const answer = unstored(response, body, detail);
-    return 'refused' in verdict || !(body instanceof Uint8Array) ? { answer, others: undefined } : shared(answer);
+    return body instanceof Uint8Array ? shared(answer) : { answer, others: undefined };
   }
 
   /** Judges the response to a render. A redirect to the page's own key would be a loop for its visitors. */
@@ -424,17 +463,22 @@ function shared(answer: Answer): Found {
   return { answer, others: answer };
 }
 
+/** A response for the visitor who caused the render, who may take as long as they want to read it. */
+function forOne(answer: Answer, deadline: Deadline): Found {
+  deadline.waive();
+  return { answer, others: undefined };
+}
+
+/** Cancels a body that no visitor reads: its renderer would wait for that. */
+function discard(unread: { body: Answer['body'] } | undefined): void {
+  if (unread?.body instanceof ReadableStream) unread.body.cancel().catch(() => undefined); // it has failed
+}
+
 /** The response of a failed render, which those who waited for it get without what is personal to one visitor. */
 function failed(response: Response, body: Answer['body'], isPersonal: boolean, detail: string): Found {
   const answer = unstored(response, body, detail);
   if (!isPersonal && !(body instanceof ReadableStream)) return shared(answer);
   return { answer, others: plainFailure(response, detail) };
-}
-
-/** Waits for work until a signal is aborted. */
-async function within<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-  signal.throwIfAborted();
-  return Promise.race([work(), rejection(signal)]);
 }
 
 /** Creates a page cache; see {@link PageCacheOptions}. */

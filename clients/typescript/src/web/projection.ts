@@ -94,6 +94,18 @@ export function changedKeys(url: string, headers: Headers, settings: Settings): 
   return [...new Set(keys)];
 }
 
+/**
+ * Reports whether a response that was rendered without any header of a visitor is the one for a request: it has none of
+ * the headers that the response varies on (RFC 9111, section 4.1).
+ */
+export function isSelected(request: Headers, response: Headers): boolean {
+  const names = (response.get('vary') ?? '').split(',').map((name) => name.trim().toLowerCase());
+  return names.every((name) => {
+    if (name === '' || name === 'accept-encoding' || name === 'host') return true;
+    return name !== '*' && /^[\w!#$%&'*+.^`|~-]+$/.test(name) && !request.has(name);
+  });
+}
+
 function hostIn(cacheKey: string): string {
   return cacheKey.slice(0, cacheKey.indexOf('/'));
 }
