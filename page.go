@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/store"
 )

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/httpconn"
 )
 
 // Responses that pass through are whole on connections that write in one, also those whose

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/store"
 )
 

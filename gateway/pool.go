@@ -15,9 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/httpconn"
 )
 
 // avoidFor is how long an address that could not be connected to, or broke a connection, is

@@ -18,8 +18,8 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/buffers"
-	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/httpconn"
 )
 
 // Renderer returns the reverse proxy to an origin. A request without a RemoteAddr is a

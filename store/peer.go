@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Processes that reach each other directly (package peer) tell their addresses in three places: in
+// Processes that reach each other directly (package internal/peer) tell their addresses in three places: in
 // the name of a holder of a lease, so that those who wait know whom to ask, in the entries that
 // they publish, so that others know who has the body, and in the rows of processes, so that each
 // knows all. A process connects only to addresses that both are of this

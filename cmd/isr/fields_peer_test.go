@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr/peer"
+	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/store"
 )
 

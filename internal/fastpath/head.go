@@ -10,7 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/telemetry"
 )
 

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/telemetry"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/store"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/downstream"
-	"github.com/facetheory/isr/peer"
+	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/trigger/queue"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/httpconn"
 )
 
 // Open files are shared: visitors have those that are not reserved, and a client has a part of these.

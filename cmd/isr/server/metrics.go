@@ -18,8 +18,8 @@ import (
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/metrics"
 )
 

@@ -15,12 +15,12 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"github.com/facetheory/isr/acme"
 	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/admin"
-	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/acme"
 	"github.com/facetheory/isr/internal/fastpath"
+	"github.com/facetheory/isr/internal/httpconn"
 )
 
 // A public is the public side of a server: its listeners, and the hosts that they serve.

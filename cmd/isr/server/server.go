@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/httpconn"
 )
 
 // DefaultGrace bounds the requests in flight when a DynamoDB server stops.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/httpconn"
 )
 
 // framedRequests are requests of which it is ambiguous where they end, and others.

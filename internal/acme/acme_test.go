@@ -20,7 +20,7 @@ import (
 
 	"github.com/caddyserver/certmagic"
 
-	"github.com/facetheory/isr/acme"
+	"github.com/facetheory/isr/internal/acme"
 	"github.com/facetheory/isr/internal/testbed"
 )
 

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/facetheory/isr/peer"
+	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/httpconn"
 )
 
 // serveUnread serves with a handler that reads n bytes of a body.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/testbed"
 )
 

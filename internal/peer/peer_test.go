@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/internal/testbed"
-	"github.com/facetheory/isr/peer"
 	"github.com/facetheory/isr/store"
 )
 
