@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.clocks import NOW
 from tests.isr.vectors import comparable, item_from, load
 from theorydb_py import (
     Filter,
@@ -64,7 +65,7 @@ class OneKey:
 class Clock:
     """The instant at which it stands, in epoch seconds."""
 
-    now = 0.0
+    now = NOW
 
 
 CLOCK = Clock()
@@ -85,7 +86,7 @@ def test_contract(things: Table[Thing], client: DynamoDBClient, file: str, subte
         with subtests.test(vector["name"]):
             name = things.table_name
             replace_items(client, name, [encrypted(name, item_from(item)) for item in vector["before"]])
-            CLOCK.now = vector.get("now_ms", 0) / 1000
+            CLOCK.now = vector.get("now_ms", NOW * 1000) / 1000
             result, error = None, None
             try:
                 result = call(things, vector["do"], vector["arguments"])

@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+import theorydb_py
 from theorydb_py import errors
 
 VOCABULARY = {
@@ -19,13 +20,57 @@ VOCABULARY = {
 CLASSES = [
     c
     for _, c in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(c, errors.TheorydbError) and c is not errors.TheorydbError
+    if issubclass(c, errors.TheorydbError) and c not in (errors.TheorydbError, errors.ValidationError)
 ]
+
+PEER = {
+    "TheorydbPyError": "TheorydbError",
+    "NotFoundError": "ItemNotFoundError",
+    "LeaseNotOwnedError": "LeaseLostError",
+    "ModelDefinitionError": "InvalidModelError",
+    "EncryptionNotConfiguredError": "InvalidModelError",
+    "BatchRetryExceededError": "ThrottledError",
+}
+"""TableTheory's names of classes here."""
+
+PEER_CODES = {
+    "ItemNotFound": {"ErrItemNotFound"},
+    "ConditionFailed": {"ErrConditionFailed"},
+    "VersionConflict": {"ErrVersionConflict", "ErrConditionFailed"},
+    "LeaseHeld": {"ErrLeaseHeld"},
+    "LeaseLost": {"ErrLeaseNotOwned"},
+    "InvalidModel": {"ErrInvalidModel"},
+    "InvalidQuery": {"ErrInvalidOperator"},
+    "TableNotFound": {"ErrTableNotFound"},
+    "NotEncrypted": {"ErrInvalidEncryptedEnvelope"},
+    "Tampered": {"ErrInvalidEncryptedEnvelope"},
+}
+"""TableTheory's codes, as in TypeScript."""
 
 
 def test_one_class_per_name() -> None:
     assert {c.code for c in CLASSES} == VOCABULARY
     assert {c.__name__ for c in CLASSES} == {name + "Error" for name in VOCABULARY}
+
+
+@pytest.mark.parametrize("name", PEER)
+def test_names_of_the_peer_are_the_same_classes(name: str) -> None:
+    ours = getattr(errors, PEER[name])
+    assert getattr(errors, name) is ours
+    assert getattr(theorydb_py, name) is getattr(theorydb_py, PEER[name]) is ours
+
+
+@pytest.mark.parametrize("error", CLASSES)
+def test_codes_of_the_peer(error: type[errors.TheorydbError]) -> None:
+    """The first one is ours, and an error of a subclass has those of its base only if it means the same."""
+    code, *peer = error("what was tried").codes
+    assert code == error.code
+    assert set(peer) == PEER_CODES.get(code, set())
+
+
+def test_invalid_arguments_have_a_common_base() -> None:
+    invalid = {c for c in CLASSES if issubclass(c, errors.ValidationError)}
+    assert {c.code for c in invalid} == {"InvalidInput", "InvalidKey", "InvalidModel", "InvalidQuery"}
 
 
 def test_invalid_input_is_a_value_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from theorydb_py.errors import (
     TableNotFoundError,
     UnknownOutcomeError,
 )
-from theorydb_py.leases._manager import LeaseKey, LeaseManager
+from theorydb_py.leases import Lease, LeaseKey, LeaseManager
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -102,9 +103,9 @@ def test_refresh_extends_from_now(manager: Maker, clock: Clock, client: DynamoDB
     m = manager()
     lease = m.acquire("k", lease_seconds=30)
     clock.now += 20
-    m.refresh(lease)
+    assert m.refresh(lease) is lease
     assert lease.expires_at == math.ceil(NOW + 50)
-    m.refresh(lease, lease_seconds=60)
+    assert m.refresh(lease, lease_seconds=60) is lease
     assert (lease.expires_at, lease.seconds) == (math.ceil(NOW + 80), 60)
     stored = row(client, table_name, "JOB#k")
     assert stored["lease_expires_at"]["N"] == str(lease.expires_at)
@@ -458,6 +459,65 @@ def test_lease_key_of_any_partition() -> None:
 def test_lease_key_must_name_a_lock_row(sk: Any) -> None:
     with pytest.raises(InvalidKeyError, match="row LOCK"):
         LeaseKey("CACHE#x", sk)
+
+
+# --- Leases of other processes --------------------------------------------------
+
+
+def test_a_lease_that_was_handed_over_is_refreshed_and_released(
+    manager: Maker, clock: Clock, client: DynamoDBClient, table_name: str
+) -> None:
+    acquired = manager(owner="first").acquire("k", lease_seconds=30)
+    second = manager()
+    handed = Lease(acquired.key, acquired.token, acquired.expires_at)
+    assert (handed.token, handed.expires_at, handed.seconds, handed.failures) == (
+        acquired.token,
+        acquired.expires_at,
+        0,
+        0,
+    )
+    with pytest.raises(InvalidInputError, match="pass lease_seconds"):
+        second.refresh(handed)
+    clock.now += 10
+    assert second.refresh(handed, lease_seconds=60) is handed
+    assert (handed.expires_at, handed.seconds, handed.lost) == (math.ceil(NOW + 70), 60, False)
+    assert row(client, table_name, "JOB#k")["lease_owner"] == {"S": "first"}
+    assert second.refresh(handed).expires_at == math.ceil(NOW + 70)
+    second.release(handed)
+    assert handed.lost
+    assert row(client, table_name, "JOB#k") == {}
+
+
+def test_a_lease_that_was_handed_over_may_be_lost(manager: Maker, clock: Clock) -> None:
+    acquired = manager().acquire("k", lease_seconds=30)
+    clock.now += 31
+    next_holder = manager(owner="next").acquire("k")
+    handed = Lease(acquired.key, acquired.token)
+    m = manager()
+    with pytest.raises(LeaseLostError, match="held by next"):
+        m.refresh(handed, lease_seconds=30)
+    with pytest.raises(LeaseLostError):
+        handed.check()
+    m.release(Lease(acquired.key, acquired.token))
+    manager().refresh(Lease(next_holder.key, next_holder.token), lease_seconds=5)
+
+
+def test_a_lease_that_was_handed_over_counts_as_lost_once_it_has_expired() -> None:
+    key = LeaseKey("JOB#k")
+    later = Lease(key=key, token="t", expires_at=int(time.time()) + 3600)  # noqa: S106 no secret
+    later.check()
+    assert not later.lost
+    with pytest.raises(LeaseLostError, match="expired"):
+        Lease(key, "t", expires_at=1_700_000_000).check()
+
+
+@pytest.mark.parametrize(
+    ("key", "token", "expires_at"),
+    [("JOB#k", "t", 0), (LeaseKey("k"), "", 0), (LeaseKey("k"), None, 0), (LeaseKey("k"), "t", -1)],
+)
+def test_leases_need_a_key_and_a_token(key: Any, token: Any, expires_at: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        Lease(key, token, expires_at)
 
 
 def _no_client() -> Any:

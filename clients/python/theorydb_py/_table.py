@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from theorydb_py._transact import (
 from theorydb_py._transaction import Transaction, check_token
 from theorydb_py._update import Update
 from theorydb_py._values import Attribute
+from theorydb_py._wallclock import wall_clock
 from theorydb_py._write import Write, Writes
 from theorydb_py.encryption import KeyProvider
 from theorydb_py.errors import (
@@ -86,7 +86,7 @@ class Table(Generic[T]):
         table_name: str | None = None,
         retry: Retry | None = None,
         new_token: Callable[[], str] = lambda: str(uuid.uuid4()),
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] | None = None,
     ) -> None:
         """``table_name`` overrides that of the model.
 
@@ -94,11 +94,12 @@ class Table(Generic[T]):
         connection and 5 s for a reply, and sends a request at most three times.
         ``keys`` creates and opens the data keys of encrypted fields, which require it.
         ``new_token`` returns a unique client token of at most 36 characters for a
-        transaction. ``now`` returns the wall time in epoch seconds, by which tokens age,
-        and which created_at and updated_at get.
+        transaction. ``now`` returns the wall time in epoch seconds (default: time.time),
+        by which tokens age, and which created_at and updated_at get.
 
         Raises:
-            InvalidInputError: there is no name of a table, or an invalid one.
+            InvalidInputError: there is no name of a table, or an invalid one, or ``now``
+                returns no epoch seconds.
             InvalidModelError: the model has encrypted fields, and there are no ``keys``.
             ImportError: for them, the package cryptography is missing.
         """
@@ -112,8 +113,8 @@ class Table(Generic[T]):
         watch_updates(self._client)
         self._retry = retry or Retry()
         self._new_token = new_token
-        self._now = now
-        self._writes = Writes(model, now, self._encryption)
+        self._now = wall_clock(now)
+        self._writes = Writes(model, self._now, self._encryption)
         self._batches = Batches(self._client, self.table_name, self._retry)
 
     # --- Single items -------------------------------------------------------

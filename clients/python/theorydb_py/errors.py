@@ -60,6 +60,7 @@ class TheorydbError(Exception):
 
     code: ClassVar[str] = "Theorydb"
     """The name of the kind of failure, the same in every language."""
+    _peer_codes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, message: str, *, reasons: tuple[CancellationReason, ...] = ()) -> None:
         super().__init__(message)
@@ -68,11 +69,20 @@ class TheorydbError(Exception):
         self.unprocessed: Unprocessed | None = None
         """What is left of a batch that ended early; None for any other error."""
 
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The code, and TableTheory's codes of the same meaning, such as ``ErrLeaseHeld``."""
+        return (self.code, *self._peer_codes)
+
 
 # --- Invalid arguments; nothing was sent ------------------------------------
 
 
-class InvalidInputError(TheorydbError, ValueError):
+class ValidationError(TheorydbError):
+    """What was passed is invalid: the base of the four errors below, which tell more."""
+
+
+class InvalidInputError(ValidationError, ValueError):
     """A value has the wrong type, is out of bounds, or cannot be stored exactly.
 
     Also negative or infinite intervals, and milliseconds in place of seconds.
@@ -81,22 +91,24 @@ class InvalidInputError(TheorydbError, ValueError):
     code = "InvalidInput"
 
 
-class InvalidKeyError(TheorydbError):
+class InvalidKeyError(ValidationError):
     """A cache key is empty or too long, or a tenant or an idempotency key is invalid."""
 
     code = "InvalidKey"
 
 
-class InvalidModelError(TheorydbError):
+class InvalidModelError(ValidationError):
     """The fields of a class do not form a valid model."""
 
     code = "InvalidModel"
+    _peer_codes = ("ErrInvalidModel",)
 
 
-class InvalidQueryError(TheorydbError):
+class InvalidQueryError(ValidationError):
     """A query, an update or a transaction is inconsistent, or DynamoDB rejected it as invalid."""
 
     code = "InvalidQuery"
+    _peer_codes = ("ErrInvalidOperator",)
 
 
 # --- Errors from DynamoDB ---------------------------------------------------
@@ -106,12 +118,14 @@ class ItemNotFoundError(TheorydbError):
     """The item does not exist: a ``get``, or an ``update``, which then changed nothing."""
 
     code = "ItemNotFound"
+    _peer_codes = ("ErrItemNotFound",)
 
 
 class ConditionFailedError(TheorydbError):
     """The condition on the stored item failed; nothing was changed."""
 
     code = "ConditionFailed"
+    _peer_codes: ClassVar[tuple[str, ...]] = ("ErrConditionFailed",)
 
     def __init__(
         self,
@@ -129,6 +143,7 @@ class VersionConflictError(ConditionFailedError):
     """The stored item has another version: it was changed since it was read."""
 
     code = "VersionConflict"
+    _peer_codes = ("ErrVersionConflict", "ErrConditionFailed")
 
 
 class TransactionConflictError(TheorydbError):
@@ -151,6 +166,7 @@ class TableNotFoundError(TheorydbError):
     """The table does not exist or is not active yet."""
 
     code = "TableNotFound"
+    _peer_codes = ("ErrTableNotFound",)
 
 
 class UnknownOutcomeError(TheorydbError):
@@ -187,12 +203,14 @@ class NotEncryptedError(TheorydbError):
     """An attribute that the model encrypts is stored in plaintext: its writer need not have had a key."""
 
     code = "NotEncrypted"
+    _peer_codes = ("ErrInvalidEncryptedEnvelope",)
 
 
 class TamperedError(TheorydbError):
     """An encrypted attribute, or its data key, was modified or copied from another attribute, item or table."""
 
     code = "Tampered"
+    _peer_codes = ("ErrInvalidEncryptedEnvelope",)
 
 
 class UnknownKeyError(TheorydbError):
@@ -217,6 +235,7 @@ class LeaseHeldError(TheorydbError):
     """Another process holds the lease, or it is in backoff after a failure."""
 
     code = "LeaseHeld"
+    _peer_codes = ("ErrLeaseHeld",)
 
     def __init__(self, message: str, *, owner: str = "", expires_at: int = 0, failures: int = 0) -> None:
         super().__init__(message)
@@ -232,6 +251,7 @@ class LeaseLostError(TheorydbError):
     """The lease expired or was taken by another holder. It cannot be regained."""
 
     code = "LeaseLost"
+    _peer_codes = ("ErrLeaseNotOwned",)
 
 
 # --- Publishing and rollbacks -----------------------------------------------
@@ -298,3 +318,13 @@ class ResultGoneError(TheorydbError):
     """The request was completed before, but its result is no longer kept."""
 
     code = "ResultGone"
+
+
+# --- TableTheory's names of these errors -------------------------------------
+
+TheorydbPyError = TheorydbError
+NotFoundError = ItemNotFoundError
+LeaseNotOwnedError = LeaseLostError
+ModelDefinitionError = InvalidModelError
+EncryptionNotConfiguredError = InvalidModelError
+BatchRetryExceededError = ThrottledError

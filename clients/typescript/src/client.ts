@@ -171,7 +171,7 @@ export class TheorydbClient<M extends Model = Model> {
   ): Promise<ItemOf<ModelOf<M, N>>> {
     const found = await this.getOrNull(model, key, options);
     if (found === null) {
-      const known = this.#model(model);
+      const known = this.usable(model);
       throw new ItemNotFoundError(
         `get ${nameOf(known, encodeKey(known, key))} in table ${known.tableName}: no such item`,
       );
@@ -185,7 +185,7 @@ export class TheorydbClient<M extends Model = Model> {
     key: KeyOf<ModelOf<M, N>>,
     options: ReadOptions = {},
   ): Promise<ItemOf<ModelOf<M, N>> | null> {
-    const known = this.#model(model);
+    const known = this.usable(model);
     const Key = encodeKey(known, key);
     checkOptions('get', options, readOptions);
     const command = new GetItemCommand({
@@ -200,8 +200,7 @@ export class TheorydbClient<M extends Model = Model> {
     if (answer.Item === undefined) {
       return null;
     }
-    const item = await this.#encrypter.open(known, answer.Item, options.signal);
-    return decodeItem(known, item) as ItemOf<ModelOf<M, N>>;
+    return this.decode(known, answer.Item, options);
   }
 
   /**
@@ -216,7 +215,7 @@ export class TheorydbClient<M extends Model = Model> {
     item: InputOf<ModelOf<M, N>>,
     options: WriteOptions = {},
   ): Promise<ItemOf<ModelOf<M, N>>> {
-    const known = this.#model(model);
+    const known = this.usable(model);
     checkOptions('put', options, writeOptions, conditions);
     return this.#store(item, putOf(known, item, options, this.#calls.clock.now()), options);
   }
@@ -232,7 +231,7 @@ export class TheorydbClient<M extends Model = Model> {
     item: InputOf<ModelOf<M, N>>,
     options: WriteOptions = {},
   ): Promise<ItemOf<ModelOf<M, N>>> {
-    const known = this.#model(model);
+    const known = this.usable(model);
     checkOptions('create', options, writeOptions, conditions);
     return this.#store(item, createOf(known, item, options, this.#calls.clock.now()), options);
   }
@@ -253,7 +252,7 @@ export class TheorydbClient<M extends Model = Model> {
     changes: readonly FieldOf<ModelOf<M, N>>[] | ((update: UpdateBuilder<ModelOf<M, N>>) => unknown),
     options: WriteOptions = {},
   ): Promise<ItemOf<ModelOf<M, N>>> {
-    return this.#update('update', this.#model(model), item, changes as Changing, options);
+    return this.#update('update', this.usable(model), item, changes as Changing, options);
   }
 
   /**
@@ -269,7 +268,7 @@ export class TheorydbClient<M extends Model = Model> {
     changes: readonly FieldOf<ModelOf<M, N>>[] | ((update: UpdateBuilder<ModelOf<M, N>>) => unknown),
     options: WriteOptions = {},
   ): Promise<ItemOf<ModelOf<M, N>>> {
-    return this.#update('upsert', this.#model(model), item, changes as Changing, options);
+    return this.#update('upsert', this.usable(model), item, changes as Changing, options);
   }
 
   /**
@@ -284,17 +283,17 @@ export class TheorydbClient<M extends Model = Model> {
     options: WriteOptions = {},
   ): Promise<void> {
     checkOptions('delete', options, writeOptions, conditions);
-    await this.#send(deleteOf(this.#model(model), key, options), options);
+    await this.#send(deleteOf(this.usable(model), key, options), options);
   }
 
   /** Starts a query of one partition. */
   query<N extends ModelName<M>>(model: N): Query<ModelOf<M, N>> {
-    return new Query(this.#source, this.#model(model) as ModelOf<M, N>);
+    return new Query(this.#source, this.usable(model) as ModelOf<M, N>);
   }
 
   /** Starts a scan of all items of the model's table, or of an index. */
   scan<N extends ModelName<M>>(model: N): Scan<ModelOf<M, N>> {
-    return new Scan(this.#source, this.#model(model) as ModelOf<M, N>);
+    return new Scan(this.#source, this.usable(model) as ModelOf<M, N>);
   }
 
   /**
@@ -331,7 +330,7 @@ export class TheorydbClient<M extends Model = Model> {
     keys: readonly KeyOf<ModelOf<M, N>>[],
     options: ReadOptions = {},
   ): Promise<(ItemOf<ModelOf<M, N>> | undefined)[]> {
-    const known = this.#model(model);
+    const known = this.usable(model);
     checkOptions('batchGet', options, readOptions);
     const target = { ...this.#source, signal: options.signal };
     const found = await batchGet(target, known, keys, options.consistentRead ?? true);
@@ -355,7 +354,7 @@ export class TheorydbClient<M extends Model = Model> {
     checkOptions('batchWrite', options, cancellable);
     checkOptions('the writes of batchWrite', writes, { puts: true, deletes: true });
     const target = { ...this.#source, signal: options.signal };
-    await batchWrite(target, this.#model(model), { puts: writes.puts ?? [], deletes: writes.deletes ?? [] });
+    await batchWrite(target, this.usable(model), { puts: writes.puts ?? [], deletes: writes.deletes ?? [] });
   }
 
   /**
@@ -369,7 +368,7 @@ export class TheorydbClient<M extends Model = Model> {
   async transactWrite(actions: readonly TransactAction<M>[], options: TransactOptions = {}): Promise<void> {
     checkOptions('transactWrite', options, transactOptions);
     checkToken(options.clientRequestToken);
-    const writes = writesOf(actions, (model) => this.#model(model), this.#calls.clock.now());
+    const writes = writesOf(actions, (model) => this.usable(model), this.#calls.clock.now());
     options.signal?.throwIfAborted();
     const sealed = await Promise.all(writes.map((write) => this.#encrypter.seal(write, options.signal)));
     const command = new TransactWriteItemsCommand({
@@ -392,6 +391,14 @@ export class TheorydbClient<M extends Model = Model> {
       const preconditions = writes.map((write) => write.precondition);
       throw writeFailure(`write a transaction of ${writes.length} actions`, preconditions, decisive);
     }
+  }
+
+  /**
+   * Decrypts and decodes an item.
+   * @internal
+   */
+  async decode<I>(model: Model, item: Item, options: CallOptions): Promise<I> {
+    return decodeItem(model, await this.#encrypter.open(model, item, options.signal)) as I;
   }
 
   async #read<T>(name: string, options: CallOptions, call: Call<T>): Promise<T> {
@@ -421,7 +428,7 @@ export class TheorydbClient<M extends Model = Model> {
         : fieldChanges(model, item as Record<string, unknown>, changing);
     const write = updateOf(model, kind, item, changes, options, this.#calls.clock.now());
     const stored = (await this.#send(write, options)) ?? {};
-    return decodeItem(model, await this.#encrypter.open(model, stored, options.signal)) as I;
+    return this.decode(model, stored, options);
   }
 
   /**
@@ -449,15 +456,10 @@ export class TheorydbClient<M extends Model = Model> {
   }
 
   /**
-   * Returns a registered model.
+   * Returns a model whose items this client can read and write.
    * @internal
    */
-  modelNamed(name: string): Model {
-    return this.#model(name);
-  }
-
-  /** Returns a model whose items this client can read and write. */
-  #model(model: string | Model): Model {
+  usable(model: string | Model): Model {
     const known = this.#known(model);
     this.#encrypter.check(known);
     return known;

@@ -64,6 +64,13 @@ export type { Query } from './query.js';
 export type { Page, Reader } from './reader.js';
 export type { RetryOptions } from './retry.js';
 export type { Scan } from './scan.js';
+export {
+  type StreamImage,
+  type StreamItems,
+  type StreamRecord,
+  unmarshalStreamImage,
+  unmarshalStreamRecord,
+} from './streams.js';
 export type {
   ModelName,
   TransactAction,

@@ -52,7 +52,7 @@ export async function transitionReleaseState<M extends Model>(
 ): Promise<void> {
   checkOptions('transitionReleaseState', input ?? null, members);
   const { actualKey, set, expectedVersion, versionAttribute = 'version' } = input;
-  const model = client.modelNamed(input.actualModel);
+  const model = client.usable(input.actualModel);
   if (model.version?.attribute !== versionAttribute) {
     throw new InvalidModelError(
       `the model ${model.name} has no attribute ${versionAttribute} with the role version, which counts its transitions`,

@@ -32,7 +32,7 @@ from theorydb_py.errors import (
     ResultGoneError,
     TableNotFoundError,
 )
-from theorydb_py.isr import FOREVER, FaceTheoryIsrMetaStore, raw_partition
+from theorydb_py.isr import FOREVER, FaceTheoryIsrMetaStore, hashed_partition, raw_partition
 
 REFERENCE: dict[str, Any] = {
     "cache_key": KEY,
@@ -138,6 +138,47 @@ def test_partition_keys_of_other_services(client: Any, table_name: str) -> None:
         new_store(client, table_name, tenant="a#b")
     with pytest.raises(InvalidKeyError):
         new_store(client, table_name, pk_prefix="x" * 2048).get(KEY)
+
+
+def test_partition_schemes(client: Any, table_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All choices of a default, for the programs of a migration that are not changed."""
+
+    def pk(**settings: Any) -> str:
+        return new_store(client, table_name, **settings).partition_key(KEY)
+
+    assert pk() == pk(partition="hashed") == hashed_partition(KEY)
+    assert pk(partition="raw") == raw_partition(KEY) == f"CACHE#{KEY}"
+    assert pk(partition="raw", tenant="acme") == raw_partition(KEY, "acme")
+    monkeypatch.setenv("FACETHEORY_CACHE_PARTITION", "raw")
+    assert pk() == raw_partition(KEY)
+    assert pk(tenant="acme") == raw_partition(KEY, "acme")
+    assert pk(partition="hashed") == hashed_partition(KEY)
+    assert pk(pk_prefix="PAGE#") == f"PAGE#{KEY}"
+    monkeypatch.setenv("FACETHEORY_CACHE_PARTITION", "")
+    assert pk() == hashed_partition(KEY)
+    monkeypatch.setenv("FACETHEORY_CACHE_PARTITION", "RAW")
+    with pytest.raises(InvalidInputError, match="FACETHEORY_CACHE_PARTITION is 'RAW': expected hashed or raw"):
+        pk()
+    for settings in (
+        {"partition": "Raw"},
+        {"partition": ""},
+        {"partition": "raw", "pk_prefix": "CACHE#"},
+        {"partition": "raw", "pk_from_cache_key": str},
+        {"pk_prefix": "CACHE#", "tenant": "acme"},  # its tenants would share their pages
+    ):
+        with pytest.raises(InvalidInputError, match=r"expected hashed or raw|exclude"):
+            pk(**settings)
+
+
+def test_processes_side_by_side_share_leases_and_pages(client: Any, table_name: str) -> None:
+    """One process by TableTheory's partition keys, one by the unchanged program: they exclude each other."""
+    old = new_store(client, table_name, pk_prefix="CACHE#")
+    new = new_store(client, table_name, partition="raw")
+    lease = old.acquire_lease(KEY)
+    assert new.try_acquire_lease(KEY) is None
+    assert old.refresh_lease(lease) is lease
+    publish(new_store(client, table_name, partition="raw", tenant="acme"))
+    assert old.get(KEY) is None
 
 
 def test_missing_table_raises_table_not_found(client: Any) -> None:

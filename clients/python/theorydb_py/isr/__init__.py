@@ -37,6 +37,7 @@ from theorydb_py.isr._freshness import age, fresh_until, freshness, serves_failu
 from theorydb_py.isr._inputs import Json, canonical_json, hash_inputs
 from theorydb_py.isr._keys import body_prefix, hashed_partition, raw_partition
 from theorydb_py.isr._lease import IsrLease
+from theorydb_py.isr._partition import PartitionScheme
 from theorydb_py.isr._purgetarget import MAX_PURGE_TARGETS, PurgeKind, PurgeTarget, host_target
 from theorydb_py.isr._row import HeaderValue
 from theorydb_py.isr._store import FaceTheoryIsrMetaStore
@@ -55,6 +56,7 @@ __all__ = [
     "Json",
     "Lock",
     "Mark",
+    "PartitionScheme",
     "PurgeKind",
     "PurgeState",
     "PurgeTarget",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from theorydb_py._client import DynamoDB
 from theorydb_py._retry import Retry
-from theorydb_py.isr._numbers import check_time
+from theorydb_py.errors import InvalidInputError
 from theorydb_py.isr._row import Item, key, string
 
 
@@ -23,8 +24,9 @@ class Connection:
     table: str
     owner: str
     clock: Callable[[], float]
-    """Wall time in epoch seconds."""
+    """Wall time in epoch seconds; see wall_clock, which checks it."""
     new_token: Callable[[], str]
+    """Returns an unguessable text; see checked_tokens."""
     retry: Retry
     settle_timeout_seconds: float
     """How long an unanswered write is investigated, in seconds."""
@@ -35,7 +37,7 @@ class Connection:
 
     def now(self) -> float:
         """Return the wall time in epoch seconds. Raises InvalidInputError if the clock returns anything else."""
-        return check_time("now()", self.clock())
+        return self.clock()
 
     def second(self) -> int:
         """Return the wall time in whole epoch seconds, rounded down."""
@@ -96,6 +98,22 @@ class Connection:
             if not page.get("LastEvaluatedKey"):
                 return rows
             question["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+
+def checked_tokens(new_token: Callable[[], str] | None) -> Callable[[], str]:
+    """Return a source of tokens, each of which is a text; None: 128 random bits in hex.
+
+    The returned function raises InvalidInputError for anything else: by an empty token,
+    two processes could take the same lease for theirs.
+    """
+
+    def draw() -> str:
+        token = secrets.token_hex(16) if new_token is None else new_token()
+        if not isinstance(token, str) or not token:
+            raise InvalidInputError(f"the token of a lease is {token!r:.60}: expected a unique str that is not empty")
+        return token
+
+    return draw
 
 
 def query_arguments(pk: str, sort_keys: str, *, first: str, last: str | None = None, **more: Any) -> dict[str, Any]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -18,6 +16,7 @@ from theorydb_py._classify import read_failure, write_failure
 from theorydb_py._client import DynamoDB
 from theorydb_py._retry import Retry
 from theorydb_py._table_name import checked_table_name
+from theorydb_py._wallclock import wall_clock
 from theorydb_py.errors import (
     InvalidInputError,
     LeaseHeldError,
@@ -32,7 +31,7 @@ from theorydb_py.isr import _pages as pages
 from theorydb_py.isr import _publish as publish
 from theorydb_py.isr import _rollback as rollback
 from theorydb_py.isr._assertion import pin_assertion, rollback_target, unpin_assertion
-from theorydb_py.isr._backend import Connection
+from theorydb_py.isr._backend import Connection, checked_tokens
 from theorydb_py.isr._build import build_sequence
 from theorydb_py.isr._commit import committed_entry, reference_entry
 from theorydb_py.isr._entry import (
@@ -52,12 +51,13 @@ from theorydb_py.isr._freshness import expiry, freshness
 from theorydb_py.isr._generationid import generation_id
 from theorydb_py.isr._groupcommit import GroupCommit
 from theorydb_py.isr._inputs import Json, hash_inputs
-from theorydb_py.isr._keys import check_cache_key, check_partition, check_request_key, check_tenant, hashed_partition
+from theorydb_py.isr._keys import check_cache_key, check_partition, check_request_key, check_tenant
 from theorydb_py.isr._lease import IsrLease, Snapshot
 from theorydb_py.isr._leaseregistry import LeaseRegistry
 from theorydb_py.isr._leasescope import finish, lease_scope
 from theorydb_py.isr._normalize import check_text, normalize_entry, whole_seconds
 from theorydb_py.isr._numbers import MAX_COUNT, check_count, check_interval, check_number, lease_seconds
+from theorydb_py.isr._partition import PartitionScheme, partition_of
 from theorydb_py.isr._publish import Publishing
 from theorydb_py.isr._purge import Purge
 from theorydb_py.isr._purgetarget import PurgeTarget, resolve
@@ -105,11 +105,12 @@ class FaceTheoryIsrMetaStore:
         tenant: str = "",
         pk_from_cache_key: Callable[[str], str] | None = None,
         pk_prefix: str | None = None,
+        partition: PartitionScheme | None = None,
         meta_ttl_seconds: float | None = None,
         mark_lifetime_seconds: float | None = None,
         lease_owner: str | None = None,
-        now: Callable[[], float] = time.time,
-        new_token: Callable[[], str] = lambda: secrets.token_hex(16),
+        now: Callable[[], float] | None = None,
+        new_token: Callable[[], str] | None = None,
         retry: Retry | None = None,
         settle_timeout_seconds: float = 15.0,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
@@ -117,10 +118,13 @@ class FaceTheoryIsrMetaStore:
         """Create a store on an existing table.
 
         ``client`` is a boto3 client with its own timeouts. ``tenant`` is the tenant of
-        all keys, 1 to 64 letters, digits, ``.``, ``_`` and ``-``. The partition key is
-        hashed_partition(cache_key), or ``pk_from_cache_key(cache_key)``, or
-        ``pk_prefix + cache_key``, to match other services: all writers of a table must
-        agree. ``meta_ttl_seconds`` is how long a
+        all keys, 1 to 64 letters, digits, ``.``, ``_`` and ``-``. The partition key of a
+        page is, by ``partition``, ``hashed`` (hashed_partition, as ``isr serve`` does) or
+        ``raw`` (raw_partition, as TableTheory does); None: by the environment variable
+        FACETHEORY_CACHE_PARTITION, or else hashed. In its place,
+        ``pk_from_cache_key(cache_key)`` or, without a tenant, ``pk_prefix + cache_key``
+        match other services. All writers of a table must agree: otherwise they have
+        different rows, and different leases. ``meta_ttl_seconds`` is how long a
         page is kept at least after it was published, pinned or rolled back: its row
         gets a ttl a day after its last possible use; None: no ttl, unless a call passes
         one. ``mark_lifetime_seconds`` is how long purge marks are kept at least, from the
@@ -130,18 +134,17 @@ class FaceTheoryIsrMetaStore:
         the whole site once after raising it, hard, or softly if nothing was purged hard.
 
         ``lease_owner`` names this process to people (default: host and process id).
-        ``now`` returns the wall time in epoch seconds. ``new_token`` returns an
-        unguessable text that never recurs. ``settle_timeout_seconds`` (above 0) bounds how
+        ``now`` returns the wall time in epoch seconds (default: time.time), which is
+        checked. ``new_token`` returns an unguessable text that never recurs (default: 128
+        random bits in hex). ``settle_timeout_seconds`` (above 0) bounds how
         long an unanswered write is investigated. ``wait`` waits for an event, at most
         so many seconds, and returns whether it is set; heartbeats wait with it.
 
         Raises:
             InvalidInputError, InvalidKeyError: an argument is invalid.
         """
-        if pk_from_cache_key is not None and pk_prefix is not None:
-            raise InvalidInputError("pk_from_cache_key and pk_prefix exclude each other: pass one of them")
         self._tenant = check_tenant(tenant) if tenant != "" else ""
-        self._partition = pk_from_cache_key or self._default_partition(pk_prefix)
+        self._partition = partition_of(self._tenant, partition, pk_from_cache_key, pk_prefix)
         self._retention = None if meta_ttl_seconds is None else check_interval("meta_ttl_seconds", meta_ttl_seconds)
         self._mark_lifetime = _mark_lifetime(mark_lifetime_seconds)
         owner = (
@@ -155,8 +158,8 @@ class FaceTheoryIsrMetaStore:
             client=client,
             table=checked_table_name(table_name),
             owner=owner,
-            clock=now,
-            new_token=new_token,
+            clock=wall_clock(now),
+            new_token=checked_tokens(new_token),
             retry=retry or Retry(),
             settle_timeout_seconds=settle_timeout_seconds,
             wait=wait,
@@ -293,14 +296,15 @@ class FaceTheoryIsrMetaStore:
         self._leases.add(lease)
         return lease
 
-    def refresh_lease(self, lease: IsrLease) -> None:
-        """Extend a held lease from now by its duration.
+    def refresh_lease(self, lease: IsrLease) -> IsrLease:
+        """Extend a held lease from now by its duration, and return it.
 
         Raises:
             LeaseLostError: it expired or was taken. Any other error leaves open whether
                 it was extended; the call may be repeated.
         """
         leasewrites.refresh(self._connection, self._own(lease))
+        return lease
 
     def release_lease(self, lease: IsrLease | None = None, *, cache_key: str = "", lease_token: str = "") -> None:
         """Release a lease, or the lease of a page with a token. A lost lease stays as it is: no error.
@@ -739,12 +743,6 @@ class FaceTheoryIsrMetaStore:
             raise read_failure(f"read the log up to {up_to}", error) from error
 
     # --- Internals ------------------------------------------------------------
-
-    def _default_partition(self, prefix: str | None) -> Callable[[str], str]:
-        if prefix is None:
-            return lambda cache_key: hashed_partition(cache_key, self._tenant)
-        check_text("pk_prefix", prefix)
-        return lambda cache_key: prefix + cache_key
 
     def _page(self, cache_key: str) -> ReloadTarget:
         return ReloadTarget(tenant=self._tenant, key=cache_key)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,16 +21,18 @@ from typing import Self
 from theorydb_py._client import DynamoDB
 from theorydb_py._retry import Retry
 from theorydb_py._table_name import checked_table_name
+from theorydb_py._wallclock import wall_clock
 from theorydb_py.errors import InvalidInputError, InvalidKeyError, LeaseLostError
 from theorydb_py.isr import _leaseupdate as leasewrites
 from theorydb_py.isr._acquire import acquire
-from theorydb_py.isr._backend import Connection
+from theorydb_py.isr._backend import Connection, checked_tokens
 from theorydb_py.isr._keys import check_partition, job_partition
 from theorydb_py.isr._lease import IsrLease
 from theorydb_py.isr._leaseregistry import LeaseRegistry
 from theorydb_py.isr._leasescope import lease_scope
 from theorydb_py.isr._names import SK_LOCK
-from theorydb_py.isr._numbers import MAX_INTERVAL, check_number
+from theorydb_py.isr._normalize import check_text
+from theorydb_py.isr._numbers import MAX_INTERVAL, check_count, check_number
 
 
 @dataclass(frozen=True)
@@ -57,32 +58,50 @@ class Lease:
     """An acquired lease, proven by its token. Safe for concurrent use.
 
     Its token never changes, so that a refresh whose reply was lost can be repeated.
+    LeaseManager makes them. A process that was handed the token of another's lease may
+    make one too, to refresh or release it.
     """
 
-    def __init__(self, key: LeaseKey, held: IsrLease) -> None:
-        """Create an acquired lease; LeaseManager does."""
+    def __init__(self, key: LeaseKey, token: str, expires_at: int = 0) -> None:
+        """``expires_at`` is in epoch seconds, as last acknowledged; the lease counts as lost from then on.
+
+        Raises:
+            InvalidInputError: the token is empty, or an argument of another type.
+        """
+        if not isinstance(key, LeaseKey):
+            raise InvalidInputError(f"the key of a lease is {key!r:.60}: expected a LeaseKey, as lock_key returns")
+        if check_text("the token of a lease", token) == "":
+            raise InvalidInputError(f"the token of the lease of {key.pk} is empty: expected that of an acquired lease")
         self.key = key
-        self._held = held
+        self._token = token
+        self._expires_at = check_count("expires_at", expires_at)
+        self._held: IsrLease | None = None
+
+    @classmethod
+    def _acquired(cls, key: LeaseKey, held: IsrLease) -> Self:
+        lease = cls(key, held.lease_token, held.lease_expires_at)
+        lease._held = held
+        return lease
 
     @property
     def token(self) -> str:
         """Proves that this process holds the lease."""
-        return self._held.lease_token
+        return self._token
 
     @property
     def failures(self) -> int:
         """How many earlier attempts had failed in a row; also 0 if the reply to the acquisition was lost."""
-        return self._held.failures
+        return self._held.failures if self._held else 0
 
     @property
     def seconds(self) -> int:
-        """The duration, as granted last."""
-        return self._held.duration_seconds
+        """The duration, as granted last; 0 of another process's lease that was not refreshed here."""
+        return self._held.duration_seconds if self._held else 0
 
     @property
     def expires_at(self) -> int:
         """When it expires unless it is refreshed, in epoch seconds, as last acknowledged."""
-        return self._held.lease_expires_at
+        return self._held.lease_expires_at if self._held else self._expires_at
 
     @property
     def lost(self) -> bool:
@@ -91,6 +110,8 @@ class Lease:
         It expires by the wall clock, by which others judge, or by the monotonic clock,
         whichever comes first.
         """
+        if self._held is None:
+            return self._expires_at <= time.time()
         return self._held.over or self._held.lost
 
     def check(self) -> None:
@@ -99,9 +120,10 @@ class Lease:
         Raises:
             LeaseLostError: it was released, was taken, or expired.
         """
-        self._held.check()
-        if self._held.over:
-            raise LeaseLostError(f"the lease of {self.key.pk} was released: acquire it again")
+        if self._held is not None:
+            self._held.check()
+        if self.lost:
+            raise LeaseLostError(f"the lease of {self.key.pk} was released, or has expired: acquire it again")
 
 
 class LeaseManager:
@@ -125,28 +147,31 @@ class LeaseManager:
         *,
         table_name: str,
         owner: str = "",
-        now: Callable[[], float] = time.time,
-        token: Callable[[], str] = lambda: secrets.token_hex(16),
+        now: Callable[[], float] | None = None,
+        token: Callable[[], str] | None = None,
         retry: Retry | None = None,
         logger: logging.Logger | None = None,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         """``owner`` names this process to people; ``now`` returns the wall time in epoch seconds.
 
-        ``token`` returns an unguessable text that never recurs. ``logger`` logs lost
+        By default that is time.time. It is checked: by a clock in another unit, two
+        processes would hold one lease. ``token`` returns an unguessable text that never
+        recurs (default: 128 random bits in hex). ``logger`` logs lost
         replies, and refreshes and releases that failed. ``wait`` waits for an event, at
         most so many seconds, and returns whether it is set; heartbeats wait with it.
 
         Raises:
-            InvalidInputError: the name of the table is invalid.
+            InvalidInputError: the name of the table is invalid, or ``now`` returns no epoch
+                seconds.
         """
         retry = retry or Retry()
         self._connection = Connection(
             client=client,
             table=checked_table_name(table_name),
             owner=owner,
-            clock=now,
-            new_token=token,
+            clock=wall_clock(now),
+            new_token=checked_tokens(token),
             retry=retry,
             settle_timeout_seconds=retry.timeout_seconds,
             wait=wait,
@@ -190,6 +215,9 @@ class LeaseManager:
                 all other errors it was not acquired, or was released.
             TableNotFoundError, ThrottledError: as they say.
         """
+        return self._acquire(key, lease_seconds)[0]
+
+    def _acquire(self, key: str | LeaseKey, lease_seconds: float) -> tuple[Lease, IsrLease]:
         at = key if isinstance(key, LeaseKey) else LeaseKey(job_partition(key))
         self._registry.check_open()
         held = IsrLease(
@@ -203,19 +231,32 @@ class LeaseManager:
         )
         acquire(self._connection, held)
         self._registry.add(held)
-        return Lease(at, held)
+        return Lease._acquired(at, held), held
 
-    def refresh(self, lease: Lease, *, lease_seconds: float | None = None) -> None:
-        """Extend a held lease from now by so many seconds; None: by its present duration.
+    def refresh(self, lease: Lease, *, lease_seconds: float | None = None) -> Lease:
+        """Extend a held lease from now by so many seconds, and return it; None: by its present duration.
 
         Raises:
             LeaseLostError: it expired or was taken; it cannot be regained.
-            InvalidInputError: the duration is invalid; nothing was sent.
+            InvalidInputError: the duration is invalid, or None and the lease another
+                process's; nothing was sent.
             UnknownOutcomeError, ThrottledError, TableNotFoundError: it may have been
                 extended; the call may be repeated.
         """
         seconds = None if lease_seconds is None else _whole_seconds(lease_seconds)
-        leasewrites.refresh(lease._held.connection, lease._held, seconds)
+        if lease._held is None and seconds is None:
+            raise InvalidInputError(
+                f"refresh the lease of {lease.key.pk}: another process acquired it, with a duration that is unknown "
+                "here; pass lease_seconds"
+            )
+        held = lease._held or self._foreign(lease)
+        try:
+            leasewrites.refresh(held.connection, held, seconds)
+        except LeaseLostError:
+            lease._held = held
+            raise
+        lease._held = held
+        return lease
 
     def release(self, lease: Lease) -> None:
         """Release the lease. Releasing a lost lease does nothing and is no error.
@@ -224,8 +265,10 @@ class LeaseManager:
             UnknownOutcomeError, ThrottledError, TableNotFoundError: it may have been
                 released; the call may be repeated.
         """
-        leasewrites.release(lease._held.connection, lease._held)
-        self._registry.remove(lease._held)
+        held = lease._held or self._foreign(lease)
+        leasewrites.release(held.connection, held)
+        self._registry.remove(held)
+        lease._held = held
 
     @contextlib.contextmanager
     def lease(self, key: str | LeaseKey, *, lease_seconds: float = 30) -> Iterator[Lease]:
@@ -242,12 +285,15 @@ class LeaseManager:
                 acquire; the block did not run.
         """
         began = self._connection.monotonic()
-        lease = self.acquire(key, lease_seconds=lease_seconds)
+        lease, held = self._acquire(key, lease_seconds)
         try:
-            with lease_scope(self._connection, lease._held, began):
+            with lease_scope(self._connection, held, began):
                 yield lease
         finally:
-            self._registry.remove(lease._held)
+            self._registry.remove(held)
+
+    def _foreign(self, lease: Lease) -> IsrLease:
+        return self._registry.foreign_lease(lease.key.pk, lease.key.pk, lease.token)
 
 
 def _whole_seconds(lease_seconds: float) -> int:
