@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -420,6 +420,77 @@ def test_unsafe_request_purges_its_location(rig: Rig) -> None:
     assert get(app, "/form", method="POST").status == "200 OK"
     site.headers = list(SHARED)
     assert get(app, path).body != before
+
+
+def test_a_flood_of_unsafe_requests_is_merged(rig: Rig) -> None:
+    """One purge at once, and one after the last request; a page that renders in ten seconds is purged once a minute."""
+    site = Site()
+    caches = [rig.new(), rig.new()]
+    apps = [WsgiCache(site, cache) for cache in caches]
+    before = get(apps[0]).body
+    entry = rig.store.read(f"{HOST}/").entry
+    assert entry is not None
+    lease = rig.store.acquire_lease(f"{HOST}/")
+    rig.store.publish(lease, lease.record, replace(entry, render_ms=10_000))
+    first = rig.store.sequence().seq
+    with ThreadPoolExecutor(8) as visitors:
+        list(visitors.map(lambda i: get(apps[i % 2], "/", "", "POST"), range(100)))
+    made = rig.store.sequence().seq
+    assert 1 <= made - first <= 2  # one by each cache, if they read at the same time
+    after = get(apps[1]).body
+    assert after != before
+    for cache in caches:
+        cache.close()
+    assert 1 <= rig.store.sequence().seq - made <= 2
+    assert get(WsgiCache(site, rig.new())).body != after
+
+
+def test_unsafe_requests_within_the_interval_have_their_effect(rig: Rig) -> None:
+    site = Site()
+    app = WsgiCache(site, rig.new())
+    for method in ("POST", "FROBNICATE"):
+        before = get(app, "/news").body
+        assert get(app, "/news", method=method).status == "200 OK"
+        assert eventually(partial(differs, app, before))
+    assert rig.store.sequence().seq == 2
+    for path in ("/a", "/b"):
+        get(app, path, method="POST")
+    assert rig.store.sequence().seq == 2  # they are not stored
+
+
+def test_a_purge_that_fails_is_repeated(rig: Rig) -> None:
+    site = Site()
+    cache, other = following(rig), WsgiCache(site, rig.new())
+    app = WsgiCache(site, cache)
+    before = get(app).body
+    assert get(other).body == before
+    rig.table.cut(off=True)
+    assert get(app, method="POST").status == "200 OK"
+    rig.table.cut(off=False)
+    assert eventually(lambda: rig.store.sequence().seq == 1)
+    assert eventually(lambda: get(other).body != before)
+
+
+def test_a_visitor_who_comes_after_an_unsafe_request_gets_no_older_render(rig: Rig) -> None:
+    begun, go = threading.Event(), threading.Event()
+    site = Site()
+    app = WsgiCache(site, rig.new())
+
+    def body() -> Iterable[bytes]:
+        begun.set()
+        go.wait(PATIENCE)
+        return [b"old"]
+
+    site.body = body
+    with ThreadPoolExecutor(2) as visitors:
+        first = visitors.submit(get, app)
+        assert begun.wait(PATIENCE)
+        site.body = None
+        get(app, method="POST")
+        later = visitors.submit(get, app)
+        go.set()
+        assert first.result().body == b"old"
+        assert later.result().body == b"page 3"
 
 
 def test_bodies(rig: Rig) -> None:

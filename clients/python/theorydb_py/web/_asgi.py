@@ -81,9 +81,9 @@ class AsgiCache:
         async def passing(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", []))
-                purge = answer.answered(message["status"], _decoded(headers))
-                if purge is not None:
-                    await asyncio.wait([asyncio.wrap_future(purge)], timeout=self._cache.store_timeout_seconds)
+                purges = [asyncio.wrap_future(purge) for purge in answer.answered(message["status"], _decoded(headers))]
+                if purges:
+                    await asyncio.wait(purges, timeout=self._cache.store_timeout_seconds)
                 message = {**message, "headers": [*headers, (b"cache-status", answer.cache_status.encode())]}
             await send(message)
 

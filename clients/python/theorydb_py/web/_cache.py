@@ -17,6 +17,7 @@ from theorydb_py.isr import FaceTheoryIsrMetaStore, PurgeTarget, Receipt, State,
 from theorydb_py.web._bodies import Bodies
 from theorydb_py.web._flights import Failed, Flight, Refused, Remembered, Render, Served
 from theorydb_py.web._follower import Follower
+from theorydb_py.web._invalidate import Invalidations
 from theorydb_py.web._memory import Memory
 from theorydb_py.web._pages import Page, Response, plain
 from theorydb_py.web._regenerate import Regeneration, Settings
@@ -40,11 +41,11 @@ class Pass:
         self._request = request
         self.cache_status = f"isr; {status}"
 
-    def answered(self, status: int, headers: Headers) -> Future[Any] | None:
+    def answered(self, status: int, headers: Headers) -> list[Future[Any]]:
         """Purge what a successful unsafe request has changed (RFC 9111, section 4.4). Wait for it with a limit."""
         if self._request.unsafe and 200 <= status < 400:
             return self._cache.invalidate(self._request, headers)
-        return None
+        return []
 
 
 class PageCache:
@@ -181,9 +182,13 @@ class PageCache:
         return receipt
 
     def close(self) -> None:
-        """Stop following the log. Renders that are in progress end with the process; their leases expire."""
+        """Make the purges of unsafe requests that wait, and stop following the log.
+
+        Renders that are in progress end with the process; their leases expire.
+        """
         with self._starting:
             if self._pid == os.getpid():
+                self._invalidations.close()
                 self._follower.stop()
 
     # --- For the middlewares ----------------------------------------------------
@@ -255,8 +260,11 @@ class PageCache:
             return local or self._fail(request, flight.key, Failed("origin-busy", now + 1))
         return self._fail(request, flight.key, Failed("timeout", now + 1))
 
-    def invalidate(self, request: Request, headers: Headers) -> Future[Any] | None:
-        """Purge the stored pages of an unsafe request, and of its Location on the same host, hard."""
+    def invalidate(self, request: Request, headers: Headers) -> list[Future[Any]]:
+        """Purge the stored pages of an unsafe request, and of its Location on the same host, hard.
+
+        Return the purges that are made at once. Others are put off (see Invalidations).
+        """
         keys = {self._projection.key(request)[0]}
         base = f"http://{request.host}{quote(request.path.encode('utf-8', 'surrogateescape'))}"
         host = self._projection.key_of(request.host, "/", "")[0]
@@ -265,12 +273,7 @@ class PageCache:
             if host and key.startswith(host):
                 keys.add(key)
         self._start()
-        for key in keys:
-            self._memory.drop(key)
-        begun = self._purges.submit(lambda: self._invalidate(sorted(filter(None, keys))))
-        if begun is None:
-            _logger.warning("%s of %s is not followed by a purge: too many wait", request.method, base)
-        return begun
+        return self._invalidations.add(sorted(filter(None, keys)))
 
     # --- Internals ------------------------------------------------------------
 
@@ -291,7 +294,7 @@ class PageCache:
             # Searches that hang in the store leave those that do without it their threads.
             self._searches = Workers("isr-search", self.render_workers, _MAX_WAITING)
             self._local = Workers("isr-local", self.render_workers, _MAX_WAITING)
-            self._purges = Workers("isr-purge", 2, _MAX_WAITING)
+            self._invalidations = Invalidations(self._store, self._forget, self._follower.read_now)
             self._refreshed: Remembered[bool] = Remembered(_MAX_REMEMBERED)
             self._follower.start()
             self._pid = os.getpid()
@@ -350,29 +353,18 @@ class PageCache:
             _logger.exception("the search for %s failed", flight.key)
         finally:
             with self._registry:
-                del self._flying[flight.key, flight.local]
+                if self._flying.get((flight.key, flight.local)) is flight:
+                    del self._flying[flight.key, flight.local]
             flight.resolve(Failed("render-failed", time.time() + 1))
 
-    def _invalidate(self, keys: list[str]) -> None:
-        try:
-            self._purge_stored(keys)
-        except Exception as error:
-            _logger.warning("the purge of %s after an unsafe request failed: %s", ", ".join(keys), error)
-
-    def _purge_stored(self, keys: list[str]) -> None:
-        now = time.time()
-        stored = []
-        for key in keys:
-            record = self._store.read(key)
-            pinned = record.entry is not None and (record.entry.pinned_until or 0) > now
-            if not pinned and (record.entry is not None or record.lock is not None):
-                stored.append(PurgeTarget(kind="key", value=key))
-        if stored:
-            self._store.purge(stored, hard=True)
-            self._follower.read_now()
-        for key in keys:
-            self._regeneration.refused.drop(key)
-            self._regeneration.failures.drop(key)
+    def _forget(self, key: str) -> None:
+        """Forget what this process knows of a page that has changed. Its renders are not for visitors to come."""
+        self._memory.drop(key)
+        self._regeneration.refused.drop(key)
+        self._regeneration.failures.drop(key)
+        with self._registry:
+            for local in (False, True):
+                self._flying.pop((key, local), None)
 
 
 def _between(name: str, value: object, least: float, most: float) -> float:

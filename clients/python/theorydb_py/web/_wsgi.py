@@ -59,9 +59,8 @@ class WsgiCache:
 
     def _passing(self, answer: Pass, start_response: StartResponse) -> StartResponse:
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            purge = answer.answered(int(status[:3]), [(name.lower(), value) for name, value in headers])
-            if purge is not None:
-                wait_for([purge], self._cache.store_timeout_seconds)
+            purges = answer.answered(int(status[:3]), [(name.lower(), value) for name, value in headers])
+            wait_for(purges, self._cache.store_timeout_seconds)
             return start_response(status, [*headers, ("Cache-Status", answer.cache_status)], exc_info)
 
         return start
