@@ -70,6 +70,7 @@ export abstract class Filterable<M extends Model> {
 export class FilterGroup<M extends Model> extends Filterable<M> {
   #filters: Filters = [];
 
+  /** @internal */
   override refilter(change: (filters: Filters) => Filters): this {
     this.#filters = change(this.#filters);
     return this;

@@ -44,6 +44,7 @@ export class Query<M extends Model, I = undefined, T = ItemOf<M>> extends Reader
     return new Query(this.#source, this.#model, { ...this.#terms, index: name });
   }
 
+  /** @internal */
   override refilter(change: (filters: Terms['filters']) => Terms['filters']): this {
     return this.#with({ filters: change(this.#terms.filters) }) as this;
   }

@@ -38,6 +38,7 @@ export class Scan<M extends Model, T = ItemOf<M>> extends Reader<T, M> {
     return this.#with({ index: name });
   }
 
+  /** @internal */
   override refilter(change: (filters: ScanTerms['filters']) => ScanTerms['filters']): this {
     return this.#with({ filters: change(this.#terms.filters) }) as this;
   }
