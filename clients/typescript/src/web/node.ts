@@ -131,9 +131,9 @@ async function write(res: ServerResponse, response: Response): Promise<void> {
   else await pipeline(Readable.fromWeb(response.body as Parameters<typeof Readable.fromWeb>[0]), res);
 }
 
-/** Answers a visitor whose page failed to render. If the response has begun, its connection is closed. */
+/** Answers a visitor whose page failed to render. If the response has begun, or the visitor has left, its connection is closed. */
 function fail(res: ServerResponse, error: unknown): void {
-  if (res.headersSent) {
+  if (res.headersSent || res.destroyed) {
     res.destroy();
     return;
   }
