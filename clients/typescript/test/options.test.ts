@@ -13,6 +13,8 @@ import {
   LeaseManager,
   TheorydbClient,
 } from '../src/index.js';
+import { settingsOf } from '../src/next/options.js';
+import { createRuntimeStores } from '../src/web/runtimestores.js';
 import { onEngines } from './engines.js';
 
 /** A client whose use fails the test: nothing listens there. */
@@ -95,6 +97,7 @@ const song = defineModel({
 
 const meta = (option: object = {}) => createFaceTheoryIsrMetaStore({ ddb, tableName, ...option });
 const leases = new LeaseManager(ddb, tableName);
+const stores = { ddb, tableName, bucket: 'b' };
 const client = new TheorydbClient(ddb, { models: [song] });
 const key = { pk: 'a' };
 const page = { cacheKey: 'example.com/' };
@@ -118,6 +121,18 @@ const unknownOptions: readonly [name: string, call: (option: object) => unknown,
   ['LeaseManager', (o) => new LeaseManager(ddb, tableName, o), { ttlBufferSeconds: 1 }, /an hour after/],
   ['LeaseManager', (o) => new LeaseManager(ddb, tableName, o), { clok: 1 }, /no option clok: expected now, clock/],
   ['LeaseManager', (o) => new LeaseManager(ddb, tableName, o), { __proto__: null, toString: 1 }, /no option toString/],
+  [
+    'createRuntimeStores',
+    (o) => createRuntimeStores({ ...stores, ...o }),
+    { tennant: 'a' },
+    /no option tennant: expected tab/,
+  ],
+  [
+    'createCacheHandler',
+    (o) => settingsOf({ ...stores, ...o }, {}),
+    { tennant: 'a' },
+    /createCacheHandler has no option tennant/,
+  ],
   ['the meta store', (o) => meta(o), { leaseToken: () => 'a' }, /newToken/],
   ['the meta store', (o) => meta(o), { leaseTtlBufferSeconds: 1 }, /an hour after/],
   ['the meta store', (o) => meta(o), { client: {} }, /through ddb/],

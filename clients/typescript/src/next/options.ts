@@ -1,4 +1,6 @@
+import { storeMembers } from '../cache/members.js';
 import { milliseconds, type StoreOptions, type StoreSettings, storeSettingsOf } from '../cache/settings.js';
+import { checkOptions, type Members } from '../options.js';
 
 /** The options of a cache handler. Every member has a default, some of them from the environment. */
 export interface CacheHandlerOptions extends StoreOptions {
@@ -36,8 +38,18 @@ export interface Settings extends StoreSettings {
   readonly trustMs: number;
 }
 
+const members: Members<CacheHandlerOptions> = {
+  ...storeMembers,
+  buildId: true,
+  leaseSeconds: true,
+  renderSeconds: true,
+  waitSeconds: true,
+  trustSeconds: true,
+};
+
 /** @throws InvalidInputError InvalidKeyError */
 export function settingsOf(o: CacheHandlerOptions, environment: NodeJS.ProcessEnv): Settings {
+  checkOptions('createCacheHandler', o, members);
   return {
     ...storeSettingsOf(o, { maker: 'createCacheHandler', warning: 'ISR cache' }, environment),
     buildId: o.buildId,

@@ -2,6 +2,7 @@ import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/clie
 
 import { isMissing, sha256 } from '../cache/bodies.js';
 import { LruCache } from '../cache/lru.js';
+import { storeMembers } from '../cache/members.js';
 import { PurgeMarks } from '../cache/purgemarks.js';
 import { type StoreOptions, storeSettingsOf } from '../cache/settings.js';
 import { storesOf } from '../cache/stores.js';
@@ -11,6 +12,7 @@ import { freshness, freshUntilMs, mergePurgeStates } from '../isr/freshness.js';
 import type { Lease } from '../isr/lease.js';
 import { checkInterval } from '../isr/normalize.js';
 import type { FaceTheoryIsrMetaStore } from '../isr/store.js';
+import { checkOptions, type Members } from '../options.js';
 import { withTimeout } from '../retry.js';
 
 /** A page as FaceTheory's runtime reads it: its `IsrMetaRecord`. Times are in epoch milliseconds. */
@@ -41,6 +43,8 @@ export interface RuntimeStoresOptions extends StoreOptions {
   /** How long after its freshness window `isr serve` may serve a page while it is regenerated, in seconds. Default: 0. */
   staleSeconds?: number;
 }
+
+const runtimeMembers: Members<RuntimeStoresOptions> = { ...storeMembers, staleSeconds: true };
 
 /** What the runtime tells of a lease that it asks for. */
 export interface RuntimeAcquisition {
@@ -284,6 +288,7 @@ export class RuntimeHtmlStore {
  * @throws InvalidInputError InvalidKeyError for an invalid option, or a missing table or bucket
  */
 export function createRuntimeStores(options: RuntimeStoresOptions = {}): RuntimeStores {
+  checkOptions('createRuntimeStores', options, runtimeMembers);
   const { staleSeconds = 0 } = options;
   checkInterval('staleSeconds', staleSeconds);
   const naming = { maker: 'createRuntimeStores', warning: 'FaceTheory' };
