@@ -25,6 +25,8 @@ MODULES = (
     ".lease",
     ".leases",
     ".model",
+    ".query",
+    ".streams",
     ".table",
     ".transaction",
     ".web",

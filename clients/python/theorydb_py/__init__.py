@@ -5,6 +5,7 @@ Services in Go and TypeScript share the same tables and rows.
 
 from theorydb_py._client import DynamoDB
 from theorydb_py._filter import Filter, Operator, where
+from theorydb_py._filterable import FilterBuilder
 from theorydb_py._index import Index, gsi, lsi
 from theorydb_py._outcome import Outcome, outcome_of
 from theorydb_py._query import Page, SortKeyCondition
@@ -64,6 +65,8 @@ from theorydb_py.errors import (
 from theorydb_py.isr import FaceTheoryIsrMetaStore
 from theorydb_py.leases import Lease, LeaseKey, LeaseManager
 from theorydb_py.model import IndexDefinition, ModelDefinition, theorydb_field, theorydb_model
+from theorydb_py.query import FilterCondition, FilterGroup
+from theorydb_py.streams import StreamImage, StreamItems, unmarshal_stream_image, unmarshal_stream_record
 
 __version__ = "0.1.0"
 
@@ -76,6 +79,9 @@ __all__ = [
     "FaceTheoryIsrMetaStore",
     "Field",
     "Filter",
+    "FilterBuilder",
+    "FilterCondition",
+    "FilterGroup",
     "Index",
     "IndexDefinition",
     "InvalidInputError",
@@ -110,6 +116,8 @@ __all__ = [
     "ResultGoneError",
     "Retry",
     "SortKeyCondition",
+    "StreamImage",
+    "StreamItems",
     "Table",
     "TableNotFoundError",
     "TamperedError",
@@ -137,5 +145,7 @@ __all__ = [
     "outcome_of",
     "theorydb_field",
     "theorydb_model",
+    "unmarshal_stream_image",
+    "unmarshal_stream_record",
     "where",
 ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from theorydb_py._classify import read_failure
+from theorydb_py._filter import Filter
+from theorydb_py._filterable import Filterable
 from theorydb_py._query import Page, decode_cursor, encode_cursor
 from theorydb_py._values import Attribute
 from theorydb_py.errors import InvalidQueryError
@@ -49,6 +51,12 @@ class Request:
         except Exception as error:
             raise read_failure(self.what, error) from error
 
+    def start(self, cursor: str | None) -> Mapping[str, Attribute] | None:
+        """Return the key after which a page starts; None: it is the first one. Raises InvalidQueryError."""
+        if self.segments > 1:
+            raise InvalidQueryError(f"{self.what}: a scan in segments has no single page; iterate over it")
+        return None if cursor is None else {**decode_cursor(self.scope, self.key, cursor), **self.partition}
+
 
 class Reader(Generic[T]):
     """The results of a query or a scan. Iterate over it to read its items, page after page.
@@ -66,10 +74,16 @@ class Reader(Generic[T]):
             failures, such as a reply that did not come.
     """
 
-    def __init__(self, request: Request, decode: Callable[[Mapping[str, Attribute]], T]) -> None:
-        """Table.query and Table.scan make it."""
+    def __init__(
+        self,
+        request: Request,
+        decode: Callable[[Mapping[str, Attribute]], T],
+        counted: Request | None = None,
+    ) -> None:
+        """Table.query and Table.scan make it. ``counted`` is the request without a projection; None: it has none."""
         self._request = request
         self._decode = decode
+        self._counted = counted or request
 
     def __iter__(self) -> Iterator[T]:
         for page in self.pages():
@@ -83,7 +97,8 @@ class Reader(Generic[T]):
                 the class.
         """
         if self._request.segments > 1:
-            yield from self._segments()
+            for response in _segments(self._request):
+                yield Page(self._items(response), None)
             return
         cursor: str | None = None
         while True:
@@ -101,10 +116,7 @@ class Reader(Generic[T]):
                 scan in segments, which has no single page.
         """
         request = self._request
-        if request.segments > 1:
-            raise InvalidQueryError(f"{request.what}: a scan in segments has no single page; iterate over it")
-        start = None if cursor is None else decode_cursor(request.scope, request.key, cursor)
-        response = request.read(None if start is None else {**start, **request.partition})
+        response = request.read(request.start(cursor))
         last = response.get("LastEvaluatedKey")
         return Page(self._items(response), encode_cursor(request.scope, last) if last else None)
 
@@ -117,46 +129,58 @@ class Reader(Generic[T]):
         """
         return list(self)
 
+    def count(self, cursor: str | None = None) -> int:
+        """Count the items, after filters, on all pages, or on those after the page that returned the cursor.
+
+        DynamoDB counts them and returns none; it charges as for reading them. A limit,
+        and selected fields, make no difference. An error is raised unless the count is
+        complete.
+
+        Raises:
+            InvalidQueryError: see page.
+            TableNotFoundError, ThrottledError: see the class.
+        """
+        arguments = {name: value for name, value in self._counted.arguments.items() if name != "Limit"}
+        request = replace(self._counted, arguments={**arguments, "Select": "COUNT"})
+        start = None if cursor is None else request.start(cursor)
+        responses = _segments(request) if request.segments > 1 else _pages(request, start)
+        return sum(response["Count"] for response in responses)
+
     def _items(self, response: Any) -> list[T]:
         return [self._decode(item) for item in response["Items"]]
 
-    def _segments(self) -> Iterator[Page[T]]:
-        """Read all segments, at most 16 at the same time, each a page ahead at most."""
-        waiting: Iterator[int] = iter(range(self._request.segments))
-        started: deque[tuple[int, Mapping[str, Attribute]]] = deque()
-        pending: dict[Future[Any], int] = {}
-        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="scan") as pool:
-            try:
-                while True:
-                    while started and len(pending) < _WORKERS:
-                        segment, start = started.popleft()
-                        pending[pool.submit(self._request.read, start, segment)] = segment
-                    for segment in itertools.islice(waiting, _WORKERS - len(pending)):
-                        pending[pool.submit(self._request.read, None, segment)] = segment
-                    if not pending:
-                        return
-                    done, _ = wait(pending, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        segment, response = pending.pop(future), future.result()
-                        if last := response.get("LastEvaluatedKey"):
-                            started.append((segment, last))
-                        yield Page(self._items(response), None)
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+
+@dataclass(frozen=True)
+class Plan:
+    """A query or a scan with its filters."""
+
+    request: Request
+    project: Callable[[tuple[str, ...]], Reader[dict[str, Any]]]
+    """Returns it with some fields only."""
 
 
-class Query(Reader[T]):
-    """The results of a query or a scan as objects of the model; see Reader."""
+class Query(Reader[T], Filterable):
+    """The results of a query or a scan as objects of the model; see Reader.
+
+    Adding filters returns another Query, with the same errors as Table.query.
+    """
 
     def __init__(
         self,
-        request: Request,
+        plan: Callable[[Filter | None], Plan],
+        condition: Filter | None,
         decode: Callable[[Mapping[str, Attribute]], T],
-        project: Callable[[Request, tuple[str, ...]], Reader[dict[str, Any]]],
     ) -> None:
-        """Table.query and Table.scan make it."""
-        super().__init__(request, decode)
-        self._project = project
+        """Table.query and Table.scan make it.
+
+        Raises:
+            InvalidQueryError, InvalidInputError: the filter is invalid.
+        """
+        self._plan, self._condition, self._planned = plan, condition, plan(condition)
+        super().__init__(self._planned.request, decode)
+
+    def _refilter(self, condition: Filter) -> Self:
+        return type(self)(self._plan, condition, self._decode)
 
     def select(self, *fields: str) -> Reader[dict[str, Any]]:
         """Read some fields only, as dicts of fields and values; absent attributes are left out.
@@ -169,9 +193,52 @@ class Query(Reader[T]):
         """
         if not fields:
             raise InvalidQueryError(f"{self._request.what}: select: expected at least one field")
-        return self._project(self._request, fields)
+        return self._planned.project(fields)
+
+    def projection(self, fields: Iterable[str]) -> Reader[dict[str, Any]]:
+        """Read some fields only, as select does: TableTheory's name of it.
+
+        Raises:
+            InvalidQueryError: there are no fields, or a text in place of a list of them.
+            InvalidInputError: a field is unknown.
+        """
+        if isinstance(fields, str):
+            raise InvalidQueryError(
+                f"{self._request.what}: projection: expected a list of fields, found {fields!r:.60}"
+            )
+        return self.select(*fields)
 
 
-def with_arguments(request: Request, arguments: Mapping[str, Any]) -> Request:
-    """Return the request with other arguments."""
-    return replace(request, arguments=arguments)
+def _pages(request: Request, start: Mapping[str, Attribute] | None) -> Iterator[Any]:
+    """Read page after page, from a key."""
+    while True:
+        response = request.read(start)
+        yield response
+        start = response.get("LastEvaluatedKey")
+        if not start:
+            return
+
+
+def _segments(request: Request) -> Iterator[Any]:
+    """Read the pages of all segments, at most 16 at the same time, each a page ahead at most."""
+    waiting: Iterator[int] = iter(range(request.segments))
+    started: deque[tuple[int, Mapping[str, Attribute]]] = deque()
+    pending: dict[Future[Any], int] = {}
+    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="scan") as pool:
+        try:
+            while True:
+                while started and len(pending) < _WORKERS:
+                    segment, start = started.popleft()
+                    pending[pool.submit(request.read, start, segment)] = segment
+                for segment in itertools.islice(waiting, _WORKERS - len(pending)):
+                    pending[pool.submit(request.read, None, segment)] = segment
+                if not pending:
+                    return
+                done, _ = wait(pending, return_when=FIRST_COMPLETED)
+                for future in done:
+                    segment, response = pending.pop(future), future.result()
+                    if last := response.get("LastEvaluatedKey"):
+                        started.append((segment, last))
+                    yield response
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

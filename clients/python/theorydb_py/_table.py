@@ -6,8 +6,9 @@ import copy
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, TypeVar, overload
 
 import boto3
 from botocore.config import Config
@@ -22,7 +23,7 @@ from theorydb_py._once import send_once, watch_updates
 from theorydb_py._outcome import was_retried
 from theorydb_py._provision import Provision
 from theorydb_py._query import SortKeyCondition
-from theorydb_py._reader import MAX_SEGMENTS, Query, Reader, Request, with_arguments
+from theorydb_py._reader import MAX_SEGMENTS, Plan, Query, Reader, Request
 from theorydb_py._retry import Retry
 from theorydb_py._seal import Encryption
 from theorydb_py._structure import Field
@@ -52,6 +53,7 @@ from theorydb_py.errors import (
     Unprocessed,
 )
 from theorydb_py.model import ModelDefinition
+from theorydb_py.streams import StreamImage, StreamItems, image_item, record_items
 
 T = TypeVar("T")
 
@@ -312,19 +314,22 @@ class Table(Generic[T]):
             InvalidInputError: an invalid value, or ``consistent_read`` on a global index.
         """
         source = self._source(index)
-        expression = self._expression(filter_expression, expression_attribute_names, expression_attribute_values)
         pk = self.model.marshal_field(source.partition, partition)
         arguments = self._read_arguments(source, limit, consistent_read)
         arguments["ScanIndexForward"] = scan_forward
-        key_condition = self._key_condition(expression, source, pk, sort)
-        if filter is not None:
-            expression.require(filter_text(self.model, expression, filter))
-        arguments |= expression.arguments("FilterExpression", KeyConditionExpression=key_condition)
         at = {source.partition.attribute: pk}
         scope = [self.table_name, index, {k: str(v) for k, v in pk.items()}, scan_forward]
         what = f"query {self.model.name} {format_key(at)} in table {self.table_name}"
-        request = Request(self._client.query, what, arguments, json.dumps(scope), source.cursor_key, at)
-        return Query(request, self.unmarshal, self._projected(expression))
+
+        def plan(condition: Filter | None) -> Plan:
+            expression = self._expression(filter_expression, expression_attribute_names, expression_attribute_values)
+            key_condition = self._key_condition(expression, source, pk, sort)
+            self._filter(expression, condition)
+            found = arguments | expression.arguments("FilterExpression", KeyConditionExpression=key_condition)
+            request = Request(self._client.query, what, found, json.dumps(scope), source.cursor_key, at)
+            return Plan(request, partial(self._project, request, expression))
+
+        return Query(plan, filter, self.unmarshal)
 
     def scan(
         self,
@@ -351,15 +356,55 @@ class Table(Generic[T]):
         source = self._source(index)
         if isinstance(segments, bool) or not isinstance(segments, int) or not 1 <= segments <= MAX_SEGMENTS:
             raise InvalidQueryError(f"segments: expected an int of 1 to {MAX_SEGMENTS}, found {segments!r:.60}")
-        expression = self._expression(filter_expression, expression_attribute_names, expression_attribute_values)
-        if filter is not None:
-            expression.require(filter_text(self.model, expression, filter))
         arguments = self._read_arguments(source, limit, consistent_read)
-        arguments |= expression.arguments("FilterExpression")
         what = f"scan {self.model.name} in table {self.table_name}"
         scope = json.dumps([self.table_name, index, "scan"])
-        request = Request(self._client.scan, what, arguments, scope, source.cursor_key, {}, segments)
-        return Query(request, self.unmarshal, self._projected(expression))
+
+        def plan(condition: Filter | None) -> Plan:
+            expression = self._expression(filter_expression, expression_attribute_names, expression_attribute_values)
+            self._filter(expression, condition)
+            found = arguments | expression.arguments("FilterExpression")
+            request = Request(self._client.scan, what, found, scope, source.cursor_key, {}, segments)
+            return Plan(request, partial(self._project, request, expression))
+
+        return Query(plan, filter, self.unmarshal)
+
+    def query_count(
+        self,
+        partition: Any,
+        *,
+        sort: SortKeyCondition | None = None,
+        index: str | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        cursor: str | None = None,
+        consistent_read: bool | None = None,
+    ) -> int:
+        """Count the items of a query: TableTheory's name of ``query(…).count(cursor)``.
+
+        Raises:
+            InvalidQueryError, InvalidInputError, TableNotFoundError, ThrottledError: see
+                query and Query.count.
+        """
+        found = self.query(partition, sort=sort, index=index, filter=filter, consistent_read=consistent_read)
+        return found.count(cursor)
+
+    def scan_count(
+        self,
+        *,
+        index: str | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        cursor: str | None = None,
+        segments: int = 1,
+        consistent_read: bool | None = None,
+    ) -> int:
+        """Count the items of a scan: TableTheory's name of ``scan(…).count(cursor)``.
+
+        Raises:
+            InvalidQueryError, InvalidInputError, TableNotFoundError, ThrottledError: see
+                scan and Query.count.
+        """
+        found = self.scan(index=index, filter=filter, segments=segments, consistent_read=consistent_read)
+        return found.count(cursor)
 
     def batch_get(self, keys: Iterable[Any], *, consistent_read: bool = True) -> list[T | None]:
         """Read items by keys: pairs of pk and sk, or partition keys if the model has no sort key.
@@ -431,6 +476,39 @@ class Table(Generic[T]):
                 encrypted field cannot be decrypted.
         """
         return self.model.unmarshal(self._encryption.open_item(item))
+
+    def unmarshal_stream_image(self, image: Mapping[str, Any]) -> T:
+        """Decode an image of a DynamoDB Streams record, ``NewImage`` or ``OldImage``, and decrypt it.
+
+        Binary values are base64, as in an event of AWS Lambda, or bytes. An empty
+        attribute value is NULL.
+
+        Raises:
+            InvalidInputError: it is no image.
+            MalformedRowError: it does not fit the model.
+            NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an
+                encrypted field cannot be decrypted.
+        """
+        return self.unmarshal(image_item(self.model, image))
+
+    @overload
+    def unmarshal_stream_record(self, record: Mapping[str, Any]) -> StreamItems[T]: ...
+    @overload
+    def unmarshal_stream_record(self, record: Mapping[str, Any], *, image: StreamImage) -> T | None: ...
+    def unmarshal_stream_record(
+        self, record: Mapping[str, Any], *, image: StreamImage | None = None
+    ) -> StreamItems[T] | T | None:
+        """Decode the key and both images of a record, as far as it has them, and decrypt them.
+
+        With ``image`` it returns only that one, None if the record does not have it.
+
+        Raises:
+            InvalidInputError: it is no record, or ``image`` is neither NewImage nor OldImage.
+            MalformedRowError: an image does not fit the model.
+            NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an
+                encrypted field cannot be decrypted.
+        """
+        return record_items(self.model, record, image, self.unmarshal_stream_image)
 
     # --- The table itself -----------------------------------------------------
 
@@ -574,22 +652,23 @@ class Table(Generic[T]):
             arguments["Limit"] = _checked_limit(limit)
         return arguments
 
-    def _projected(self, filters: Expression) -> Callable[[Request, tuple[str, ...]], Reader[dict[str, Any]]]:
-        def project(request: Request, names: tuple[str, ...]) -> Reader[dict[str, Any]]:
-            expression = copy.deepcopy(filters)
-            fields = list(dict.fromkeys(self.model.field(name) for name in names))
-            # What is encrypted is bound to the item's key.
-            keys = [self.model.pk, self.model.sk] if any(f.encrypted for f in fields) else []
-            read = dict.fromkeys(f for f in [*fields, *keys] if f is not None)
-            projection = ", ".join(expression.name(f.attribute) for f in read)
-            arguments = {**request.arguments, "ProjectionExpression": projection, **expression.names_argument()}
+    def _filter(self, expression: Expression, condition: Filter | None) -> None:
+        if condition is not None:
+            expression.require(filter_text(self.model, expression, condition))
 
-            def decode(item: Mapping[str, Attribute]) -> dict[str, Any]:
-                return self.model.unmarshal_part(self._encryption.open_item(item), fields)
+    def _project(self, request: Request, filters: Expression, names: tuple[str, ...]) -> Reader[dict[str, Any]]:
+        expression = copy.deepcopy(filters)
+        fields = list(dict.fromkeys(self.model.field(name) for name in names))
+        # What is encrypted is bound to the item's key.
+        keys = [self.model.pk, self.model.sk] if any(f.encrypted for f in fields) else []
+        read = dict.fromkeys(f for f in [*fields, *keys] if f is not None)
+        projection = ", ".join(expression.name(f.attribute) for f in read)
+        arguments = {**request.arguments, "ProjectionExpression": projection, **expression.names_argument()}
 
-            return Reader(with_arguments(request, arguments), decode)
+        def decode(item: Mapping[str, Attribute]) -> dict[str, Any]:
+            return self.model.unmarshal_part(self._encryption.open_item(item), fields)
 
-        return project
+        return Reader(replace(request, arguments=arguments), decode, request)
 
     def _key_condition(
         self, expression: Expression, source: _Source, pk: Attribute, sort: SortKeyCondition | None

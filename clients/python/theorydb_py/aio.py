@@ -23,6 +23,8 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from theorydb_py._filter import Filter
+from theorydb_py._filterable import Filterable
 from theorydb_py._query import Page
 from theorydb_py._reader import Query, Reader
 from theorydb_py._table import Table
@@ -30,6 +32,7 @@ from theorydb_py._transact import TransactWriteAction
 from theorydb_py._update import Update
 from theorydb_py.errors import InvalidInputError, LeaseLostError, TheorydbError
 from theorydb_py.leases import Lease, LeaseKey, LeaseManager
+from theorydb_py.streams import StreamItems
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -100,18 +103,30 @@ class AsyncReader(Generic[T]):
         """Read all items into memory."""
         return await self._threads.run(self._reader.all)
 
+    async def count(self, cursor: str | None = None) -> int:
+        """See Reader.count."""
+        return await self._threads.run(self._reader.count, cursor)
 
-class AsyncQuery(AsyncReader[T]):
-    """The results of a query or a scan as objects of the model."""
+
+class AsyncQuery(AsyncReader[T], Filterable):
+    """The results of a query or a scan as objects of the model. Adding filters returns another one; see Query."""
 
     def __init__(self, threads: _Threads, query: Query[T]) -> None:
         """AsyncTable makes it."""
         super().__init__(threads, query)
         self._query = query
+        self._condition = query._condition
+
+    def _refilter(self, condition: Filter) -> Self:
+        return type(self)(self._threads, self._query._refilter(condition))
 
     def select(self, *fields: str) -> AsyncReader[dict[str, Any]]:
         """Read some fields only; see Query.select."""
         return AsyncReader(self._threads, self._query.select(*fields))
+
+    def projection(self, fields: Iterable[str]) -> AsyncReader[dict[str, Any]]:
+        """See Query.projection."""
+        return AsyncReader(self._threads, self._query.projection(fields))
 
 
 class AsyncTable(_Closing, Generic[T]):
@@ -181,6 +196,14 @@ class AsyncTable(_Closing, Generic[T]):
     async def unmarshal(self, item: Mapping[str, Any]) -> T:
         """See Table.unmarshal."""
         return await self._threads.run(self.table.unmarshal, item)
+
+    async def unmarshal_stream_image(self, image: Mapping[str, Any]) -> T:
+        """See Table.unmarshal_stream_image."""
+        return await self._threads.run(self.table.unmarshal_stream_image, image)
+
+    async def unmarshal_stream_record(self, record: Mapping[str, Any]) -> StreamItems[T]:
+        """See Table.unmarshal_stream_record; of one image, see unmarshal_stream_image."""
+        return await self._threads.run(self.table.unmarshal_stream_record, record)
 
     async def transact_write(
         self, actions: Sequence[TransactWriteAction[T]], *, client_request_token: str | None = None

@@ -237,6 +237,17 @@ class ModelDefinition(Generic[T]):
         except CodecError as error:
             raise self._malformed(item, error) from error
 
+    def unmarshal_fields(self, item: Mapping[str, Attribute], fields: Iterable[Field]) -> dict[str, Any]:
+        """Decode some fields, each of which must have an attribute or a default.
+
+        Raises:
+            MalformedRowError: an attribute is absent, or does not fit its field.
+        """
+        try:
+            return {f.name: f.decode(item.get(f.attribute)) for f in fields}
+        except CodecError as error:
+            raise self._malformed(item, error) from error
+
     def key(self, pk: object, sk: object = None) -> dict[str, Attribute]:
         """Encode a key.
 
