@@ -46,7 +46,7 @@ export function clockOf(options: { clock?: Clock | undefined; now?: (() => numbe
 }
 
 /** 3 March 1973 in milliseconds. No clock is before it, and one in seconds stays below it until the year 5138. */
-const earliest = 100_000_000_000;
+export const earliest = 100_000_000_000;
 /** The end of the year 9999 in milliseconds. A clock in microseconds is beyond it since January 1978. */
 const latest = 253_402_300_799_999;
 

@@ -22,8 +22,9 @@ import {
 } from '../src/index.js';
 import { LeaseManager } from '../src/leases/index.js';
 import { transitionReleaseState } from '../src/releasestate.js';
+import { createRuntimeStores } from '../src/web/runtimestores.js';
 import { onEngines, type TestTable } from './engines.js';
-import { itemsOf } from './isr/table.js';
+import { generation, itemsOf } from './isr/table.js';
 
 test('errors have the codes of TableTheory beside their own', () => {
   const held = new LeaseHeldError('held', { owner: '', expiresAt: 0, failures: 0 });
@@ -80,6 +81,18 @@ onEngines('the partition key is selectable, by option and by environment', async
     const own = createFaceTheoryIsrMetaStore({ ddb, tableName, pkFromCacheKey: (key) => `OWN#${key}` });
     assert.equal((await own.acquireLease({ cacheKey, leaseDurationMs: 60_000 })).pk, 'OWN#/page');
   });
+  const settings = { ddb, tableName, bucket: 'b', partition: 'raw' as const, tenant: 'other' };
+  const stores = createRuntimeStores(settings);
+  const asked = {
+    cacheKey,
+    leaseOwner: 'me',
+    nowMs: Date.now(),
+    leaseDurationMs: 60_000,
+    fallbackRevalidateSeconds: 1,
+  };
+  assert.ok((await stores.metaStore.tryAcquireLease(asked)).acquired);
+  assert.ok((await partitions(table)).includes('TENANT#other#CACHE#/page'), 'also those of a cache');
+  assert.throws(() => createRuntimeStores({ ...settings, partition: '' as never }), InvalidInputError);
   await withVariable('Raw', () => {
     assert.throws(() => createFaceTheoryIsrMetaStore({ ddb, tableName }), /FACETHEORY_CACHE_PARTITION is "Raw"/);
   });
@@ -115,6 +128,20 @@ onEngines("nowMs of a commit may differ from the store's clock by an hour", asyn
   const commit = { cacheKey: '/page', leaseToken, htmlPointer: 'b', generatedAtMs: Date.now(), revalidateSeconds: 60 };
   await assert.rejects(isr.commitGeneration({ ...commit, nowMs: Date.now() / 1000 }), /nowMs/);
   await isr.commitGeneration({ ...commit, nowMs: Date.now() - 60_000 });
+});
+
+onEngines('a pin that ends in seconds is refused, because it would pin nothing', async (table) => {
+  const isr = createFaceTheoryIsrMetaStore({ ddb: table.ddb, tableName: table.tableName });
+  const cacheKey = '/page';
+  const lease = await isr.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
+  await isr.publish(lease, lease.record, generation('g', Date.now()));
+  const hour = Math.floor(Date.now() / 1000) + 3600;
+  await assert.rejects(isr.pin({ cacheKey, untilMs: hour }), /untilMs must be epoch milliseconds .*seconds/);
+  await assert.rejects(
+    isr.rollback({ cacheKey, to: 'g', pinnedUntilMs: hour }),
+    /pinnedUntilMs must be epoch milliseconds/,
+  );
+  assert.equal((await isr.pin({ cacheKey, untilMs: hour * 1000 })).pinnedUntilMs, hour * 1000);
 });
 
 test('members of models that would be ignored are refused', () => {

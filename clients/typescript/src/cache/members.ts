@@ -7,6 +7,7 @@ export const storeMembers: Members<StoreOptions> = {
   tableName: true,
   bucket: true,
   tenant: true,
+  partition: true,
   ddb: true,
   s3: true,
   retentionSeconds: true,

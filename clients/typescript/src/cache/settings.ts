@@ -4,6 +4,7 @@ import { S3Client } from '@aws-sdk/client-s3';
 import { type Clock, systemClock } from '../clock.js';
 import { InvalidInputError } from '../errors.js';
 import type { Warn } from '../isr/backend.js';
+import type { PartitionScheme } from '../isr/config.js';
 import { checkTenant } from '../isr/key.js';
 import { checkInterval } from '../isr/normalize.js';
 
@@ -18,6 +19,11 @@ export interface StoreOptions {
    * digits, `.`, `_`, `-`. Default: FACETHEORY_CACHE_TENANT, else none.
    */
   tenant?: string;
+  /**
+   * How cache keys become partition keys, the same for all writers of a table. Default:
+   * FACETHEORY_CACHE_PARTITION, else `hashed`, as `isr serve` does.
+   */
+  partition?: PartitionScheme;
   /** Default: configured by the SDK's environment variables (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, …). */
   ddb?: DynamoDBClient;
   /** Default: configured by the SDK's environment variables; with AWS_ENDPOINT_URL_S3 it uses path-style addresses. */
@@ -43,6 +49,7 @@ export interface StoreSettings {
   readonly tableName: string;
   readonly bucket: string;
   readonly tenant: string;
+  readonly partition: PartitionScheme | undefined;
   readonly ddb: DynamoDBClient;
   readonly s3: S3Client;
   readonly retentionSeconds: number;
@@ -76,6 +83,7 @@ export function storeSettingsOf(
     tableName: needed('tableName', o.tableName, 'FACETHEORY_CACHE_TABLE_NAME'),
     bucket: needed('bucket', o.bucket, 'FACETHEORY_CACHE_BUCKET'),
     tenant,
+    partition: o.partition,
     ddb: o.ddb ?? new DynamoDBClient({}),
     s3: o.s3 ?? new S3Client({ forcePathStyle: Boolean(environment['AWS_ENDPOINT_URL_S3']) }),
     retentionSeconds: milliseconds('retentionSeconds', o.retentionSeconds ?? 30 * 24 * 3600, 2 * 24 * 3600) / 1000,

@@ -15,10 +15,19 @@ export interface Stores {
 
 /** Makes the stores of a cache. Nothing is sent. */
 export function storesOf(settings: StoreSettings): Stores {
-  const { ddb, tableName, tenant, clock, warn, callMs: callTimeoutMs } = settings;
+  const { ddb, tableName, tenant, partition, clock, warn, callMs: callTimeoutMs } = settings;
   // Pages get a ttl from each call; the store derives the lifetime of purge marks.
   const metaTtlSeconds = settings.retentionSeconds;
-  const config = { ddb, tableName, clock, warn, callTimeoutMs, metaTtlSeconds, ...(tenant ? { tenant } : {}) };
+  const config = {
+    ddb,
+    tableName,
+    clock,
+    warn,
+    callTimeoutMs,
+    metaTtlSeconds,
+    ...(tenant && { tenant }),
+    ...(partition === undefined ? {} : { partition }),
+  };
   const shared = settingsOf(config);
   return {
     backend: shared.backend,

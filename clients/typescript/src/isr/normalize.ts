@@ -1,3 +1,4 @@
+import { earliest } from '../clock.js';
 import { InvalidInputError } from '../errors.js';
 import type { Entry, HeaderFields, NextEntry } from './entry.js';
 import { isWellFormed } from './key.js';
@@ -52,7 +53,7 @@ function lowerCase(headers: HeaderFields): HeaderFields {
 function checkNumbers(e: NextEntry): void {
   checkMoment('generatedAtMs', e.generatedAtMs);
   if (e.generatedAtMs === 0) throw new InvalidInputError('generatedAtMs must be the time when rendering began (got 0)');
-  checkOptional(e, 'pinnedUntilMs', checkMoment);
+  checkOptional(e, 'pinnedUntilMs', checkPinEnd);
   checkOptional(e, 'assertedAtMs', checkMoment);
   checkOptional(e, 'ttlUnixSeconds', checkSeconds);
   checkInterval('revalidateSeconds', e.revalidateSeconds);
@@ -81,6 +82,18 @@ export function checkMoment(name: string, ms: number): void {
     throw new InvalidInputError(
       `${name} must be epoch milliseconds, 0 to ${BOUNDS.moment}999, the end of the year 9999 (got ${ms})`,
     );
+  }
+}
+
+/**
+ * Checks when a pin ends, in epoch milliseconds; 0 is no pin. A time in seconds would be one
+ * that has passed long ago, and pin nothing.
+ * @throws InvalidInputError
+ */
+export function checkPinEnd(name: string, ms: number): void {
+  checkMoment(name, ms);
+  if (ms > 0 && ms < earliest) {
+    throw new InvalidInputError(`${name} must be epoch milliseconds (got ${ms}, which looks like a time in seconds)`);
   }
 }
 

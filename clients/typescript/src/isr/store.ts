@@ -44,7 +44,7 @@ import type {
   Rollback,
 } from './metastore.js';
 import { FOREVER_MS, PREFIX } from './names.js';
-import { checkInterval, checkMoment, checkSeconds, normalize } from './normalize.js';
+import { checkInterval, checkMoment, checkPinEnd, checkSeconds, normalize } from './normalize.js';
 import { publish } from './publish.js';
 import { Purge, type PurgeOptions, type Receipt } from './purge.js';
 import type { PurgeTarget } from './purgetarget.js';
@@ -293,7 +293,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   async rollback(r: Rollback): Promise<Entry> {
     checkOptions('rollback', r, rollingBack);
     const { pinnedUntilMs = FOREVER_MS, assertedAtMs = this.#backend.clock.now() } = r;
-    checkMoment('pinnedUntilMs', pinnedUntilMs);
+    checkPinEnd('pinnedUntilMs', pinnedUntilMs);
     checkMoment('assertedAtMs', assertedAtMs);
     if (r.to !== undefined && typeof r.to !== 'string') {
       throw new InvalidInputError(`to is of type ${typeof r.to}: expected the id of a generation`);
@@ -321,7 +321,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
 
   async pin(p: Pin): Promise<Entry> {
     checkOptions('pin', p, pinning);
-    checkMoment('untilMs', p.untilMs);
+    checkPinEnd('untilMs', p.untilMs);
     return this.#pin(p, p.untilMs);
   }
 
