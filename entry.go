@@ -50,7 +50,6 @@ func (s *search) draft(status int, h http.Header, v httpcache.Verdict, at timing
 		Key:         s.key.Text,
 		Route:       s.route.Name,
 		Status:      status,
-		Header:      httpcache.StoredHeader(h),
 		Tags:        v.Tags,
 		Stale:       store.ClampInterval(v.Stale.Truncate(time.Second)),
 		PurgeSeq:    seq,
@@ -58,9 +57,7 @@ func (s *search) draft(status int, h http.Header, v httpcache.Verdict, at timing
 		InitialAge:  httpcache.InitialAge(h, at.generatedAt),
 		Peer:        s.c.peers.own(),
 	}
-	if etag := h.Get("Etag"); httpcache.ValidETag(etag) {
-		e.ETag = etag
-	}
+	e.Header, e.ETag = httpcache.StoredHeader(h), httpcache.ETagOf(h)
 	return e
 }
 

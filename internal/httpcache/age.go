@@ -32,8 +32,12 @@ func InitialAge(h http.Header, requested time.Time) time.Duration {
 }
 
 // dateOf returns the Date of a response (RFC 9110, section 6.6.1), and whether it has one.
-func dateOf(h http.Header) (time.Time, bool) {
-	if lines := h["Date"]; len(lines) == 1 {
+func dateOf(h http.Header) (time.Time, bool) { return dateIn(h["Date"]) }
+
+// dateIn returns the date in the lines of a field that has one value. Several lines are invalid (RFC 9110, section
+// 5.5).
+func dateIn(lines []string) (time.Time, bool) {
+	if len(lines) == 1 {
 		return ParseDate(lines[0])
 	}
 	return time.Time{}, false

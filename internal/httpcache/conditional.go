@@ -21,6 +21,14 @@ func ValidETag(s string) bool {
 	return true
 }
 
+// ETagOf returns the entity tag of a response; empty if it has none, several, or an invalid one.
+func ETagOf(h http.Header) string {
+	if lines := h["Etag"]; len(lines) == 1 && ValidETag(lines[0]) {
+		return lines[0]
+	}
+	return ""
+}
+
 // CodedETag returns the entity tag of a coding of a body. Strong validators of different
 // codings must differ (RFC 9110, section 8.8.3.3); a weak one is returned unchanged.
 func CodedETag(etag, coding string) string {

@@ -2,7 +2,9 @@ package httpcache
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -299,13 +301,13 @@ func (r Rules) statesLifetime(h http.Header, d Directives, targeted bool) bool {
 // untilExpires returns the time from Date to Expires, zero if either is invalid. A response
 // without Date has that of its request (RFC 9110, section 6.6.1, would use its receipt).
 func untilExpires(h http.Header, requested time.Time) time.Duration {
-	expires, ok := ParseDate(h.Get("Expires"))
+	expires, ok := dateIn(h["Expires"])
 	if !ok {
 		return 0 // RFC 9111, section 5.3: an invalid date is in the past
 	}
 	date := requested
 	if lines := h["Date"]; len(lines) > 0 {
-		if date, ok = ParseDate(lines[0]); !ok {
+		if date, ok = dateIn(lines); !ok {
 			return 0
 		}
 	}
@@ -381,12 +383,20 @@ func staleFor(d Directives, directive string, route time.Duration, allowed bool)
 
 // isEndless reports whether a content type is a stream that does not end.
 func isEndless(contentType string) bool {
+	contentType = strings.ToLower(contentType) // RFC 9110, section 8.3.1
 	return strings.HasPrefix(contentType, "text/event-stream") || strings.HasPrefix(contentType, "multipart/x-mixed-replace")
 }
 
-// DeclaredLength returns the Content-Length of a response, -1 if it has none.
+// DeclaredLength returns the Content-Length of a response, -1 if it has none, or an invalid one.
 func DeclaredLength(h http.Header) int64 {
-	n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	lines := h["Content-Length"]
+	if len(lines) != 1 || strings.Trim(lines[0], "0123456789") != "" { // ParseInt takes a sign
+		return -1
+	}
+	n, err := strconv.ParseInt(lines[0], 10, 64)
+	if errors.Is(err, strconv.ErrRange) {
+		return math.MaxInt64
+	}
 	if err != nil {
 		return -1
 	}

@@ -8,38 +8,10 @@ import (
 
 // Replayed reports whether a field of a response, named in canonical form, is sent to other visitors with
 // the stored response. It is not if it describes one connection, one message, one coding, one client, one
-// answer of the origin, or the origin's own port (RFC 9111, section 3.1, names some of these).
+// answer of the origin, or the origin's own port: spec/responses.json lists these fields (RFC 9111, section
+// 3.1, names some of them).
 func Replayed(name string) bool {
-	switch name {
-	case // One connection: RFC 9110, section 7.6.1; RFC 9112; RFC 6455.
-		"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
-		"Proxy-Authenticate", "Proxy-Authentication-Info",
-		// One message or coding, which this cache states itself.
-		"Age", "Cache-Status", "Content-Length", "Content-Encoding", "Content-Range", "Etag",
-		// Obsolete (RFC 9111, section 5.5), or for this cache alone.
-		"Warning", "Surrogate-Control",
-		// One client: its credentials, its storage, its account or its share of a limit.
-		"Authentication-Info", "Clear-Site-Data", "Set-Login", "Sec-Session-Registration", "Sec-Session-Challenge",
-		"Ratelimit", "Ratelimit-Policy",
-		// Another port or protocol of the origin, which visitors do not reach (RFC 7838).
-		"Alt-Svc",
-		// How long one answer took.
-		"Server-Timing", "X-Runtime", "X-Response-Time", "X-Processing-Time", "X-Envoy-Upstream-Service-Time", "X-Timer",
-		// The identity of one answer, in logs and traces.
-		"X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Trace-Id", "X-Amzn-Requestid", "X-Amz-Request-Id", "X-Amz-Id-2",
-		"X-Amzn-Trace-Id", "X-Amz-Cf-Id", "X-Cloud-Trace-Context", "Cf-Ray", "Fly-Request-Id", "X-Vercel-Id", "X-Github-Request-Id",
-		"Traceparent", "Tracestate", "Traceresponse", "Uber-Trace-Id", "X-Debug-Token", "X-Debug-Token-Link",
-		// Whether a cache behind this one had the answer.
-		"X-Cache", "X-Cache-Hits", "X-Cache-Status", "X-Served-By", "X-Varnish", "X-Proxy-Cache", "X-Fastcgi-Cache",
-		"Cf-Cache-Status", "X-Nextjs-Cache", "X-Vercel-Cache", "X-Drupal-Cache", "X-Drupal-Dynamic-Cache", "X-Litespeed-Cache":
-		return false
-	}
-	for _, prefix := range []string{http.TrailerPrefix, "Sec-Websocket-", "Ratelimit-", "X-Ratelimit-", "X-Rate-Limit-", "X-B3-", "X-Datadog-"} {
-		if strings.HasPrefix(name, prefix) {
-			return false
-		}
-	}
-	return true
+	return !ofOneAnswer(name) && !strings.HasPrefix(name, http.TrailerPrefix)
 }
 
 // StoredHeader returns a copy of the header fields that are stored: those that are replayed (see

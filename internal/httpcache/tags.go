@@ -20,7 +20,12 @@ import (
 func Tags(h http.Header) ([]string, error) {
 	var tags []string
 	for _, line := range h["Surrogate-Key"] {
-		tags = append(tags, strings.Fields(line)...)
+		for tag := range strings.FieldsSeq(line) {
+			// A comma at the end is the one that joins lines (RFC 9110, section 5.3).
+			if tag = strings.TrimRight(tag, ","); tag != "" {
+				tags = append(tags, tag)
+			}
+		}
 	}
 	for _, name := range []string{"Cache-Tag", "X-Next-Cache-Tags"} {
 		for _, line := range h[name] {
