@@ -1,5 +1,6 @@
 import type { Entry } from '../isr/entry.js';
 import { ageSeconds, freshUntilMs } from '../isr/freshness.js';
+import { bytesOf, replayedFields } from './storedfields.js';
 
 /** A response before it is adapted to a visitor's request: to its method and its conditions. */
 export interface Answer {
@@ -17,17 +18,12 @@ const cacheName = 'isr';
 
 /** Returns the answer that a stored page is. */
 export function answerOf(entry: Entry, body: Uint8Array, how: How, nowMs: number): Answer {
-  const headers = new Headers();
-  for (const [name, values] of Object.entries(entry.headers)) {
-    if (name === 'surrogate-control') continue; // for this cache alone
-    for (const value of values)
-      headers.append(name, typeof value === 'string' ? value : Buffer.from(value).toString('latin1'));
-  }
-  headers.set('etag', entry.etag ?? `"${entry.contentSha256.slice(0, 32)}"`);
+  const headers = replayedFields(entry);
+  headers.set('etag', bytesOf(entry.etag ?? `"${entry.contentSha256.slice(0, 32)}"`));
   headers.set('age', String(ageSeconds(entry, nowMs)));
   const ttl = Math.ceil((freshUntilMs(entry) - nowMs) / 1000);
   const found = { hit: `hit; ttl=${ttl}`, stale: `hit; ttl=${ttl}; detail=stale`, stored: 'fwd=miss; stored' }[how];
-  headers.set('cache-status', `${cacheName}; ${found}`);
+  headers.append('cache-status', `${cacheName}; ${found}`);
   return { status: entry.status, headers, body: isBodiless(entry.status) ? null : body };
 }
 

@@ -1,8 +1,10 @@
-import type { HeaderFields } from '../isr/entry.js';
+import { type Directives, directivesOf } from './directives.js';
+import { hasOnly, initialAgeOf, lifetimeOf, lifetimeOfError, type OptIn, staleFor } from './lifetime.js';
+import { tagsOf } from './tags.js';
 
 /**
  * Whether a response may be stored and shared, by RFC 9111, section 3, interpreted strictly: the
- * rules of `isr serve` with its defaults.
+ * rules of spec/storable.md, which all languages follow.
  */
 export type Verdict =
   /** The renderer failed: a stored page stays valid. `isPersonal`: its error page is for one visitor. */
@@ -11,146 +13,114 @@ export type Verdict =
   | { refused: string; withdraws: boolean }
   | { revalidateSeconds: number; staleSeconds: number; tags: string[] };
 
-/** The largest stored header, in bytes: it is part of the META row. */
-const maxHeaderBytes = 16 << 10;
-
 /** What a site allows. */
 export interface Bounds {
   /** The largest body that is stored, in bytes. */
   maxBodyBytes: number;
   /** The longest stale window and the default of responses that state none, in seconds; 0: what a response states. */
   staleSeconds: number;
+  /** The same while renders fail. Default: 0. */
+  staleIfErrorSeconds?: number;
+  /** The largest header that is stored, where each field counts for its name, its value and 32 bytes. Default: 64 KiB. */
+  maxHeaderBytes?: number;
+  /** How many purge tags a page may have. Default: 512. */
+  maxTags?: number;
+  /** Which responses state a lifetime. Default: `explicit`. */
+  optIn?: OptIn;
 }
 
-/** Judges a response by its status and header. */
-export function judge(status: number, headers: Headers, { maxBodyBytes, staleSeconds }: Bounds): Verdict {
-  const directives = directivesOf(headers);
-  if (status >= 500 || status === 408 || status === 425 || status === 429) {
-    return { failed: true, isPersonal: directives.malformed || directives.of.has('private') || setsCookie(headers) };
-  }
-  const reason = refusal(status, headers, directives, maxBodyBytes);
-  const withdraws = isWithdrawal(status, headers, directives);
+const defaultMaxHeaderBytes = 64 << 10;
+const defaultMaxTags = 512;
+
+/** Judges a response by its status and header. `requestedMs` is when it was requested, for Date and Expires. */
+export function judge(status: number, headers: Headers, bounds: Bounds, requestedMs?: number): Verdict {
+  const d = directivesOf(headers);
+  if (isFailure(status)) return { failed: true, isPersonal: d.malformed || d.of.has('private') || setsCookie(headers) };
+  understand(status, d);
+  const withdraws = isWithdrawal(status, headers, d);
+  const { maxTags = defaultMaxTags, maxHeaderBytes = defaultMaxHeaderBytes, optIn = 'explicit' } = bounds;
+  const tags = tagsOf(headers, { maxTags, maxBytes: maxHeaderBytes });
+  const reason = refusal(status, headers, d, { ...bounds, maxHeaderBytes });
+  // Tags that are too many are what makes a header too large.
+  if (reason.endsWith('too-large') && !tags) return { refused: 'tags', withdraws };
   if (reason) return { refused: reason, withdraws };
-  const revalidateSeconds = lifetimeOf(headers, directives) - ageOf(headers);
-  if (revalidateSeconds <= 0) return { refused: 'no-freshness', withdraws };
-  return { revalidateSeconds, staleSeconds: staleWindow(directives, staleSeconds), tags: tagsOf(headers) };
+  const stated = lifetimeOf(headers, d, optIn, requestedMs) ?? 0;
+  const lifetime = status < 400 ? stated : lifetimeOfError(headers, d, stated, requestedMs);
+  const fresh = lifetime - initialAgeOf(headers, requestedMs);
+  if (fresh <= 0) return { refused: stated > 0 ? 'too-old' : 'no-freshness', withdraws };
+  if (!tags) return { refused: 'tags', withdraws };
+  const { staleSeconds } = bounds;
+  return {
+    revalidateSeconds: Math.max(1, Math.floor(fresh)),
+    staleSeconds: staleFor(d, 'stale-while-revalidate', staleSeconds, staleSeconds > 0),
+    tags,
+  };
+}
+
+/** Reports whether a response ends the stored copy of its page. */
+export function withdraws(status: number, headers: Headers): boolean {
+  const d = directivesOf(headers);
+  understand(status, d);
+  return !isFailure(status) && isWithdrawal(status, headers, d);
+}
+
+/** Returns for how many seconds after its freshness window a stored response may be served while renders fail. */
+export function staleIfErrorOf(headers: Headers, { staleSeconds, staleIfErrorSeconds = 0 }: Bounds): number {
+  const isAllowed = staleSeconds > 0 || staleIfErrorSeconds > 0;
+  return staleFor(directivesOf(headers), 'stale-if-error', staleIfErrorSeconds, isAllowed);
+}
+
+function isFailure(status: number): boolean {
+  return status >= 500 || status === 408 || status === 425 || status === 429;
 }
 
 const storable: ReadonlySet<number> = new Set([200, 203, 204, 300, 301, 302, 303, 307, 308, 404, 410]);
+/** Further registered statuses that say the same to all visitors (RFC 9111, section 3): here only those below 400 matter. */
+const understood: ReadonlySet<number> = new Set([...storable, 201, 202, 205, 207, 208, 226, 305]);
 
-function refusal(status: number, headers: Headers, d: Directives, maxBody: number): string {
+/** Removes a no-store that does not count beside must-understand (RFC 9111, section 5.2.2.3). */
+function understand(status: number, d: Directives): void {
+  if (d.of.has('must-understand') && understood.has(status)) d.of.delete('no-store');
+}
+
+function refusal(
+  status: number,
+  headers: Headers,
+  d: Directives,
+  { maxBodyBytes, maxHeaderBytes }: { maxBodyBytes: number; maxHeaderBytes: number },
+): string {
   if (!storable.has(status)) return 'status';
   if (setsCookie(headers)) return 'set-cookie';
   if (d.malformed) return 'malformed';
   for (const name of ['private', 'no-store', 'no-cache']) if (d.of.has(name)) return name;
-  if (!varyIsCovered(headers.get('vary'))) return 'vary';
-  if (!/^(?:identity)?$/i.test(headers.get('content-encoding') ?? '')) return 'content-encoding';
+  if (!hasOnly(headers.get('vary'), ['accept-encoding', 'host'])) return 'vary'; // the key has no other header
+  if (!hasOnly(headers.get('content-encoding'), ['identity'])) return 'content-encoding';
   if (/^(?:text\/event-stream|multipart\/x-mixed-replace)/i.test(headers.get('content-type') ?? '')) return 'stream';
-  if (Number(headers.get('content-length') ?? 0) > maxBody || sizeOf(headers) > maxHeaderBytes) return 'too-large';
-  return '';
+  if (declaredLength(headers) > maxBodyBytes) return 'too-large';
+  return sizeOf(headers) > maxHeaderBytes ? 'header-too-large' : '';
 }
 
 function setsCookie(headers: Headers): boolean {
   return headers.has('set-cookie') || headers.has('set-cookie2');
 }
 
-/** The host is in the key, and pages are rendered without codings. */
-function varyIsCovered(vary: string | null): boolean {
-  return (vary ?? '').split(',').every((name) => /^\s*(?:accept-encoding|host)?\s*$/i.test(name));
+/** Returns Content-Length, -1 if there is none, or an invalid one. */
+function declaredLength(headers: Headers): number {
+  const text = headers.get('content-length') ?? '';
+  return /^[0-9]+$/.test(text) ? Number(text) : -1;
 }
 
+/** Returns the size of a header (RFC 9113, section 6.5.2). Each character of a value is a byte. */
 function sizeOf(headers: Headers): number {
   let n = 0;
-  for (const [name, value] of headers) n += name.length + Buffer.byteLength(value);
+  for (const [name, value] of headers) n += name.length + value.length + 32;
   return n;
 }
 
-/** Reports whether a response ends the stored copy of its page. */
+const withdrawing: ReadonlySet<number> = new Set([301, 302, 303, 307, 308, 401, 403, 404, 410, 451]);
+
 function isWithdrawal(status: number, headers: Headers, d: Directives): boolean {
-  if ([301, 302, 303, 307, 308, 401, 403, 404, 410, 451].includes(status)) return true;
+  if (withdrawing.has(status)) return true;
   const isPrivate = d.malformed || ['private', 'no-store', 'no-cache'].some((name) => d.of.has(name));
   return status < 400 && (isPrivate || setsCookie(headers));
-}
-
-/** The directives for this cache: of CDN-Cache-Control (RFC 9213), else of Cache-Control. */
-interface Directives {
-  of: ReadonlyMap<string, string>;
-  /** An unclosed quoted string may hide directives. */
-  malformed: boolean;
-}
-
-function directivesOf(headers: Headers): Directives {
-  const line = headers.get('cdn-cache-control') ?? headers.get('cache-control') ?? '';
-  const of = new Map<string, string>();
-  for (const member of membersOf(line)) {
-    const [name = '', value = ''] = member.split(/=(.*)/s);
-    const key = name.trim().toLowerCase();
-    if (key !== '' && !of.has(key)) of.set(key, value.trim().replace(/^"|"$/g, ''));
-  }
-  return { of, malformed: (line.match(/(?<!\\)"/g)?.length ?? 0) % 2 !== 0 };
-}
-
-/** Splits a list field at commas outside of quoted strings. */
-function membersOf(line: string): string[] {
-  return line.match(/(?:"(?:\\.|[^"\\])*"?|[^,"])+/g) ?? [];
-}
-
-/** The largest count of seconds, about 68 years (RFC 9111, section 1.2.2). */
-const maxSeconds = 2 ** 31 - 1;
-
-function secondsOf(d: Directives, name: string): number | undefined {
-  const text = d.of.get(name);
-  if (text === undefined) return undefined;
-  return /^\d+$/.test(text) ? Math.min(Number(text), maxSeconds) : 0;
-}
-
-function lifetimeOf(headers: Headers, d: Directives): number {
-  const stated = secondsOf(d, 's-maxage') ?? secondsOf(d, 'max-age');
-  if (stated !== undefined || headers.has('cdn-cache-control')) return stated ?? 0;
-  const expires = Date.parse(headers.get('expires') ?? '');
-  const date = headers.has('date') ? Date.parse(headers.get('date') ?? '') : Date.now();
-  return Number.isFinite(expires - date) ? Math.min(Math.floor((expires - date) / 1000), maxSeconds) : 0;
-}
-
-function ageOf(headers: Headers): number {
-  const age = headers.get('age') ?? '';
-  return /^\d+$/.test(age) ? Math.min(Number(age), maxSeconds) : 0;
-}
-
-/**
- * Returns how long a page may be served while it is regenerated (RFC 5861, section 3). `most` bounds it, and is the
- * default; s-maxage forbids it unless `most` is set, and must-revalidate always (RFC 9111, section 5.2.2).
- */
-function staleWindow(d: Directives, most: number): number {
-  if (d.of.has('must-revalidate') || d.of.has('proxy-revalidate')) return 0;
-  if (most === 0) return d.of.has('s-maxage') ? 0 : (secondsOf(d, 'stale-while-revalidate') ?? 0);
-  const isOpen = d.of.get('stale-while-revalidate') === ''; // without a value, as Nuxt writes it
-  return isOpen ? most : Math.min(secondsOf(d, 'stale-while-revalidate') ?? most, most);
-}
-
-/** Returns the purge tags of a response: Surrogate-Key, separated by spaces, and Cache-Tag, by commas. */
-function tagsOf(headers: Headers): string[] {
-  const all = [
-    ...(headers.get('surrogate-key') ?? '').split(/[\s,]+/),
-    ...(headers.get('cache-tag') ?? '').split(',').map((tag) => tag.trim()),
-  ];
-  return [...new Set(all.filter((tag) => tag !== ''))].sort();
-}
-
-/** Fields of one connection, one moment or one request, which are not stored (RFC 9111, section 3.1). */
-const dropped: ReadonlySet<string> = new Set(
-  ['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'te', 'trailer', 'transfer-encoding'].concat(
-    ['upgrade', 'age', 'cache-status', 'warning', 'content-length', 'content-encoding', 'etag', 'x-request-id'],
-    ['surrogate-control', 'proxy-authentication-info'],
-  ),
-);
-
-/** Returns the fields of a response that are stored and replayed. */
-export function storedFields(headers: Headers): HeaderFields {
-  const alsoDropped = (headers.get('connection') ?? '').toLowerCase().split(/\s*,\s*/);
-  return Object.fromEntries(
-    [...headers]
-      .filter(([name]) => !dropped.has(name) && !alsoDropped.includes(name))
-      .map(([name, value]) => [name, [value]]),
-  );
 }

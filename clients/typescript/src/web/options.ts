@@ -1,6 +1,7 @@
 import { milliseconds, type StoreOptions, type StoreSettings, storeSettingsOf } from '../cache/settings.js';
 import { InvalidInputError } from '../errors.js';
 import { canonicalKey } from '../isr/canonicalkey.js';
+import type { OptIn } from './lifetime.js';
 
 /** The options of a page cache. Every member but `hosts` has a default, some of them from the environment. */
 export interface PageCacheOptions extends StoreOptions {
@@ -31,10 +32,23 @@ export interface PageCacheOptions extends StoreOptions {
   ignoreCookies?: readonly string[];
 
   /**
-   * How long after its freshness window a page may be served while it is regenerated, at most, and for responses without
-   * stale-while-revalidate, in seconds. Default: 0, what a response states, unless it has s-maxage.
+   * How long after its freshness window a page may be served while it is regenerated, or cannot be, in seconds: at most,
+   * and for responses without stale-while-revalidate and stale-if-error. Default: 0, what a response states, unless it has
+   * s-maxage.
    */
   staleSeconds?: number;
+  /**
+   * Which responses state how long they are fresh: `explicit` (s-maxage, max-age, Expires, CDN-Cache-Control) or `strict`
+   * (max-age only beside public, and no Expires), as `opt_in` of `isr serve`. Default: `explicit`.
+   */
+  optIn?: OptIn;
+  /**
+   * The largest header that is stored, in bytes, where each field counts for its name, its value and 32 bytes; and the bytes
+   * of all tags of a page. From 1 KiB to 128 KiB. Default: 64 KiB.
+   */
+  maxHeaderBytes?: number;
+  /** How many purge tags a page may have, at most 2,048. Default: 512. */
+  maxTags?: number;
   /** How long this process uses the metadata of a page from memory, in seconds, and so how late it sees purges by others. Default: 1. */
   trustSeconds?: number;
   /** The bodies in memory, in bytes. Default: 64 MiB. */
@@ -57,6 +71,10 @@ export interface Settings extends StoreSettings {
   readonly query: ReadonlySet<string>;
   readonly ignoreCookies: readonly string[];
   readonly staleSeconds: number;
+  readonly staleIfErrorSeconds: number;
+  readonly optIn: OptIn;
+  readonly maxHeaderBytes: number;
+  readonly maxTags: number;
   readonly trustMs: number;
   readonly memoryBytes: number;
   readonly maxBodyBytes: number;
@@ -66,17 +84,23 @@ export interface Settings extends StoreSettings {
 }
 
 const maxHosts = 100;
+const maxMaxTags = 2048;
 const mebibyte = 1 << 20;
 
 /** @throws InvalidInputError InvalidKeyError */
 export function settingsOf(o: PageCacheOptions, environment: NodeJS.ProcessEnv): Settings {
+  const staleSeconds = milliseconds('staleSeconds', o.staleSeconds ?? 0, 0) / 1000;
   return {
     hosts: hostsOf(o.hosts),
     ...storeSettingsOf(o, { maker: 'createPageCache', warning: 'page cache' }, environment),
     scheme: schemeOf(o.scheme),
     query: new Set(o.query ?? []),
     ignoreCookies: o.ignoreCookies ?? [],
-    staleSeconds: milliseconds('staleSeconds', o.staleSeconds ?? 0, 0) / 1000,
+    staleSeconds,
+    staleIfErrorSeconds: staleSeconds,
+    optIn: optInOf(o.optIn ?? 'explicit'),
+    maxHeaderBytes: bytes('maxHeaderBytes', o.maxHeaderBytes ?? 64 << 10, 1 << 10, 128 << 10),
+    maxTags: maxTagsOf(o.maxTags ?? 512),
     trustMs: milliseconds('trustSeconds', o.trustSeconds ?? 1, 0),
     memoryBytes: bytes('memoryBytes', o.memoryBytes ?? 64 * mebibyte, 0, 64 * 1024 * mebibyte),
     maxBodyBytes: bytes('maxBodyBytes', o.maxBodyBytes ?? 10 * mebibyte, 1, 64 * mebibyte),
@@ -84,6 +108,16 @@ export function settingsOf(o: PageCacheOptions, environment: NodeJS.ProcessEnv):
     renderMs: milliseconds('renderSeconds', o.renderSeconds ?? 60, 1),
     waitMs: milliseconds('waitSeconds', o.waitSeconds ?? 10, 0),
   };
+}
+
+function optInOf(optIn: OptIn): OptIn {
+  if (optIn === 'explicit' || optIn === 'strict') return optIn;
+  throw new InvalidInputError(`optIn must be 'explicit' or 'strict' (got ${JSON.stringify(optIn)})`);
+}
+
+function maxTagsOf(n: number): number {
+  if (Number.isSafeInteger(n) && n >= 1 && n <= maxMaxTags) return n;
+  throw new InvalidInputError(`maxTags must be a whole number from 1 to ${maxMaxTags} (got ${n})`);
 }
 
 function hostsOf(hosts: readonly string[] | undefined): ReadonlySet<string> {

@@ -17,9 +17,11 @@ import type { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import { type Answer, answerOf, bypassed, forVisitor, type How, plainFailure, readBody, unstored } from './answer.js';
 import { Deadline } from './deadline.js';
 import { Invalidations } from './invalidate.js';
-import { judge, storedFields, type Verdict } from './judge.js';
+import { judge, staleIfErrorOf, type Verdict, withdraws } from './judge.js';
+import { initialAgeOf } from './lifetime.js';
 import { type PageCacheOptions, type Settings, settingsOf } from './options.js';
 import { changedKeys, isSafe, isSelected, keyOfReference, type Projection, project } from './projection.js';
+import { etagOf, fieldsOf, storedFields } from './storedfields.js';
 
 /** Renders the response to a request, whose signal is aborted if the render takes too long, or its lease is lost. */
 export type Render = (request: Request) => Response | Promise<Response>;
@@ -225,7 +227,12 @@ export class PageCache {
     const now = this.#settings.clock.now();
     const cover = mergePurgeStates(record.purge, this.#marks.purgeStateOf(cacheKey, entry.tags, now));
     const state = freshness(entry, cover, now);
-    if (state !== 'fresh' && state !== 'stale' && !servableOnFailure(entry, cover, now)) return { state, record };
+    const staleIfError = () => staleIfErrorOf(fieldsOf(entry), this.#settings);
+    const isServable =
+      state === 'fresh' ||
+      servableOnFailure(entry, cover, now) ||
+      servableOnFailure({ ...entry, staleSeconds: Math.max(entry.staleSeconds, staleIfError()) }, cover, now);
+    if (!isServable) return { state, record };
     const body = await this.#body(entry);
     return body ? { page: { entry, body }, state, record } : { state: 'missing', record };
   }
@@ -308,12 +315,16 @@ export class PageCache {
     const deadline = new Deadline(signal, AbortSignal.timeout(this.#settings.renderMs));
     try {
       const response = await this.#call(rendered, render, deadline);
-      const verdict = this.#verdict(rendered, response);
+      const verdict = this.#verdict(rendered, response, startedAt);
       if ('failed' in verdict) throw new FailedRender(response, verdict);
       if ('refused' in verdict) return await this.#refused(lease, response, response.body, verdict, deadline);
       const body = await this.#read(response, deadline);
       if (!(body instanceof Uint8Array)) {
-        return await this.#refused(lease, response, body, { refused: 'too-large', withdraws: true }, deadline);
+        const refusal = { refused: 'too-large', withdraws: withdraws(response.status, response.headers) };
+        return await this.#refused(lease, response, body, refusal, deadline);
+      }
+      if (isEmpty(response, body)) {
+        return await this.#refused(lease, response, body, { refused: 'empty', withdraws: false }, deadline);
       }
       return await this.#publish(lease, startedAt, response, body, verdict);
     } catch (failure) {
@@ -384,16 +395,18 @@ export class PageCache {
   ): Promise<Found> {
     const { clock, retentionSeconds } = this.#settings;
     const { cacheKey } = lease;
-    const etag = response.headers.get('etag');
+    const etag = etagOf(response.headers);
+    const generatedAtMs = Math.min(startedAtMs, clock.now());
     const stored = await this.#breaker.call('storing a page', async () => {
       const generationId = newGenerationId(clock.now(), randomText());
       const described = await this.#bodies.put(Bodies.key(lease.pk, generationId), Buffer.from(body));
       return this.#store.publish(lease, lease.record, {
         ...described,
         ...verdict,
-        ...(etag && !etag.startsWith('W/') ? { etag } : {}),
+        ...(etag === undefined ? {} : { etag }),
         generationId,
-        generatedAtMs: Math.min(startedAtMs, clock.now()),
+        generatedAtMs,
+        initialAgeSeconds: initialAgeOf(response.headers, startedAtMs),
         key: cacheKey,
         status: response.status,
         headers: storedFields(response.headers),
@@ -410,8 +423,9 @@ export class PageCache {
   /** Renders a page without a lease, and without storing it. Those who wait for it share it if it could be stored. */
   async #withoutStoring(rendered: Request, render: Render, detail: string): Promise<Found> {
     const deadline = new Deadline(AbortSignal.timeout(this.#settings.renderMs));
+    const startedAt = this.#settings.clock.now();
     const response = await this.#call(rendered, render, deadline);
-    const verdict = this.#verdict(rendered, response);
+    const verdict = this.#verdict(rendered, response, startedAt);
     if ('refused' in verdict) {
       if (verdict.refused !== selfRedirect) return forOne(unstored(response, response.body, detail), deadline);
       discard(response);
@@ -421,12 +435,12 @@ export class PageCache {
     if (body instanceof ReadableStream) deadline.waive();
     if ('failed' in verdict) return failed(response, body, verdict.isPersonal, detail);
     const answer = unstored(response, body, detail);
-    return body instanceof Uint8Array ? shared(answer) : { answer, others: undefined };
+    return body instanceof Uint8Array && !isEmpty(response, body) ? shared(answer) : { answer, others: undefined };
   }
 
   /** Judges the response to a render. A redirect to the page's own key would be a loop for its visitors. */
-  #verdict(rendered: Request, response: Response): Verdict {
-    const verdict = judge(response.status, response.headers, this.#settings);
+  #verdict(rendered: Request, response: Response, requestedMs: number): Verdict {
+    const verdict = judge(response.status, response.headers, this.#settings, requestedMs);
     if ('failed' in verdict || !this.#redirectsToItself(rendered, response)) return verdict;
     return { refused: selfRedirect, withdraws: false };
   }
@@ -445,6 +459,11 @@ export class PageCache {
   #answer({ entry, body }: Page, how: How): Answer {
     return answerOf(entry, body, how, this.#settings.clock.now());
   }
+}
+
+/** A page without content is a fault of the renderer more often than a page. */
+function isEmpty({ status }: Response, body: Uint8Array): boolean {
+  return body.byteLength === 0 && (status === 200 || status === 203);
 }
 
 /** The renderer answered with a status that says that it failed. */

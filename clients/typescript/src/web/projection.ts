@@ -1,5 +1,6 @@
 import { InvalidKeyError } from '../errors.js';
 import { canonicalKey } from '../isr/canonicalkey.js';
+import { trim } from './directives.js';
 import type { Settings } from './options.js';
 import { exactCookies, exactParameters, prefixedCookies, prefixedParameters } from './wellknown.js';
 
@@ -35,10 +36,10 @@ export function isSafe(method: string): boolean {
 /** Returns what a request is to the cache. */
 export function project(request: Request, settings: Settings): Projection {
   const { method, headers } = request;
+  if (tenantHeaders.some((name) => headers.has(name))) return { bypass: 'tenant' };
   if (method !== 'GET' && method !== 'HEAD') return { bypass: 'method' };
   if (headers.has('authorization')) return { bypass: 'authorization' };
-  if (headers.has('upgrade')) return { bypass: 'upgrade' };
-  if (tenantHeaders.some((name) => headers.has(name))) return { bypass: 'tenant' };
+  if (headers.get('upgrade')?.toLowerCase() === 'websocket') return { bypass: 'upgrade' };
   if (!ignoresAll(headers.get('cookie'), settings.ignoreCookies)) return { bypass: 'cookie' };
   const keyed = keyOf(new URL(request.url), settings);
   return 'bypass' in keyed ? keyed : { ...keyed, rendered: renderOf(request, keyed.cacheKey, settings) };
@@ -118,7 +119,7 @@ function onlyTracks(name: string): boolean {
 function ignoresAll(cookies: string | null, patterns: readonly string[]): boolean {
   if (cookies === null) return true;
   return cookies.split(';').every((pair) => {
-    const name = pair.split('=', 1)[0]?.trim() ?? '';
+    const name = trim(pair).split('=', 1)[0] ?? '';
     return name === '' || ignores(name, patterns);
   });
 }

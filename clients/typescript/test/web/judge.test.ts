@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { judge, storedFields } from '../../src/web/judge.js';
+import { judge } from '../../src/web/judge.js';
+import { storedFields } from '../../src/web/storedfields.js';
 
 const bounds = { maxBodyBytes: 1000, staleSeconds: 0 };
 
@@ -23,8 +24,8 @@ test('only responses that say so are stored', () => {
     [{ 'cache-control': 's-maxage=60', 'content-encoding': 'gzip' }, 'content-encoding'],
     [{ 'cache-control': 's-maxage=60', 'content-type': 'text/event-stream' }, 'stream'],
     [{ 'cache-control': 's-maxage=60', 'content-length': '1001' }, 'too-large'],
-    [{ 'cache-control': 's-maxage=60', 'x-long': 'x'.repeat(17_000) }, 'too-large'],
-    [{ 'cache-control': 's-maxage=60', age: '60' }, 'no-freshness'],
+    [{ 'cache-control': 's-maxage=60', 'x-long': 'x'.repeat(66_000) }, 'header-too-large'],
+    [{ 'cache-control': 's-maxage=60', age: '60' }, 'too-old'],
     [{ 'cache-control': 's-maxage=60', 'cdn-cache-control': 'no-store' }, 'no-store'],
     [{ 'cache-control': 's-maxage=sixty' }, 'no-freshness'],
   ] as const) {
