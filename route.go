@@ -253,8 +253,9 @@ type Route struct {
 
 	// Tags returns the purge tags of a page, in addition to those that its response names
 	// (see docs/tags.md). It gets the renderer's request, made from the key alone, must
-	// not change it, and must be safe for concurrent use. A page has at most 128 tags, of
-	// 16 KiB in all, each valid by [store.ValidTag]; one with other tags is not stored.
+	// not change it, and must be safe for concurrent use. A page has at most
+	// Config.MaxTags tags, of Config.MaxHeader bytes in all, each valid by [store.ValidTag];
+	// one with other tags is not stored.
 	// Nil: the tags are those of the response.
 	Tags func(*http.Request) []string
 

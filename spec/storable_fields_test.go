@@ -55,7 +55,7 @@ func (c *cases) validators() {
 		c.keep("ETag: "+brief(etag), etag, []string{"X-Kept: 1"}, "ETag: "+etag)
 	}
 	for _, etag := range []string{
-		"undefined", "null", "a", "", `"a`, `a"`, `"`, `'a'`, `w/"a"`, `W/a`, `W/ "a"`, `W"a"`, `"a b"`, `"a"b"`, `"a", "b"`, `"a";q=1`, `*`, `"a` + "\x01" + `"`, `"a` + "\x7f" + `"`, "`a`",
+		"undefined", "null", "a", "", `"a`, `a"`, `"`, `'a'`, `w/"a"`, `W/a`, `W/ "a"`, `W"a"`, `"a b"`, `"a"b"`, `"a", "b"`, `"a";q=1`, `*`, "\"\xe9\"", `"a` + "\x01" + `"`, `"a` + "\x7f" + `"`, "`a`",
 		`"` + strings.Repeat("a", 1023) + `"`, `W/"` + strings.Repeat("a", 1023) + `"`,
 	} {
 		c.keep("ETag that is none: "+brief(etag), "", []string{"X-Kept: 1"}, "ETag: "+etag)

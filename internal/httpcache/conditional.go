@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // ValidETag reports whether s is an entity tag (RFC 9110, section 8.8.3) of at most 1,024
@@ -21,9 +22,10 @@ func ValidETag(s string) bool {
 	return true
 }
 
-// ETagOf returns the entity tag of a response; empty if it has none, several, or an invalid one.
+// ETagOf returns the entity tag of a response; empty if it has none, several, an invalid one, or one that is no
+// UTF-8, which rows cannot have.
 func ETagOf(h http.Header) string {
-	if lines := h["Etag"]; len(lines) == 1 && ValidETag(lines[0]) {
+	if lines := h["Etag"]; len(lines) == 1 && ValidETag(lines[0]) && utf8.ValidString(lines[0]) {
 		return lines[0]
 	}
 	return ""

@@ -24,7 +24,6 @@ VIEWS: dict[str, dict[str, str]] = {
     "/who": {"Cache-Control": "s-maxage=600"},
     "/hold": {"Cache-Control": "s-maxage=600"},
     "/plain": {},
-    "/browsers": {"Cache-Control": "max-age=600"},
     "/private": {"Cache-Control": "private, s-maxage=600"},
     "/cookie": {"Cache-Control": "s-maxage=600", "Set-Cookie": "session=secret"},
     "/vary": {"Cache-Control": "s-maxage=600", "Vary": "Accept-Encoding, Cookie"},

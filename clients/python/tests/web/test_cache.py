@@ -361,8 +361,9 @@ def test_render_timeout(rig: Rig) -> None:
     ("headers", "reason"),
     [
         ([], "no-freshness"),
-        ([("Cache-Control", "max-age=60")], "no-freshness"),
-        ([("Expires", "Thu, 01 Jan 2099 00:00:00 GMT")], "no-freshness"),
+        ([("Cache-Control", "max-age=0")], "no-freshness"),
+        ([("Expires", "2037")], "no-freshness"),
+        ([("Cache-Control", "s-maxage=60"), ("Age", "60, 0")], "too-old"),
         ([("Cache-Control", "public, max-age=60, private")], "private"),
         ([("Cache-Control", "s-maxage=60"), ("Set-Cookie", "a=b")], "set-cookie"),
         ([("Cache-Control", "s-maxage=60"), ("Vary", "Cookie")], "vary"),
@@ -372,9 +373,9 @@ def test_render_timeout(rig: Rig) -> None:
         ([("CDN-Cache-Control", "max-age=60, private;x")], "private"),
         ([("Cache-Control", "s-maxage=60"), ("Content-Encoding", "gzip")], "content-encoding"),
         ([("Cache-Control", "s-maxage=60"), ("Content-Type", "text/event-stream")], "stream"),
-        ([("Cache-Control", "s-maxage=60"), ("Cache-Tag", ",".join(map(str, range(129))))], "tags"),
+        ([("Cache-Control", "s-maxage=60"), ("Cache-Tag", ",".join(map(str, range(513))))], "tags"),
         ([("Cache-Control", "s-maxage=60"), ("Cache-Groups", "a, b")], "tags"),
-        ([("Cache-Control", "s-maxage=60"), ("X-Large", "x" * 17000)], "too-large"),
+        ([("Cache-Control", "s-maxage=60"), ("X-Large", "x" * 66000)], "header-too-large"),
     ],
 )
 def test_refused(rig: Rig, headers: list[tuple[str, str]], reason: str) -> None:
@@ -386,6 +387,21 @@ def test_refused(rig: Rig, headers: list[tuple[str, str]], reason: str) -> None:
     assert not stored(rig, "/")
     assert [("HTTP_X_VISITOR" in environ) for environ in site.calls] == [False, True, True]
     assert site.closed == 3
+
+
+def test_bounds_and_opt_in(rig: Rig) -> None:
+    cases: tuple[tuple[list[tuple[str, str]], dict[str, object], str], ...] = (
+        ([("Cache-Control", "max-age=60")], {"opt_in": "strict"}, "no-freshness"),
+        ([("Expires", "Thu, 01 Jan 2099 00:00:00 GMT")], {"opt_in": "strict"}, "no-freshness"),
+        ([("Cache-Control", "s-maxage=60"), ("Cache-Tag", "a,b,c")], {"max_tags": 2}, "tags"),
+        ([("Cache-Control", "s-maxage=60"), ("X-Large", "x" * 2000)], {"max_header_bytes": 2000}, "header-too-large"),
+    )
+    for n, (headers, options, reason) in enumerate(cases):
+        app = WsgiCache(Site(headers=headers), rig.new(**options))
+        assert get(app, f"/{n}").cache.endswith(f"detail={reason}")
+        assert "stored" in get(WsgiCache(Site(headers=headers), rig.new()), f"/default/{n}").cache
+    with pytest.raises(InvalidInputError, match="opt_in"):
+        rig.new(opt_in="never")
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_two_processes_share_pages(pair: Fleet, client: DynamoDBClient, subtests
     with subtests.test("nothing of a visitor is in a stored page"):
         leaks(pair, a, b)
     with subtests.test("what is not shared"):
-        for path in ("/plain", "/browsers", "/private", "/cookie", "/vary"):
+        for path in ("/plain", "/private", "/cookie", "/vary"):
             answers = [pair.get(port, path) for port in (a, b, a, b)]
             assert all("hit" not in answer.cache and "stored" not in answer.cache for answer in answers), path
             assert store.read(HOST + path).entry is None

@@ -22,7 +22,7 @@ from theorydb_py.web._memory import Memory
 from theorydb_py.web._pages import Page, Response, plain
 from theorydb_py.web._regenerate import Regeneration, Settings
 from theorydb_py.web._requests import Projection, Request
-from theorydb_py.web._rules import Headers, values
+from theorydb_py.web._rules import Headers, Verdict, values
 from theorydb_py.web._workers import Workers
 
 _MAX_WAITING = 256
@@ -52,9 +52,9 @@ class PageCache:
     """The pages of one site, for a WsgiCache or an AsgiCache. One per process, safe for concurrent use.
 
     Pages are the rows of ``store`` and the bodies of an S3 bucket, as ``isr serve`` has
-    them, and it may serve the same ones. A page is stored only if its response says that
-    shared caches may store it: ``CDN-Cache-Control``, ``Cache-Control: s-maxage``, or
-    ``public`` with ``max-age``. Responses with a cookie, ``private``, ``no-store``,
+    them, and it may serve the same ones. A page is stored only if its response says how
+    long it is fresh: ``CDN-Cache-Control``, ``Surrogate-Control``, ``Cache-Control`` with
+    ``s-maxage`` or ``max-age``, or ``Expires``. Responses with a cookie, ``private``, ``no-store``,
     ``no-cache`` or a ``Vary`` on anything but ``Accept-Encoding`` and ``Host`` are not.
 
     Threads start with the first request, so that servers may fork before it. A page is
@@ -72,9 +72,12 @@ class PageCache:
         query: Collection[str] = (),
         ignore_cookies: Collection[str] = (),
         stale_seconds: int = 0,
+        opt_in: str = "explicit",
         scheme: str = "https",
         memory_bytes: int = 64 << 20,
         max_body_bytes: int = 16 << 20,
+        max_header_bytes: int = 64 << 10,
+        max_tags: int = 512,
         poll_seconds: float = 1.0,
         store_timeout_seconds: float = 0.5,
         render_timeout_seconds: float = 30.0,
@@ -97,11 +100,16 @@ class PageCache:
         it is rendered again, or cannot be; it bounds ``stale-while-revalidate`` and
         ``stale-if-error``, and is required for pages with ``s-maxage``, which otherwise
         forbids that (RFC 9111, section 5.2.2.10).
+        ``opt_in="strict"`` is for sites that mean ``max-age`` and ``Expires`` for browsers
+        only: then ``max-age`` counts only beside ``public``, and ``Expires`` never.
         ``scheme`` is that of the site's public URLs: renders get it, whatever the
         visitor's.
 
         ``memory_bytes`` bounds the pages in memory; larger bodies than
-        ``max_body_bytes`` (at most 1 GiB) are not stored. ``poll_seconds`` (0.05 to 300) is how often
+        ``max_body_bytes`` (at most 1 GiB) are not stored, nor are responses with a header
+        above ``max_header_bytes`` (1 KiB to 128 KiB), where each field counts for its name,
+        its value and 32 bytes, or with more than ``max_tags`` (at most 2,048) purge tags.
+        ``poll_seconds`` (0.05 to 300) is how often
         the log of purges is read, one read unit each: for so long, plus the duration of
         the read, this process may serve what another one has purged or rolled back.
         ``store_timeout_seconds`` bounds how long a visitor waits for table and bucket
@@ -117,7 +125,10 @@ class PageCache:
         """
         settings = Settings(
             stale_seconds=_whole("stale_seconds", stale_seconds, 0, 315360000),
+            opt_in=_opt_in(opt_in),
             max_body=_whole("max_body_bytes", max_body_bytes, 0, 1 << 30),
+            max_header=_whole("max_header_bytes", max_header_bytes, 1 << 10, 128 << 10),
+            max_tags=_whole("max_tags", max_tags, 1, 2048),
             render_timeout=_between("render_timeout_seconds", render_timeout_seconds, 0.001, 86400),
             lease_seconds=_whole("lease_seconds", lease_seconds, 1, 86400),
             retention_seconds=_whole("retention_seconds", retention_seconds, 0, 88 * 86400),
@@ -140,6 +151,10 @@ class PageCache:
         self._store_timeout = _between("store_timeout_seconds", store_timeout_seconds, 0.001, 86400)
         self._starting = threading.Lock()
         self._pid = 0  # of the process whose threads follow; guarded by _starting
+
+    def judge(self, status: int, headers: Headers) -> Verdict:
+        """Decide whether a response that has just been rendered may be stored, by its status and header."""
+        return self._settings.judge(status, headers, time.time())
 
     @property
     def max_body_bytes(self) -> int:
@@ -365,6 +380,12 @@ class PageCache:
         with self._registry:
             for local in (False, True):
                 self._flying.pop((key, local), None)
+
+
+def _opt_in(value: object) -> str:
+    if value not in ("explicit", "strict"):
+        raise InvalidInputError(f"opt_in is {value!r}: expected 'explicit' or 'strict'")
+    return str(value)
 
 
 def _between(name: str, value: object, least: float, most: float) -> float:

@@ -7,16 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from theorydb_py.isr import Entry, PurgeState, State, age, fresh_until, freshness, serves_failures
+from theorydb_py.web._header import modified_at, not_modified, replayed_headers
 from theorydb_py.web._requests import Request
-from theorydb_py.web._rules import (
-    Headers,
-    modified_at,
-    not_modified,
-    replayed_headers,
-    stale_if_error,
-    values,
-    vary_names,
-)
+from theorydb_py.web._rules import Headers, stale_if_error, values, vary_names
 
 _OVERHEAD = 2048
 """What a page takes in memory beside its texts and its body, in bytes, estimated."""
@@ -61,6 +54,11 @@ class Page:
             for value in lines
         ]
 
+    @property
+    def _etag(self) -> str:
+        """Its entity tag as a header has it: each character is a byte."""
+        return self.entry.etag.encode().decode("latin-1")
+
     def selected_by(self, request: Request) -> bool:
         """Return whether the request lacks all headers that the page varies on, as its render did (RFC 9111, 4.1)."""
         names = vary_names(self.headers()) if "vary" in self.entry.headers else []
@@ -70,14 +68,14 @@ class Page:
         """Return whether it may be served because rendering fails (stale-if-error)."""
         if serves_failures(self.entry, self.purges, now):
             return True
-        window = max(self.entry.stale_seconds, stale_if_error(self.headers(), stale_seconds))
+        window = max(self.entry.stale_seconds, stale_if_error(self.headers(), stale_seconds, stale_seconds))
         extended = replace(self.entry, stale_seconds=window)
         return freshness(extended, self.purges, now) in (State.FRESH, State.STALE)
 
     def respond(self, request: Request, now: float, status: str) -> Response:
         """Answer a request with the page. ``status`` has the parameters of Cache-Status before the ttl."""
         entry, stored = self.entry, self.headers()
-        headers = replayed_headers([field for field in stored if field[0] != "cache-status"])
+        headers = replayed_headers(stored)
         if entry.foreign and "content-type" not in entry.headers:
             headers.append(("content-type", "text/html; charset=utf-8"))
         left = fresh_until(entry) - now
@@ -89,7 +87,7 @@ class Page:
             headers = [field for field in headers if field[0] not in lifetimes]
             headers.append(("cache-control", instead))
         if entry.etag:
-            headers.append(("etag", entry.etag))
+            headers.append(("etag", self._etag))
         headers.append(("age", "0" if pinned else str(age(entry, now))))
         headers += [("cache-status", value) for value in values(stored, "cache-status") if value.isprintable()]
         first, _, detail = status.partition("; detail=")
@@ -102,7 +100,7 @@ class Page:
         status = self.entry.status
         conditional = {name: request.headers[name] for name in _CONDITIONS if name in request.headers}
         modified = modified_at(stored, self.entry.generated_at)
-        if status == 200 and not_modified(conditional, self.entry.etag, modified):
+        if status == 200 and not_modified(conditional, self._etag, modified):
             return Response(304, headers, b"")
         if status == 204:
             return Response(status, headers, b"")

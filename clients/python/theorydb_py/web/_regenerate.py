@@ -27,10 +27,11 @@ from theorydb_py.isr import (
 )
 from theorydb_py.web._bodies import Bodies
 from theorydb_py.web._flights import Failed, Flight, Refused, Remembered, Rendered, Served
+from theorydb_py.web._header import etag_of, stored_headers
 from theorydb_py.web._memory import Memory, Position
 from theorydb_py.web._pages import Page, Response
 from theorydb_py.web._requests import Projected
-from theorydb_py.web._rules import Headers, Verdict, initial_age, judge, stored_headers, valid_etag, values
+from theorydb_py.web._rules import Headers, Verdict, initial_age, is_personal, judge, values
 
 _MAX_REFUSED = 4096
 _REFUSED_SECONDS = 120
@@ -56,10 +57,26 @@ class Settings:
     """The bounds and windows of a cache, in seconds and bytes."""
 
     stale_seconds: int
+    opt_in: str
     max_body: int
+    max_header: int
+    max_tags: int
     render_timeout: float
     lease_seconds: int
     retention_seconds: int
+
+    def judge(self, status: int, headers: Headers, requested: float) -> Verdict:
+        """Decide whether a response may be stored and shared. It was requested at a time in epoch seconds."""
+        return judge(
+            status,
+            headers,
+            stale_seconds=self.stale_seconds,
+            max_body=self.max_body,
+            max_header=self.max_header,
+            max_tags=self.max_tags,
+            opt_in=self.opt_in,
+            requested=requested,
+        )
 
     @property
     def wait(self) -> float:
@@ -231,7 +248,7 @@ class Regeneration:
         if isinstance(rendered, Failed):
             self._back_off(flight, lease, rendered)
             return
-        verdict = self._judge(flight.key, rendered)
+        verdict = self._judge(flight.key, rendered, began)
         if verdict.failed:
             self._back_off(flight, lease, self._error_page(rendered))
         elif verdict.refused:
@@ -260,11 +277,8 @@ class Regeneration:
             _logger.exception("rendering %s failed", flight.key)
             return Failed("render-failed", 0)
 
-    def _judge(self, key: str, rendered: Rendered) -> Verdict:
-        settings = self._settings
-        verdict = judge(
-            rendered.status, rendered.headers, stale_seconds=settings.stale_seconds, max_body=settings.max_body
-        )
+    def _judge(self, key: str, rendered: Rendered, requested: float) -> Verdict:
+        verdict = self._settings.judge(rendered.status, rendered.headers, requested)
         if not verdict.failed and self._redirects_to_itself(key, rendered):
             return Verdict(refused="self-redirect")
         if verdict.failed or verdict.refused:
@@ -298,10 +312,7 @@ class Regeneration:
     def _error_page(self, rendered: Rendered) -> Failed:
         """Return the failure with the application's own page, if it is small and personal to no visitor."""
         headers = [field for field in stored_headers(rendered.headers) if field[0] not in ("cache-control", "expires")]
-        personal = any(name.startswith("set-cookie") for name, _ in headers) or any(
-            "private" in value for value in values(rendered.headers, "cache-control")
-        )
-        if personal or rendered.refused or len(rendered.body) > _MAX_ERROR_PAGE:
+        if is_personal(rendered.headers) or rendered.refused or len(rendered.body) > _MAX_ERROR_PAGE:
             return Failed("render-failed", 0)
         headers += [("content-length", str(len(rendered.body))), ("cache-control", "no-store")]
         headers.append(("cache-status", f"isr; fwd=miss; fwd-status={rendered.status}; detail=render-failed"))
@@ -320,7 +331,7 @@ class Regeneration:
     ) -> Page:
         """Return the page that was rendered, without what only a stored one has."""
         digest = hashlib.sha256(rendered.body).hexdigest()
-        etag = next((tag for tag in values(rendered.headers, "etag") if valid_etag(tag)), f'"{digest[:32]}"')
+        etag = etag_of(rendered.headers) or f'"{digest[:32]}"'
         generation = self._store.new_generation_id()
         fresh = verdict.fresh_seconds - random.randint(0, int(verdict.fresh_seconds * _JITTER))  # noqa: S311
         entry = Entry(
@@ -338,7 +349,7 @@ class Regeneration:
             tags=verdict.tags,
             stale_seconds=verdict.stale_seconds,
             purge_seq=purge_seq,
-            age_seconds=initial_age(rendered.headers),
+            age_seconds=initial_age(rendered.headers, began),
         )
         return Page(key, entry, PurgeState(), rendered.body, unshared)
 
@@ -385,7 +396,7 @@ class Regeneration:
         if isinstance(rendered, Failed):
             self._fail(flight, replace(rendered, retry_at=time.time() + _FIRST_PAUSE))
             return
-        verdict = self._judge(flight.key, rendered)
+        verdict = self._judge(flight.key, rendered, began)
         if verdict.failed:
             self._fail(flight, replace(self._error_page(rendered), retry_at=time.time() + _FIRST_PAUSE))
         elif verdict.refused:

@@ -87,11 +87,11 @@ class Projection:
         """Return why a request must not be answered from the cache; empty if it may be."""
         headers = request.headers
         for applies, reason in (
-            (request.method not in ("GET", "HEAD"), "method"),
             (request.host == "", "host"),
             (any(name in headers for name in _TENANT_HEADERS), "tenant"),
+            (request.method not in ("GET", "HEAD"), "method"),
             ("authorization" in headers, "authorization"),
-            ("upgrade" in headers, "upgrade"),
+            (headers.get("upgrade", "").lower() == "websocket", "upgrade"),
             (request.has_body, "body"),
             (not self._ignores_cookies(headers.get("cookie", "")), "cookie"),
         ):
@@ -147,7 +147,7 @@ class Projection:
         return "&".join(kept)
 
     def _ignores_cookies(self, header: str) -> bool:
-        names = (pair.partition("=")[0].strip() for pair in header.replace(",", ";").split(";"))
+        names = (pair.strip(" \t").partition("=")[0] for pair in header.replace(",", ";").split(";"))
         return all(self._ignores_cookie(name) for name in names if name)
 
     def _ignores_cookie(self, name: str) -> bool:

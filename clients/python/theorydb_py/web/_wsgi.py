@@ -16,7 +16,7 @@ from theorydb_py.web._cache import PageCache, Pass
 from theorydb_py.web._flights import Rendered
 from theorydb_py.web._pages import Response
 from theorydb_py.web._requests import Projected, Request
-from theorydb_py.web._rules import Headers, judge
+from theorydb_py.web._rules import Headers
 from theorydb_py.web._workers import Workers
 
 Environ = dict[str, Any]
@@ -127,7 +127,7 @@ class WsgiCache:
 
 def refusal(cache: PageCache, status: int, headers: Headers) -> str:
     """Return why the body of a response need not be read; empty if it must be."""
-    return judge(status, headers, stale_seconds=0, max_body=cache.max_body_bytes).refused
+    return cache.judge(status, headers).refused
 
 
 def _request(environ: Environ) -> Request:
