@@ -52,7 +52,7 @@ func (c *CloudFront) Limits() Limits { return Limits{Targets: cloudFrontPaths, D
 
 // Deliver implements [Destination]. CallerReference is derived from the batch: CloudFront
 // recognises a repetition, and creates (and bills) no second invalidation. It remembers
-// references without limit, so that those of two jobs must never be equal.
+// references without limit, so the references of two jobs must never be equal.
 func (c *CloudFront) Deliver(ctx context.Context, b Batch) error {
 	for _, paths := range c.paths(selectionOf(b.Targets)) {
 		if err := c.invalidate(ctx, b.part(paths...), paths); err != nil {

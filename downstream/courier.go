@@ -21,7 +21,7 @@ const (
 	releaseTime = 3 * time.Second
 	// firstDelay and longestDelay bound the exponential backoff of a job.
 	firstDelay, longestDelay = time.Second, 5 * time.Minute
-	// longestPause bounds that of a destination: a job that fails again and again must not
+	// longestPause bounds the backoff of a destination: a job that fails again and again must not
 	// delay the others by more.
 	longestPause = 30 * time.Second
 )

@@ -17,7 +17,7 @@ import (
 func due(jobs []store.Job, now time.Time, delay time.Duration, all bool) []store.Job {
 	var ready []store.Job
 	for _, j := range jobs {
-		// CreatedAt is rounded down to seconds. That of a malformed job may be unknown.
+		// CreatedAt is rounded down to seconds. The time of a malformed job may be unknown.
 		old := delay == 0 || j.Malformed != nil || !j.CreatedAt.Add(delay+time.Second).After(now)
 		if old && (all || !j.NextAt.After(now)) {
 			ready = append(ready, j)
@@ -83,7 +83,7 @@ func merge(jobs []store.Job) []Batch {
 }
 
 // jobsID returns an id of the jobs together. Their tokens and times distinguish them from
-// those of another table, which begins with the same sequences: one of an earlier data
+// the jobs of another table, which begins with the same sequences: one of an earlier data
 // folder, or one that was restored.
 func jobsID(jobs []store.Job) string {
 	h := sha256.New()

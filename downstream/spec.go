@@ -32,7 +32,7 @@ type Spec struct {
 	Kind string
 	// Address is the id of the distribution, service or zone, or the URL of the server.
 	Address string
-	// Endpoint is the URL of the API; empty for that of the vendor.
+	// Endpoint is the URL of the API; empty: the vendor's own URL.
 	Endpoint string
 	// Tags: the CloudFront distribution has a CacheTagConfig.
 	Tags bool

@@ -518,7 +518,7 @@ func TestDeliveredAgain(t *testing.T) {
 	})
 }
 
-// TestBatchOfAnotherTable: a batch of the first purge of a table has another id than that of
+// TestBatchOfAnotherTable: a batch of the first purge of a table has another id than a batch of
 // the first purge of another one, which may be its restored copy or a new data folder, also
 // if an older version of isr wrote the jobs: a cache that recognizes repetitions by the id
 // must not take one for the other.

@@ -7,7 +7,7 @@ import (
 )
 
 // TestClaimCountsFailuresOfReplacedRow: a worker freezes between its read and its
-// claim. Its failure count is that of the row that the claim replaces.
+// claim. Its failure count is the count of the row that the claim replaces.
 func TestClaimCountsFailuresOfReplacedRow(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {

@@ -66,13 +66,13 @@
 //     not been replaced. A delayed refresh gives the lease back to its holder.
 //   - No lost updates: a publish names what it replaces (the fence), and fails if
 //     anything else was written in between. isr.v never has the same value twice.
-//   - A claimed request is executed once, whichever processes fail meanwhile.
+//   - A claimed request is executed once, whichever processes fail before it ends.
 //   - A regeneration never undoes a rollback that came after its start, and a rollback
 //     never restores what a hard purge covers, of the page or by a mark.
 //   - Every change that ends or moves a pin is in the log, in the same transaction: a
 //     node that has read it does not serve the pinned generation from memory.
 //   - A purge is one transaction, whatever the number of pages. Its sequence is higher
-//     than that of anything that was rendered, rolled back or read before it.
+//     than the sequence of anything that was rendered, rolled back or read before it.
 //   - A change of the log never fails because of another one in its transaction,
 //     unless the outcome of the transaction is unknown.
 //   - Outcomes are definite: a lost reply is settled before a method returns, by

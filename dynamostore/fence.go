@@ -32,7 +32,7 @@ func newFence(pk string, meta, lock row) fence {
 	return f
 }
 
-// pick copies those of the named attributes that the row has; nil if there is no row.
+// pick copies the named attributes, as far as the row has them; nil if there is no row.
 func (r row) pick(names ...string) row {
 	if r == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 )
 
 // A freezer loses the replies to its next transactions, and then the process freezes for
-// longer than DynamoDB remembers a token. Meanwhile the monotonic clock stops, as it
+// longer than DynamoDB remembers a token. While it is frozen, the monotonic clock stops, as it
 // does on some systems, and the wall clock continues.
 type freezer struct {
 	clock  *isrtest.Clock

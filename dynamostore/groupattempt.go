@@ -20,7 +20,7 @@ type groupAttempt struct {
 	members     []*queuedChange
 	seen        seenSequence // which it advances
 	id          string       // of the log row, which tells whether it was committed
-	transaction *transaction // its parts are those of the members, in order, the purges and the log
+	transaction *transaction // its parts are the parts of the members, in order, the purges and the log
 }
 
 // newGroupAttempt collects the writes of the changes after the seen sequence. Changes

@@ -183,7 +183,7 @@ func (q *queuedChange) overdue() error {
 func (g *groupCommit) run() {
 	for {
 		// The pause comes before SEQ is read, because what is read before a pause is out of
-		// date after it. Changes that arrive meanwhile join the next transaction.
+		// date after it. Changes that arrive during the pause join the next transaction.
 		_ = backoff.Wait(context.Background(), g.pause()) // it cannot end early
 		batch, delay, more := g.take()
 		switch {
@@ -333,7 +333,7 @@ func meteredBatch(s *Store, batch []*queuedChange) context.Context {
 
 // sequence reads SEQ, unless there is a single change whose caller has just read it and this
 // store has committed nothing since, which saves a read unit. If another process has
-// advanced SEQ meanwhile, the transaction is refused. The read is repeated until ctx ends: the
+// advanced SEQ since that read, the transaction is refused. The read is repeated until ctx ends: the
 // polls of a large fleet may use up the capacity of its partition for a while, and no purge
 // is to fail because of that.
 func (g *groupCommit) sequence(ctx context.Context, batch []*queuedChange) (seenSequence, error) {

@@ -17,7 +17,7 @@ import (
 // of a table should use the same ones.
 type Guards struct {
 	// Monotonic refuses to publish a generation whose rendering began in the
-	// same second as that of the current one, or before. After a rollback any newer
+	// same second as the rendering of the current one, or before. After a rollback any newer
 	// generation can be published, and rollbacks are not refused. Of two regenerations
 	// within a second, as after a purge, the second one fails.
 	Monotonic bool

@@ -36,7 +36,7 @@ func TestStaleWriters(t *testing.T) {
 type staleWriter struct {
 	// stale makes it a stale writer.
 	stale func(f *fixture)
-	// generated is the start of its render, relative to that of the current generation.
+	// generated is the start of its render, relative to the start of the current generation's render.
 	generated time.Duration
 	want      error
 	passes    func(dynamostore.Guards) bool

@@ -111,7 +111,7 @@ func referenceScan(segment, segments int32) *dynamodb.ScanInput {
 	}
 }
 
-// BodyKeys implements [store.Inventory]. The keys are sorted, and unchanged: those of
+// BodyKeys implements [store.Inventory]. The keys are sorted, and as stored: keys of
 // other services may be URLs. Rows of unknown kinds are ignored.
 func (s *Store) BodyKeys(ctx context.Context, pk string) ([]string, error) {
 	ctx = s.metered(ctx, "body keys")
@@ -138,7 +138,7 @@ func (s *Store) BodyKeys(ctx context.Context, pk string) ([]string, error) {
 	return slices.Compact(keys), nil
 }
 
-// bodyKey returns the body that a row of a page refers to; empty for none.
+// bodyKey returns the body that a row of a page refers to; empty if there is none.
 func (r row) bodyKey() string {
 	switch sk := r.text(attrSK); {
 	case sk == skMeta, sk == skQuarantine, strings.HasPrefix(sk, versionPrefix):

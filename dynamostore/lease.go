@@ -20,7 +20,7 @@ type lease struct {
 	token    string
 	duration time.Duration
 	failures int
-	claim    *claim // nil without a request record
+	claim    *claim // nil if there is no request record
 
 	mu        sync.Mutex
 	expiresAt int64     // epoch seconds, as last acknowledged; guarded by mu
@@ -73,7 +73,7 @@ func (l *lease) ended() bool {
 	return l.over
 }
 
-// openClaim returns the claim that the lease was acquired with; nil without one, or
+// openClaim returns the claim that the lease was acquired with; nil if there was none, or
 // once it is closed.
 func (l *lease) openClaim() *claim {
 	l.mu.Lock()

@@ -12,7 +12,7 @@ import (
 )
 
 // A LeaseManager gives leases to other jobs of a service, such as a nightly import
-// that only one process may run. The leases are stored like those of pages, in the
+// that only one process may run. The leases are stored like the leases of pages, in the
 // same table or in another, with the same guarantees: at most one unexpired lease per
 // key, and its holder learns when it has lost it. It is safe for concurrent use, and
 // need not be closed.
@@ -38,7 +38,7 @@ func NewLeaseManager(api API, table string, config Config) (*LeaseManager, error
 // Acquire takes the lease of a key, text of 1 to 1,024 bytes, for d, which is
 // rounded up to whole seconds. It does not wait: if the lease is held by another
 // process, the error is a [*store.HeldError]. The error wraps [store.ErrInvalidKey] if
-// the key is invalid; others are those of [Store.Acquire].
+// the key is invalid; [Store.Acquire] lists the others.
 func (m *LeaseManager) Acquire(ctx context.Context, key string, d time.Duration) (store.Lease, error) {
 	const longest = 1024
 	if key == "" || len(key) > longest || !utf8.ValidString(key) {

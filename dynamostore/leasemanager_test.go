@@ -53,7 +53,7 @@ func newLeases(t *testing.T, db engine, table string, config dynamostore.Config)
 	return leases
 }
 
-// TestLeaseManager: the leases of jobs behave like those of pages, and are not pages.
+// TestLeaseManager: the leases of jobs behave like the leases of pages, and are not pages.
 func TestLeaseManager(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {

@@ -14,7 +14,7 @@ import (
 
 // List yields all pages of the table in no defined order, and ends after the first
 // error. It scans the whole table with strongly consistent reads, all of which are
-// billed. Pages that are created meanwhile may be missing.
+// billed. Pages that are created during the listing may be missing.
 func (s *Store) List(ctx context.Context) iter.Seq2[store.ListedPage, error] {
 	ctx = s.metered(ctx, "list")
 	return func(yield func(store.ListedPage, error) bool) {

@@ -43,7 +43,7 @@ func freeAt(now time.Time) map[string]any {
 	return map[string]any{":number": "N", ":now": floorSeconds(now), ":longest": longestEnd(now)}
 }
 
-// longestEnd returns the latest expiry that a lease can have, in epoch seconds: that of
+// longestEnd returns the latest expiry that a lease can have, in epoch seconds: the expiry of
 // the longest duration, by a clock that is a day ahead. [store.Lock.HeldAt] has the
 // same bound.
 func longestEnd(now time.Time) int64 {

@@ -45,7 +45,7 @@ type logTarget struct {
 	Tenant string `theorydb:"attr:tenant,omitempty"`
 	Key    string `theorydb:"attr:key,omitempty"` // of a page
 
-	// A mark has the attributes of its row, except seq, which is that of the log row.
+	// A mark has the attributes of its row, except seq, which is the sequence of the log row.
 
 	Value     string   `theorydb:"attr:value,omitempty"`
 	At        *instant `theorydb:"attr:at,omitempty"`
@@ -155,7 +155,7 @@ func (s *Store) readSequence(ctx context.Context, bounded bool) (seenSequence, e
 }
 
 // advance returns the actions that advance SEQ from the seen sequence and write the
-// log row of the next one, which is complete but for its key and ttl. lifetime is the least
+// log row of the next one, which is complete except for its key and ttl. lifetime is the least
 // mark_lifetime of SEQ afterwards.
 func (s *Store) advance(seen seenSequence, log *logRow, lifetime period) []action {
 	next := seen.Seq + 1

@@ -129,7 +129,7 @@ func (s *Store) covering(ctx context.Context, k store.Key, tags []string) (store
 	return state, nil
 }
 
-// markPrefix returns the prefix of the sort keys of a tenant's marks, or of those of
+// markPrefix returns the prefix of the sort keys of a tenant's marks, or of the marks of
 // one kind.
 func markPrefix(tenant string, kind ...string) string {
 	return markKeyPrefix + strings.Join(append([]string{tenant}, kind...), "#") + "#"

@@ -19,7 +19,7 @@ func (f *fixture) mark(tenant, kind, value string, hard int64) {
 	})
 }
 
-// TestRollbackOfMarked: the marks of a tenant, and those of sites, which have the
+// TestRollbackOfMarked: the marks of a tenant, and the marks of sites, which have the
 // empty tenant, cover the tenant's pages. Pin reads the same marks.
 func TestRollbackOfMarked(t *testing.T) {
 	t.Parallel()

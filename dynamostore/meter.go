@@ -26,7 +26,7 @@ func (s *Store) metered(ctx context.Context, operation string) context.Context {
 	return context.WithValue(ctx, operationKey{}, operation)
 }
 
-// read counts the capacity of a read, and write that of a write.
+// read counts the capacity of a read, and write the capacity of a write.
 func (m meteredAPI) read(ctx context.Context, c *types.ConsumedCapacity) {
 	if c != nil {
 		operation, _ := ctx.Value(operationKey{}).(string)

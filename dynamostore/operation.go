@@ -165,7 +165,7 @@ func (s *Store) try(ctx context.Context, do func(context.Context) error) error {
 const longestPause = 32
 
 // pause waits before the attempt after this one, the first of which is 1. It reports
-// false if ctx ended meanwhile.
+// false if ctx ended during the wait.
 func (s *Store) pause(ctx context.Context, attempt int) bool {
 	mean := backoff.Exponential(s.config.RetryDelay, longestPause*s.config.RetryDelay, attempt-1)
 	return backoff.Wait(ctx, backoff.Jitter(mean, s.config.Random())) == nil

@@ -21,7 +21,7 @@ import (
 const (
 	pkOutbox = "OUTBOX"
 	// Sort keys continue with the destination, '#' and the sequence, so that the pending
-	// jobs of one destination are one range, without those of others and failed ones.
+	// jobs of one destination are one range, without the jobs of others and failed ones.
 	jobRowPrefix = "JOB#"
 	failedPrefix = "FAILED#"
 
@@ -91,7 +91,7 @@ func addJobTarget(targets []jobTarget, t jobTarget) []jobTarget {
 	return append(targets, t)
 }
 
-// jobActions returns the puts of the jobs. id is that of the log row.
+// jobActions returns the puts of the jobs. id is the id of the log row.
 func (w *logWrites) jobActions(id string) []action {
 	var actions []action
 	for _, d := range slices.Sorted(maps.Keys(w.jobs)) {

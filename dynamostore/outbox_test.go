@@ -37,7 +37,7 @@ func TestJobRows(t *testing.T) {
 		seq := f.purgeFor("news")
 		sk := fmt.Sprintf("JOB#cdn#%020d", seq)
 		target := &types.AttributeValueMemberM{Value: attrs{"kind": str("tag"), "value": str("news"), "hard": &types.AttributeValueMemberBOOL{Value: true}}}
-		// The id is that of the transaction, which the log row has too.
+		// The id is the transaction's, which the log row has too.
 		id := f.raw.get("PURGE", fmt.Sprintf("LOG#%020d", seq))["id"]
 		want := attrs{"pk": str("OUTBOX"), "sk": str(sk), "id": id, "targets": list(target), "created_at": now}
 		if d := diff(want, f.raw.get("OUTBOX", sk)); d != "" {

@@ -111,7 +111,7 @@ func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, ho
 	return &publication{swap: w, lease: l, renews: how.Renew, logged: logged, page: how.Key, id: rand.Text(), deliver: how.Destinations}, nil
 }
 
-// checkRenewal refuses a renewal of another content than that of the entry that was read.
+// checkRenewal refuses a renewal whose content is not the content of the entry that was read.
 // The time tells a renewal from the state before it, and from an earlier renewal.
 func checkRenewal(read *store.Entry, next store.Entry) error {
 	switch {

@@ -85,7 +85,7 @@ func TestPurgedRows(t *testing.T) {
 	})
 }
 
-// TestPurgesShareTransactions: concurrent purges share transactions, also those of one
+// TestPurgesShareTransactions: concurrent purges share transactions, also purges of one
 // tag, and each gets the sequence of its transaction.
 func TestPurgesShareTransactions(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ func (r *rig) quarantined(id string) store.Quarantined {
 	return store.Quarantined{Entry: e, Reason: "too small", RejectedAt: r.clock.Now()}
 }
 
-// inQuarantine returns the id of the generation in quarantine; empty for none.
+// inQuarantine returns the id of the generation in quarantine; empty if there is none.
 func (r *rig) inQuarantine(t *testing.T, pk string) string {
 	t.Helper()
 	q, err := r.store.Quarantined(t.Context(), pk)

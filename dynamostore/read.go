@@ -163,7 +163,7 @@ func (s *Store) readRow(ctx context.Context, bounded bool, pk, sk string) (row, 
 }
 
 // record returns the record of a page from its rows. A malformed row is reported in the
-// record; an error is that of reading the version row that META points to.
+// record; an error is of reading the version row that META points to.
 func (s *Store) record(ctx context.Context, pk string, rows map[string]row) (store.Record, error) {
 	meta := rows[skMeta]
 	record := store.Record{Fence: newFence(pk, meta, rows[skLock])}
@@ -220,7 +220,7 @@ func (s *Store) entry(ctx context.Context, meta row) (*store.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Version and expiry are those of META.
+	// Version and expiry are META's.
 	entry.Version = 0
 	if !entry.Foreign {
 		entry.Version, _ = meta.version()

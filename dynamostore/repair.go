@@ -49,7 +49,7 @@ func repaired[Out any](ctx context.Context, a repairingAPI, do func() (Out, erro
 	return out, err
 }
 
-// repair replaces a damaged row. It returns false if the row is not that of a page, or remains.
+// repair replaces a damaged row. It returns false if the row is not of a page, or remains.
 func (a repairingAPI) repair(ctx context.Context, damaged damagedItem) bool {
 	table, key := damaged.DamagedItem()
 	found := row(key)
@@ -82,7 +82,7 @@ func (a repairingAPI) repair(ctx context.Context, damaged damagedItem) bool {
 	return true
 }
 
-// isPagePartition reports whether a partition key is that of a page, of either Partition of package
+// isPagePartition reports whether a partition key belongs to a page, of either Partition of package
 // store.
 func isPagePartition(pk string) bool {
 	if tenant, ok := strings.CutPrefix(pk, "TENANT#"); ok {
@@ -119,7 +119,7 @@ func (a repairingAPI) purgeOfNow(ctx context.Context, pk string) (map[string]typ
 }
 
 // purgeVariant purges a variant that is not listed any more, so that later purges of its page need not
-// find it. digest is that of the text of its key, as in its partition key; partitions that are not
+// find it. digest is the digest of its key's text, as in its partition key; partitions that are not
 // hashed have none.
 func (a repairingAPI) purgeVariant(ctx context.Context, pk, digest string) error {
 	own := strings.LastIndexByte(pk, '#') + 1

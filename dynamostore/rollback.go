@@ -202,7 +202,7 @@ func (s *Store) checkHardPurge(ctx context.Context, e *store.Entry, known store.
 	return err
 }
 
-// coveringState returns the purge state of a generation of the page k; known is that of
+// coveringState returns the purge state of a generation of the page k; known is the state of
 // the page alone. The error is store.ErrPurged if marks that cover it may have expired.
 func (s *Store) coveringState(ctx context.Context, e *store.Entry, known store.PurgeState, seen seenSequence, k store.Key) (store.PurgeState, error) {
 	if e.OutlivesMarks(seen.MarkLifetime, s.config.Now()) {

@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// DynamoDB commits a transaction row by row. What reads may see of it meanwhile (Developer
+// DynamoDB commits a transaction row by row. What reads may see of it during the commit (Developer
 // Guide, "Amazon DynamoDB Transactions: How it works", Isolation levels; API Reference,
 // TransactGetItems; Developer Guide, "Read consistency"):
 //

@@ -68,11 +68,11 @@ type Config struct {
 	// Leases, on the same table as the API of [New], gets the writes that take, extend and end
 	// leases without a request record. They may be lost when this process ends in a crash, in
 	// which its leases end, too; but not after a later write of the API to the same row was
-	// acknowledged. That of the embedded engine is its Volatile. Default: the API of New.
+	// acknowledged. The API of the embedded engine for this is its Volatile. Default: the API of New.
 	Leases API
 
 	// Replace makes replacement the row with this key, or deletes the row if replacement is nil,
-	// provided that the stored row is damaged, and reports whether it was. That of the embedded
+	// provided that the stored row is damaged, and reports whether it was. The function of the embedded
 	// engine is its Replace. If a call meets a damaged row of a page, the page then counts as missing.
 	// It must be safe for concurrent use. Default: such a call fails.
 	Replace func(ctx context.Context, table string, key, replacement map[string]types.AttributeValue) (replaced bool, err error)
@@ -140,7 +140,7 @@ func New(api API, table string, config Config) (*Store, error) {
 	if config.Replace != nil {
 		api, leases = repairingAPI{API: api, store: s}, repairingAPI{API: leases, store: s}
 	}
-	// Retries are those of Store.execute.
+	// Store.execute retries.
 	db, locks := tabletheory.New(tokenAPI{api}, tabletheory.WithRetries(0)), tabletheory.New(leases, tabletheory.WithRetries(0))
 	s.api, s.db, s.leases = api, db, locks
 	s.log = newGroupCommit(s)

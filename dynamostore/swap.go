@@ -17,7 +17,7 @@ type swap struct {
 	// current is the sort key of the version that META names afterwards; empty for
 	// none.
 	current string
-	// superseded is that of the version that META names now; empty for none, or
+	// superseded is the sort key of the version that META names now; empty if there is none, or
 	// if it stays current. supersededAt is its ttl, in epoch seconds.
 	superseded   string
 	supersededAt int64

@@ -33,7 +33,7 @@ const wantKeys = "pk (string, hash), sk (string, range)"
 // only enables its TTL; a table with other keys, or with replicas in other regions, is
 // an error. It is safe for concurrent use, also by several processes.
 func CreateTable(ctx context.Context, api TableAPI, name string) error {
-	// An existing table is checked first, because these errors are clearer than those of
+	// An existing table is checked first, because these errors are clearer than the errors of
 	// package tabletheory.
 	table, err := describeTable(ctx, api, name)
 	if err == nil {

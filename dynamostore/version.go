@@ -11,7 +11,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Versions implements [store.MetaStore]. It skips malformed versions and those of other
+// Versions implements [store.MetaStore]. It skips malformed versions and versions of other
 // services, which have no generation id: Rollback cannot use them.
 func (s *Store) Versions(ctx context.Context, pk string) ([]store.Entry, error) {
 	ctx = s.metered(ctx, "versions")

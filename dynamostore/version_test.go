@@ -26,7 +26,7 @@ func (f *fixture) publishAs(next store.Entry, how store.PublishOptions) store.En
 	return got
 }
 
-// wantTTL checks the ttl of a version; nil for none.
+// wantTTL checks the ttl of a version; nil if there must be none.
 func (f *fixture) wantTTL(sk string, want *time.Time) {
 	f.t.Helper()
 	found := f.raw.get(pk, sk)

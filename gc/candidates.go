@@ -12,7 +12,7 @@ import (
 )
 
 // candidates are the bodies of a listing that are old enough to be garbage, as digests of
-// 16 bytes, so that those of ten million pages fit into memory. A digest only tells which
+// 16 bytes, so that the bodies of ten million pages fit into memory. A digest only tells which
 // pages to check. If two folders or bodies collide, a page may seem to have garbage, or to
 // have none; nothing is deleted for that reason.
 type candidates struct {
@@ -62,7 +62,7 @@ func bucketOf(folder uint64) int { return int(folder >> 56) }
 // bucketPrefix returns the beginning of the keys of all bodies in a bucket.
 func bucketPrefix(bucket int) string { return fmt.Sprintf("%s%02x", store.BodyRoot, bucket) }
 
-// digest returns the digest of a body's key. The codings of a body have that of the body: they
+// digest returns the digest of a body's key. The codings of a body have the digest of the body: they
 // are garbage together.
 func (cs *candidates) digest(key string) uint64 {
 	body, _ := store.CodedBody(key)

@@ -36,7 +36,7 @@ import (
 //     references, and delete only bodies from before we took it: that publish has
 //     happened, and we see its row, or it can never happen. This holds for a publisher
 //     that was paused between the two for any time. If we are paused and another process
-//     holds the lease meanwhile, the bodies that it writes are not on our list.
+//     holds the lease during our pause, the bodies that it writes are not on our list.
 //  2. The publish of an unchanged page, which refers to the body of the current entry
 //     again. It reads META under its own lease. If that was before our lease, the publish
 //     can no longer happen. If it was after, META referred to the body when we read it:
@@ -65,14 +65,14 @@ import (
 // the listing in memory, but would have to trust clocks for these bodies.
 //
 // All of that presumes that reads of several rows see a transaction as a whole or not at
-// all, as those of the embedded engine do. DynamoDB's do not: it commits row by row (see
+// all, as the reads of the embedded engine do. DynamoDB's do not: it commits row by row (see
 // package dynamostore, serializable.go). A scan may see LOCK deleted and META not yet there,
 // and so a page without any row; a query under the lease may see META from before the
 // publish that has just deleted LOCK. So on DynamoDB the minimum age of a body is what
 // protects a body whose publish is being committed: it was written before that publish, by
 // less than a render's store calls take, and so is far younger than an hour. That is
 // as good as the clocks by which ages are determined: the ages of objects in a bucket are
-// by the bucket's own clock, the Date of its listings; those of files by this machine's. A body
+// by the bucket's own clock, the Date of its listings; the ages of files by this machine's. A body
 // that an entry refers to already, of a version or of a renewed page, does not depend on it:
 // rows from before and from after such a transaction refer to it.
 //
@@ -295,7 +295,7 @@ func (c *collector) clean(ctx context.Context, found *candidates, orphans func(b
 	return err
 }
 
-// collectBucket lists a bucket again and passes its garbage to check, with orphans also that of
+// collectBucket lists a bucket again and passes its garbage to check, with orphans also garbage of
 // pages without rows.
 func (c *collector) collectBucket(ctx context.Context, found *candidates, bucket int, orphans bool, check func(batch) error) error {
 	pages := make(map[uint64]*suspect)
@@ -544,7 +544,7 @@ func (c *collector) release(ctx context.Context, holdings []holding) error {
 	return releasing.Wait()
 }
 
-// isReferenced reports whether keys contain a body, or that of codings. Other services may
+// isReferenced reports whether keys contain a body, or the body of codings. Other services may
 // refer to a body by a URL that ends in its key.
 func isReferenced(info store.BodyInfo, keys []string) bool {
 	body, _ := store.CodedBody(info.Key)

@@ -15,7 +15,7 @@ import (
 )
 
 // Evict makes room on a disk of bounded size by forgetting whole pages, rows and bodies.
-// The pages are valid; they are rendered again on demand. The argument is that of
+// The pages are valid; they are rendered again on demand. It is safe for the reason given for
 // [Collect]: a page is forgotten under its lease, so that no publish of it is in progress,
 // and a body is deleted only if it existed before the lease was taken and no row refers to
 // it afterwards. A page whose lease is held is in use, and is skipped.
@@ -51,7 +51,7 @@ type Evicted struct {
 }
 
 // bodyOverhead is what a body takes on disk in addition to its content: the rest of its
-// last block, on average, and those of its codings, and its rows.
+// last block, on average, and of the last blocks of its codings, and its rows.
 const bodyOverhead = 6 << 10
 
 // BodyFootprint is the estimated size on disk of a body of n bytes, with the rows of its page.

@@ -18,8 +18,8 @@ type Compacted struct {
 
 // CompactMarks deletes the purge marks that a newer mark of their tenant or of the site
 // includes, unless dry is set. Which pages are covered does not change. It reads all marks
-// twice, and keeps those of tenants and of the site in memory. It may run concurrently with
-// any number of caches, purges and compactions: a mark that was purged again meanwhile is
+// twice, and keeps the marks of tenants and of the site in memory. It may run concurrently with
+// any number of caches, purges and compactions: a mark that was purged again after that is
 // not deleted, and a mark that includes another one only grows, or is included in turn.
 //
 // If we crash, the next compaction deletes the rest.

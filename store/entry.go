@@ -66,7 +66,7 @@ type Entry struct {
 	InitialAge time.Duration
 	// Withdrawn is true if the origin reported that the page is gone, or must no longer
 	// be shared. The entry counts as missing, whatever its windows and pin are; BodyKey
-	// is that of the withdrawn generation.
+	// is the body of the withdrawn generation.
 	Withdrawn bool
 	// AssertedAt is when a rollback last made this generation current; zero if it was
 	// published by a regeneration.

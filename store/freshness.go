@@ -53,7 +53,7 @@ func (s State) String() string {
 
 // A PurgeState is the newest purge that covers an entry.
 type PurgeState struct {
-	// Seq is the highest sequence of a covering purge, HardSeq that of a hard purge.
+	// Seq is the highest sequence of a covering purge, HardSeq the highest sequence of a hard one.
 	Seq, HardSeq int64
 	// At is when the newest covering purge was made.
 	At time.Time

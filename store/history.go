@@ -9,7 +9,7 @@ import (
 func Forever() time.Time { return time.Unix(253402300799, 0).UTC() }
 
 // A HistoryStore keeps older generations of pages that were published with
-// [PublishOptions].History, and can make them current again. Its contract is that of
+// [PublishOptions].History, and can make them current again. It keeps the contract of
 // [MetaStore].
 type HistoryStore interface {
 	// Versions returns the kept generations of a partition, newest first, in one strongly
@@ -81,7 +81,7 @@ type PublishOptions struct {
 	// included; older ones are deleted now. Zero: all, until they expire.
 	Keep int
 	// Unchanged states that the generation has the content of the current entry. With
-	// History, its version replaces that of the current entry: the versions are different
+	// History, its version replaces the version of the current entry: the versions are different
 	// contents, however often an unchanged page is regenerated.
 	Unchanged bool
 	// Renew states that next is the generation of the current entry, whose content its

@@ -12,14 +12,14 @@ type Inventory interface {
 	// once, in no particular order, and ends after the first error. Reads are strongly
 	// consistent. A page is included if it has any row (a lease, an entry, a version or a
 	// request record) during the whole listing. Rows that appear, change or disappear
-	// meanwhile may be missed: the result tells where to look closer, with BodyKeys.
+	// during the listing may be missed: the result tells where to look closer, with BodyKeys.
 	ReferencedBodies(ctx context.Context) iter.Seq2[ReferencedBodies, error]
 	// BodyKeys returns the bodies that any row of the partition refers to (the current
 	// entry, versions, results of requests), by a strongly consistent read.
 	BodyKeys(ctx context.Context, pk string) ([]string, error)
 	// PinnedForever yields the partition keys of the pages that are pinned until [Forever],
 	// in no particular order, and ends after the first error. Reads are eventually
-	// consistent: a pin that was made meanwhile may be missing, and one that has ended
+	// consistent: a pin that was made during the listing may be missing, and one that has ended
 	// included.
 	PinnedForever(ctx context.Context) iter.Seq2[string, error]
 }
@@ -37,7 +37,7 @@ type ListedPage struct {
 type ReferencedBodies struct {
 	// PK is the page's partition key.
 	PK string
-	// Keys are the references as stored; those of other services may be URLs. It is empty
+	// Keys are the references as stored; keys of other services may be URLs. It is empty
 	// if the page has a lease but no content.
 	Keys []string
 }

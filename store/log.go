@@ -10,8 +10,8 @@ import (
 // log for longer does not know what it missed.
 const LogLife = time.Hour
 
-// A LogStore is the log by which every process learns what others changed. Its contract is
-// that of [MetaStore].
+// A LogStore is the log by which every process learns what others changed. It keeps
+// the contract of [MetaStore].
 type LogStore interface {
 	// Sequence returns the current sequence, by a strongly consistent read.
 	Sequence(ctx context.Context) (Sequence, error)

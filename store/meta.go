@@ -40,7 +40,7 @@ type MetaStore interface {
 	Inventory
 }
 
-// A Reader reads pages: the read path of the cache. Its contract is that of [MetaStore].
+// A Reader reads pages: the read path of the cache. It keeps the contract of [MetaStore].
 type Reader interface {
 	// Read returns all that the store knows of a partition, in one strongly
 	// consistent read. A partition that was never written is a zero Record.
@@ -52,8 +52,8 @@ type Reader interface {
 	ReadSerializable(ctx context.Context, pk string) (Record, error)
 }
 
-// A LeaseStore grants leases and publishes under them: the regeneration of pages. Its
-// contract is that of [MetaStore].
+// A LeaseStore grants leases and publishes under them: the regeneration of pages. It
+// keeps the contract of [MetaStore].
 type LeaseStore interface {
 	// Acquire takes the lease of a partition for d, rounded up to whole seconds. If
 	// another process holds it, the error is a *HeldError.

@@ -91,9 +91,9 @@ type JobTarget struct {
 func (j Job) ID() string { return fmt.Sprintf("%s/%d", j.Destination, j.Seq) }
 
 // An OutboxStore lists the deliveries to downstream caches. Changes write the jobs in their
-// own transactions (see [Purge], [Assertion] and [PublishOptions]); Enqueue writes those of
+// own transactions (see [Purge], [Assertion] and [PublishOptions]); Enqueue writes the jobs of
 // changes by other programs. A job is delivered at least once: deleting it comes after the
-// delivery. Its contract is that of [MetaStore].
+// delivery. It keeps the contract of [MetaStore].
 type OutboxStore interface {
 	// Enqueue writes the jobs of a destination for the changes of the log whose writers wrote
 	// none: clients in other languages, and processes without the destination. The outbox

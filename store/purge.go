@@ -42,7 +42,7 @@ const (
 	PurgeSite   PurgeKind = "site"   // all pages, of all tenants
 )
 
-// A PurgeTarget selects the pages of a purge. Tags and prefixes are those of one tenant.
+// A PurgeTarget selects the pages of a purge. Tags and prefixes belong to one tenant.
 type PurgeTarget struct {
 	Kind PurgeKind
 	// Tenant is the tenant of the pages. It is required for PurgeTenant, and must be
@@ -180,11 +180,11 @@ type Receipt struct {
 type Mark struct {
 	Target PurgeTarget
 	// Seq and HardSeq are the sequences of the newest purge and of the newest hard purge;
-	// HardSeq is 0 without.
+	// HardSeq is 0 if there was no hard purge.
 	Seq, HardSeq int64
 	// At is when the newest purge was made.
 	At time.Time
-	// From ExpireAt on, ExpireSeq counts as a HardSeq. Both are zero without.
+	// From ExpireAt on, ExpireSeq counts as a HardSeq. Both are zero if no hard purge is to come.
 	ExpireSeq int64
 	ExpireAt  time.Time
 }
@@ -203,9 +203,9 @@ func (m Mark) State(now time.Time) PurgeState {
 // for an older mark of the same target. A mark of an unknown kind includes nothing, and
 // nothing includes it.
 //
-// A prefix mark does not include those of longer prefixes: [PurgeStore.Covering] and
+// A prefix mark does not include marks of longer prefixes: [PurgeStore.Covering] and
 // [PurgeStore.Marks] read marks in the order of their kinds (tag, prefix, site; a tenant's
-// before those of the site), so that a mark is read before one that may replace it.
+// before the marks of the site), so that a mark is read before one that may replace it.
 func (m Mark) Includes(o Mark) bool {
 	expires := m.HardSeq >= o.ExpireSeq ||
 		m.ExpireSeq >= o.ExpireSeq && !m.ExpireAt.After(o.ExpireAt)
@@ -226,7 +226,7 @@ func (t PurgeTarget) includes(o PurgeTarget) bool {
 }
 
 // A PurgeStore purges pages, and lists the purges of more than one page. The purge of a
-// single page is part of its [Record]. Its contract is that of [MetaStore].
+// single page is part of its [Record]. It keeps the contract of [MetaStore].
 type PurgeStore interface {
 	// Purge purges all targets in one atomic step, whatever the number of pages that they
 	// cover, and appends to the log. Once it has returned nil, no process that has
@@ -236,7 +236,7 @@ type PurgeStore interface {
 	Purge(ctx context.Context, p Purge) (Receipt, error)
 
 	// Marks yields all marks, by strongly consistent reads of some hundred rows, in no
-	// particular order, and ends after the first error. A mark that is written meanwhile
+	// particular order, and ends after the first error. A mark that is written during the listing
 	// may be missing or newer: a caller that reads Sequence first, and then applies
 	// Changes, misses none. A row that cannot be read is an error.
 	Marks(ctx context.Context) iter.Seq2[Mark, error]
@@ -250,14 +250,14 @@ type PurgeStore interface {
 	// includes. A mark that was changed or is missing is left, without an error.
 	DeleteMark(ctx context.Context, m Mark) error
 
-	// Build returns the sequence at which a build of the site was deployed: that of the
-	// stored build, if it has this id, otherwise that of a change of the log which
+	// Build returns the sequence at which a build of the site was deployed: the sequence of the
+	// stored build, if it has this id, otherwise the sequence of a change of the log which
 	// records id as the current build. id is 1 to 256 bytes of printable ASCII.
 	Build(ctx context.Context, id string) (seq int64, err error)
 }
 
 // A PresenceStore lists the live processes of a fleet, and how much of the log each has
-// applied. Its contract is that of [MetaStore].
+// applied. It keeps the contract of [MetaStore].
 type PresenceStore interface {
 	// Announce writes the state of a process, until n.Until.
 	Announce(ctx context.Context, n Node) error

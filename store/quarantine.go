@@ -26,7 +26,7 @@ type Quarantined struct {
 	Keep int
 }
 
-// A QuarantineStore keeps the last rejected generation of each page. Its contract is that of
+// A QuarantineStore keeps the last rejected generation of each page. It keeps the contract of
 // [MetaStore].
 type QuarantineStore interface {
 	// Quarantine keeps a rejected generation of the page of a lease, in place of an earlier
@@ -43,6 +43,6 @@ type QuarantineStore interface {
 	DropQuarantined(ctx context.Context, pk, generation string) error
 	// AllQuarantined yields the generations of all pages that are in quarantine, in no
 	// particular order, and ends after the first error. It reads the whole table. Rows that
-	// appear meanwhile may be missing; malformed ones are skipped.
+	// appear during the read may be missing; malformed ones are skipped.
 	AllQuarantined(ctx context.Context) iter.Seq2[Quarantined, error]
 }

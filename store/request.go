@@ -125,7 +125,7 @@ type RequestEnd struct {
 }
 
 // A RequestStore keeps request records next to the leases under which the requests are
-// executed. Its contract is that of [MetaStore].
+// executed. It keeps the contract of [MetaStore].
 type RequestStore interface {
 	// RequestRecord returns the record of a request, by a strongly consistent read, and
 	// whether there is one. An expired record counts as missing. It is a hint: only
