@@ -259,7 +259,7 @@ func TestRegenerationsComeLast(t *testing.T) {
 	}
 }
 
-// A place that a visitor joins is that of a regeneration no longer.
+// A place that a visitor joins is no longer a regeneration's.
 func TestAwaitedRegenerationIsAVisitors(t *testing.T) {
 	b := newBudget(1, 4)
 	first, _ := b.Enter(Page{})

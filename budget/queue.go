@@ -237,8 +237,7 @@ func (t *Turn) Charge(client netip.Prefix) {
 	b.moveLocked(t, client, t.class)
 }
 
-// Await says that a visitor waits for the page now: its turn is that of a regeneration no
-// longer. It is safe for concurrent use.
+// Await marks the turn as one that a visitor waits for: it is no longer a regeneration's. It is safe for concurrent use.
 func (t *Turn) Await() {
 	b := t.b
 	b.mu.Lock()

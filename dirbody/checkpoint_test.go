@@ -146,7 +146,7 @@ func TestJournalsAreAdoptedInTime(t *testing.T) {
 	}
 }
 
-// A body of another content is not replaced by that of an adopted journal, if the journal of another process has
+// A body of another content is not replaced by the body of an adopted journal, if the journal of another process has
 // it: two have put different bodies under one key, and one has lost.
 func TestAdoptionReplacesNoContent(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// remove removes a file, and the folders that become empty, but for those of the bodies of
+// remove removes a file, and the folders that become empty, except the folders of the bodies of
 // pages (see syncFolders).
 func (s *Store) remove(name string) error {
 	err := s.folder.Remove(name)

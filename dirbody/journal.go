@@ -24,7 +24,7 @@ import (
 // replaced by another, and removed as soon as all of its files are on disk (a checkpoint).
 //
 // Each store that is open has a journal of its own, which exists from its first Put to its
-// Close, and is locked meanwhile (flock). The journal of a process that was killed is replayed by
+// Close, and is locked until then (flock). The journal of a process that was killed is replayed by
 // the next Open of the directory if no other store is open, and adopted by the others if one
 // is (see adopt.go). A damaged part of a journal is skipped and logged, and the file is kept aside,
 // see [Store.endJournal].
@@ -52,12 +52,12 @@ type journal struct {
 	store *Store
 
 	mu     sync.Mutex
-	batch  *batch   // guarded by mu: takes further records; nil without
+	batch  *batch   // guarded by mu: takes further records; nil if there is none
 	unused [][]byte // guarded by mu: buffers of batches, for the next ones
 
 	writing    sync.Mutex  // held by the leader of the batch that is written
 	segment    *segment    // guarded by writing: nil before the first batch, and after a failure
-	checkpoint *checkpoint // guarded by writing: in progress; nil without
+	checkpoint *checkpoint // guarded by writing: in progress; nil if there is none
 }
 
 // A batch is the records that are written and synced together.

@@ -69,7 +69,7 @@ func TestJournalsAreBounded(t *testing.T) {
 	for _, name := range glob(t, dir, ".tmp/journal-*") {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // meanwhile
+			continue // it ended since the look
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -55,7 +55,7 @@ type lister struct {
 // consumer wants more.
 //
 // It reads names only: ReadDir of a file that [os.Root] has opened also calls lstat for each
-// name, of which only those of bodies that match are needed.
+// name, of which only the metadata of bodies that match is needed.
 func (l *lister) walk(name, key string) (more bool, err error) {
 	f, err := l.store.folder.OpenFile(name, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// recordsOf returns a journal, and the offsets of its records with that of its end.
+// recordsOf returns a journal, and the offsets of its records and the offset of its end.
 func recordsOf(bodies ...string) (journal []byte, starts []int) {
 	for i, body := range bodies {
 		starts = append(starts, len(journal))

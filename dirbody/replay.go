@@ -86,7 +86,7 @@ func (r *repair) body(name string, body []byte) error {
 	case !r.restarted && !isDamage(err):
 		return fmt.Errorf("writing %s again: %w", name, err)
 	case !r.restarted && r.isElsewhere(name):
-		return nil // the Put of this body failed: that of another process was placed
+		return nil // the Put of this body failed: the body of another process was placed
 	}
 	// Only one body is written under a key, so the file is what a power failure, or a bad disk, has left of it.
 	return s.replace(name, body, r.written)

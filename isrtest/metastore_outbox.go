@@ -374,7 +374,7 @@ func testOutboxRetryPending(t *testing.T, f *fleet) {
 	}
 }
 
-// testOutboxOrder: pending jobs come oldest first, and failed jobs and those of other
+// testOutboxOrder: pending jobs come oldest first, and failed jobs and jobs of other
 // destinations do not use up the limit.
 func testOutboxOrder(t *testing.T, f *fleet) {
 	var seqs []int64

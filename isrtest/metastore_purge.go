@@ -66,7 +66,7 @@ func testPurgePage(t *testing.T, f *fleet) {
 	f.publish(f.a, testPK, entry)
 	at := f.clock.Now().Truncate(time.Second).UTC()
 	soft := f.purge(f.a, false, pageTarget)
-	lifetime := f.read(f.b, testPK).Purges.MarkLifetime // zero: it is that of the sequence
+	lifetime := f.read(f.b, testPK).Purges.MarkLifetime // zero: it is the lifetime of the sequence
 	if diff := cmp.Diff(store.PurgeState{Seq: soft.Seq, At: at, MarkLifetime: lifetime}, f.read(f.b, testPK).Purges); diff != "" {
 		t.Errorf("after a soft purge (-want +got):\n%s", diff)
 	}

@@ -43,7 +43,7 @@ func testRenew(t *testing.T, f *fleet) {
 		t.Errorf("the lease is still held after a renewal: %+v", lock)
 	}
 
-	// What the entry became meanwhile is not overwritten.
+	// What the entry became since the read is not overwritten.
 	old := f.read(f.a, testPK)
 	pinned, err := f.b.Pin(t.Context(), old, store.Assertion{Key: f.assertion().Key, PinnedUntil: store.Forever()})
 	if err != nil {

@@ -201,7 +201,7 @@ func TestTransactionItemTooLarge(t *testing.T) {
 }
 
 // TestValueErrorTexts: for invalid values BatchWriteItem and Scan use older
-// texts; those of PutItem, UpdateItem and DeleteItem begin with a count.
+// texts; the texts of PutItem, UpdateItem and DeleteItem begin with a count.
 func TestValueErrorTexts(t *testing.T) {
 	t.Parallel()
 	const number, collection = "The parameter cannot be converted to a numeric value", "One or more parameter values were invalid: Input collection "

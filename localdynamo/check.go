@@ -27,7 +27,7 @@ func (db *DB) Check(ctx context.Context) error {
 }
 
 // CheckStructure verifies the structure of the file, below the level of items: its pages, and which of them are
-// free. The error wraps ErrCorrupt. Writes block meanwhile.
+// free. The error wraps ErrCorrupt. Writes block until it returns.
 func (db *DB) CheckStructure(ctx context.Context) error {
 	if err := db.ready(ctx); err != nil {
 		return err

@@ -33,7 +33,7 @@ func (g *generator) call() apiCall {
 	return g.put()
 }
 
-// name returns the table's name, or rarely that of a missing table.
+// name returns the table's name, or rarely the name of a missing table.
 func (g *generator) name() *string {
 	if g.chance(1) {
 		return aws.String(g.text("no-such-table", "a", "bad/name"))

@@ -155,7 +155,7 @@ func isSettled(t *types.TableDescription) bool {
 	return t.TableStatus == types.TableStatusActive
 }
 
-// listTables returns a call that lists those of these tables that exist. Parallel
+// listTables returns a call that lists the existing ones of these tables. Parallel
 // tests have other tables.
 func listTables(names []string, limit int) apiCall {
 	in := &dynamodb.ListTablesInput{ExclusiveStartTableName: aws.String(strings.TrimSuffix(names[0], "-a")), Limit: aws.Int32(int32(limit))}

@@ -219,7 +219,7 @@ func (k *keySchema) keyLen() int {
 	return n
 }
 
-// keyAttributes returns the attributes of the hash key, then those of the range key if
+// keyAttributes returns the attributes of the hash key, then the attributes of the range key if
 // there is one.
 func (k *keySchema) keyAttributes() []attribute {
 	all := append(make([]attribute, 0, k.keyLen()), k.Hash)

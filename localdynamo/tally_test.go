@@ -62,7 +62,7 @@ func TestItemCount(t *testing.T) {
 	expect(0, 0, 0, 0)
 }
 
-// TestItemCountOfTransactions: all actions of a transaction are counted; those of
+// TestItemCountOfTransactions: all actions of a transaction are counted; the actions of
 // a canceled one are not.
 func TestItemCountOfTransactions(t *testing.T) {
 	t.Parallel()

@@ -150,7 +150,7 @@ func (tr *tracer) stop(t *testing.T, thread int) {
 	}
 }
 
-// onFile records a call on a descriptor, if it is that of a file of the folder.
+// onFile records a call on a descriptor, if it belongs to a file of the folder.
 func (tr *tracer) onFile(fd uint64, call tracedCall) {
 	if f, ok := tr.files[fd]; ok {
 		call.name, call.opened = f.name, f.opened

@@ -27,7 +27,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInf
 				yield(store.BodyInfo{}, s.failed("list", prefix, err))
 				return
 			}
-			listed, _ := awsmiddleware.GetServerTime(out.ResultMetadata) // zero without a Date
+			listed, _ := awsmiddleware.GetServerTime(out.ResultMetadata) // zero if there is no Date
 			for _, object := range out.Contents {
 				key := aws.ToString(object.Key)
 				if store.ValidBodyKey(key) != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A part that is cut off or stalls is continued with a request for the rest, and never with that of
+// A part that is cut off or stalls is continued with a request for the rest, and never with the rest of
 // another object. A visitor who is slow costs requests only if the connection is lost.
 func TestPartResumes(t *testing.T) {
 	t.Parallel()

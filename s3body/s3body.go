@@ -9,7 +9,7 @@
 // "Conditional writes"). A refusal may be caused by our own earlier attempt, so Put
 // compares the existing object.
 //
-// The guarantees are those of S3: strongly consistent reads and listings, durability
+// The guarantees are S3's: strongly consistent reads and listings, durability
 // once a write is acknowledged, and no partial objects. Each write carries a CRC-32
 // checksum, which S3 verifies and stores, and which the SDK verifies on reads. A read
 // delivers exactly the length that S3 stated, or an error.

@@ -26,7 +26,7 @@ type BatchError struct {
 	// Written is how many of its Total writes are known to have happened.
 	Written, Total int
 	// Left has the indexes of the other writes in the batch, from 0: puts come
-	// first, then deletes. Those of the last request may have happened.
+	// first, then deletes. The writes of the last request may have happened.
 	Left []int
 
 	cause error
@@ -72,7 +72,7 @@ func (q *Query) BatchCreate(items any) error {
 	return q.batchWrite(op, puts, nil)
 }
 
-// BatchDelete deletes items by their keys, which are those of [Query.BatchGet].
+// BatchDelete deletes items by their keys, as [Query.BatchGet] takes them.
 // Otherwise it is like [Query.BatchCreate].
 func (q *Query) BatchDelete(keys []any) error {
 	const op = "BatchDelete"

@@ -57,7 +57,7 @@ func (r *pager) encodeCursor(next model.Item) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(text), nil
 }
 
-// decodeCursor returns the position of the query's cursor, or nil without a
+// decodeCursor returns the position of the query's cursor, or nil if there is no
 // cursor.
 func (q *Query) decodeCursor(partition types.AttributeValue) (model.Item, error) {
 	if q.cursor == "" {

@@ -146,7 +146,7 @@ func (q *Query) newKeyedWrite(kind string, takes calls) (*write, error) {
 	return w, w.failure(err)
 }
 
-// writeKey returns the key of the item to write: the model's, or that of Where
+// writeKey returns the key of the item to write: the model's, or the key of Where
 // if the model's is empty. Where gives the whole key or nothing, because
 // DynamoDB has no write of all items that match a condition.
 func (q *Query) writeKey() (model.Item, error) {

@@ -414,7 +414,7 @@ func TestClientWithoutTableAPI(t *testing.T) {
 	}
 }
 
-// slowTables is a client whose tables change slowly, like those of AWS: the next
+// slowTables is a client whose tables change slowly, like the tables of AWS: the next
 // descriptions have these states; an empty state means that the table is gone.
 type slowTables struct {
 	*dynamodb.Client
@@ -636,7 +636,7 @@ func TestDeleteTableReplyLost(t *testing.T) {
 }
 
 // A busy table is deleted when it is ready; a table that another process creates
-// under the same name meanwhile is not.
+// under the same name in between is not.
 func TestDeleteTableBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -89,7 +89,7 @@ type batch struct {
 // A member is a message of a batch.
 type member struct {
 	message Message
-	name    string // of its record; empty for none
+	name    string // of its record; empty if there is none
 
 	done    chan struct{} // closed once outcome and err are set
 	outcome Outcome

@@ -89,7 +89,7 @@ func isTypeError(err error) bool {
 	return errors.As(err, &mismatch)
 }
 
-// isS3 reports whether the records are those of an S3 event notification.
+// isS3 reports whether the records come from an S3 event notification.
 func isS3(records []json.RawMessage) bool {
 	var first struct {
 		EventSource string `json:"eventSource"`

@@ -71,7 +71,7 @@ type Message struct {
 	// Source names the sender, such as a hook or a queue: ids of different sources are
 	// unrelated.
 	Source string
-	// ID identifies the message among those of its source, in all of its deliveries.
+	// ID identifies the message among the messages of its source, in all of its deliveries.
 	// Messages without an ID are executed at every delivery.
 	ID string
 	// Targets are 1 to [store.MaxPurgeTargets] targets, which are purged together or not. A
@@ -83,7 +83,7 @@ type Message struct {
 
 // An Outcome is the result of a message that was executed.
 type Outcome struct {
-	// Receipt is that of the purge, which may include the targets of other messages. It is
+	// Receipt is the receipt of the purge, which may include the targets of other messages. It is
 	// zero if the message was executed by an earlier delivery.
 	Receipt store.Receipt
 	// Duplicate: another delivery of the message was executed.
@@ -118,7 +118,7 @@ func weight(targets []store.PurgeTarget) int {
 	return n
 }
 
-// name returns the hex SHA-256 of the message, which names its record; empty without an ID.
+// name returns the hex SHA-256 of the message, which names its record; empty if there is no ID.
 func (m Message) name() string {
 	if m.ID == "" {
 		return ""

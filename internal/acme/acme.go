@@ -37,13 +37,13 @@ type Config struct {
 	Email string
 	// KeyID and HMACKey, if not empty, bind the account to an external one.
 	KeyID, HMACKey string
-	// Roots verify the HTTPS of Directory. Nil means those of the system.
+	// Roots verify the HTTPS of Directory. Nil means the roots of the system.
 	Roots *x509.CertPool
 	// Storage is the folder of accounts, private keys and certificates, which only its owner
 	// can read. It is created if it does not exist.
 	Storage string
 	// TLSALPN and HTTP are the addresses of open listeners at which challenges arrive: one
-	// whose handshakes are those of TLSConfig, and one whose requests pass through Answer.
+	// whose handshakes follow TLSConfig, and one whose requests pass through Answer.
 	// Nil disables that challenge; one of them is needed. TLS-ALPN-01 is tried first.
 	TLSALPN, HTTP net.Addr
 	// Logger receives certificates that were obtained, and failures. Nil means
@@ -57,7 +57,7 @@ type Certificates struct {
 	directory string
 	magic     *certmagic.Config
 	memory    *certmagic.Cache
-	http      *certmagic.ACMEIssuer // nil without HTTP-01
+	http      *certmagic.ACMEIssuer // nil if HTTP-01 is off
 	ctx       context.Context       // of everything in the background
 	cancel    context.CancelFunc
 	work      sync.WaitGroup
@@ -141,8 +141,8 @@ func (c *Certificates) TLSConfig() *tls.Config {
 	}
 }
 
-// Get returns the certificate for a handshake, which may be that of a challenge. Clients that
-// name no host get that of the first one; those that name a host that is not served get the
+// Get returns the certificate for a handshake, which may be the certificate of a challenge. Clients that
+// name no host get the certificate of the first one; clients that name a host that is not served get the
 // alert unrecognized_name. It is a GetCertificate of [tls.Config].
 func (c *Certificates) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	all := c.hosts.Load()
@@ -252,7 +252,7 @@ func (c *Certificates) Problems() (all []string) {
 }
 
 // Close stops everything in the background. It waits until ctx is done for orders to be
-// abandoned, which releases their locks; those of a process that ends without that are stale
+// abandoned, which releases their locks; the locks of a process that ends without that are stale
 // after ten seconds.
 func (c *Certificates) Close(ctx context.Context) error {
 	c.cancel()
@@ -324,7 +324,7 @@ func (c *Certificates) obtain(ctx context.Context, name string) error {
 }
 
 // onEvent notes and logs what happens to certificates. Failures of hosts without one are
-// those of keep, which knows when it retries.
+// logged by keep, which knows when it retries.
 func (c *Certificates) onEvent(_ context.Context, event string, data map[string]any) error {
 	name, _ := data["identifier"].(string)
 	renewal, _ := data["renewal"].(bool)

@@ -2,7 +2,7 @@ package canonical
 
 import "testing"
 
-// The answers for URLs are those of the WHATWG URL parser, as `new URL(s)` gives them in a
+// The answers for URLs come from the WHATWG URL parser, as `new URL(s)` gives them in a
 // browser, except for the scheme, the port and the empty path, which keys do not have.
 func TestAddress(t *testing.T) {
 	for _, c := range []struct{ text, want string }{

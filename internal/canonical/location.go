@@ -43,7 +43,7 @@ func asReference(text string) string {
 	switch {
 	case strings.HasPrefix(tail, "//"): // any number of slashes begins an authority
 		reference = scheme + "//" + strings.TrimLeft(tail, "/")
-	case scheme != "": // a scheme without an authority is that of the base, and the rest is relative to it
+	case scheme != "": // a scheme without an authority is the scheme of the base, and the rest is relative to it
 		reference = tail
 	}
 	if hasQuery {

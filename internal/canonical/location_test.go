@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A Location is read as browsers read it. The expected values are those of Node.js, new URL(value,
+// A Location is read as browsers read it. The expected values come from Node.js, new URL(value,
 // base).href, except that characters that no URI has are all encoded, and malformed values have none.
 func TestLocation(t *testing.T) {
 	base, err := url.Parse("http://example.com/a/b?q=1")

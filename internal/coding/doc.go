@@ -1,4 +1,4 @@
 // Package coding makes the content codings of pages, and reads and writes the object that
-// keeps those of one body (a [Set]). Which coding a client gets is a matter of package
+// keeps the codings of one body (a [Set]). Which coding a client gets is a matter of package
 // httpcache.
 package coding

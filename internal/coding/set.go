@@ -95,7 +95,7 @@ func readHead(rd io.Reader, length, plain int64) (head [headLen]byte, lengths [h
 }
 
 // Read reads one coding of a stored set: the one that choose names, none if that is Identity.
-// length is that of the stored form, plain that of the body, which bounds what is read; both
+// length is the length of the stored form, plain the length of the body, which bounds what is read; both
 // in bytes. Errors of rd are returned as they are, unless they say that the set ended early.
 // [ErrDamaged]: these are not the codings of the body with this digest.
 func Read(rd io.Reader, length, plain int64, digest string, choose func(Has) httpcache.Coding) (Has, []byte, error) {

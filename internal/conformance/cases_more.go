@@ -161,7 +161,7 @@ func fields() []Case {
 	}
 }
 
-// dated accepts a response whose Date is a minute old, as that of the origin is.
+// dated accepts a response whose Date is a minute old, as the origin's response is.
 func dated(res *http.Response, _ []byte) string {
 	if date, err := http.ParseTime(res.Header.Get("Date")); err != nil || time.Since(date) < 50*time.Second {
 		return "Date is " + res.Header.Get("Date") + ", and not that of the origin"

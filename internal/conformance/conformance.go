@@ -63,7 +63,7 @@ type Step struct {
 	Setup      bool
 	From       source
 	WantStatus int     // 0: any
-	WantBody   *string // nil: that of the step that From means
+	WantBody   *string // nil: the body of the step that From means
 	Want       string  // lines of header fields of the response
 	Without    string  // names of fields that the response must not have, separated by spaces
 	MinAge     int     // seconds; not checked if 0

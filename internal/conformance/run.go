@@ -73,7 +73,7 @@ func (s *Suite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if status == http.StatusNotModified {
-		h.Del("Conformance-Step") // it would replace that of the stored response
+		h.Del("Conformance-Step") // it would replace the field of the stored response
 	}
 	if status == http.StatusNoContent || status == http.StatusNotModified {
 		w.WriteHeader(status)

@@ -74,7 +74,7 @@ func HasDigitsOnly(s string) bool {
 	return digits > 0 && len(s) <= maxText
 }
 
-// Canonical returns the canonical text of a number. Errors are those of [Parse].
+// Canonical returns the canonical text of a number. [Parse] lists the errors.
 func Canonical(s string) (string, error) {
 	if isPlainInteger(s) {
 		return s, nil

@@ -91,7 +91,7 @@ func workloads() map[string]workload {
 	return map[string]workload{"short": short, "long": long}
 }
 
-// numbered returns a body, no two of whose sectors are equal to each other, or to those of another.
+// numbered returns a body, no two of whose sectors are equal to each other, or to sectors of another.
 func numbered(i, length int) []byte {
 	var body bytes.Buffer
 	for at := 0; body.Len() < length; at++ {

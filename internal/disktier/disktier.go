@@ -441,7 +441,7 @@ func (t *Tier) createTemp(name string) (f localfile.File, temp string, err error
 	return f, temp, err
 }
 
-// place gives a temporary file its name, unless another request has written it meanwhile.
+// place gives a temporary file its name, unless another request has written it before.
 func (t *Tier) place(temp, name string, size int64) error {
 	t.counting.Lock()
 	defer t.counting.Unlock()
@@ -503,7 +503,7 @@ type file struct {
 }
 
 // scan returns the files, and counts all again. It removes temporary ones that are older than
-// leftover, which are those of crashed processes.
+// leftover, left by crashed processes.
 func (t *Tier) scan(leftover time.Duration) (found []file, err error) {
 	t.counting.Lock()
 	defer t.counting.Unlock()
@@ -524,7 +524,7 @@ func (t *Tier) scan(leftover time.Duration) (found []file, err error) {
 			name := folder.Name() + "/" + e.Name()
 			info, err := e.Info()
 			switch {
-			case err != nil || !info.Mode().IsRegular(): // removed meanwhile, or not ours
+			case err != nil || !info.Mode().IsRegular(): // removed since the listing, or not ours
 			case !strings.HasPrefix(e.Name(), tempPrefix):
 				found = append(found, file{name, footprint(info.Size()), info.ModTime().UnixNano()})
 				total += footprint(info.Size())

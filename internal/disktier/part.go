@@ -100,7 +100,7 @@ func (t *Tier) noteVerified(name string) {
 }
 
 // fill returns a reader that keeps what is read of a body, once that is all. A body that fits into the
-// queue of those that are written is kept in memory meanwhile; a longer one is written as it is read.
+// queue of those being written is kept in memory until it is written; a longer one is written as it is read.
 func (t *Tier) fill(rd io.ReadCloser, key string, length int64) io.ReadCloser {
 	if length < 0 || length > t.limit/maxShare || store.PresentationOf(rd) != (store.Presentation{}) {
 		return rd // a file has no presentation
@@ -163,7 +163,7 @@ func (s *spilling) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// giveUp removes the temporary file. The error is that of the disk, nil if there is none. After Close
+// giveUp removes the temporary file. The error is the disk's, nil if there is none. After Close
 // of the tier nothing can be removed: the next Open does that.
 func (s *spilling) giveUp(err error) {
 	if err != nil && !errors.Is(err, os.ErrClosed) {

@@ -19,7 +19,7 @@ const (
 	skewFault = time.Minute
 )
 
-// A Clock is another clock, to compare that of this machine with.
+// A Clock is another clock, with which this machine's clock is compared.
 type Clock struct {
 	Name string
 	// Header asks for it, and returns the header of the response, whatever its status.

@@ -26,8 +26,8 @@ import (
 type Origin struct {
 	Name        string
 	URLs        []string // none for the demonstration site
-	Health      string   // path of the health checks; empty for none
-	Host        string   // of the requests; empty: that of the URL
+	Health      string   // path of the health checks; empty if there are none
+	Host        string   // of the requests; empty: the host of the URL
 	Path        string   // of a page
 	Scheme      string   // that renders state, "http" or "https"; empty means http
 	Revalidate  float64  // seconds: the freshness window if the origin sends none
@@ -72,8 +72,8 @@ type visit struct {
 	status  int
 	header  http.Header
 	took    time.Duration
-	expires time.Time // of the certificate; zero without TLS
-	health  string    // the problem of the health path; empty for none
+	expires time.Time // of the certificate; zero if there is no TLS
+	health  string    // the problem of the health path; empty if there is none
 }
 
 func (o Origin) visit(ctx context.Context, address string) visit {

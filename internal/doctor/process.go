@@ -47,7 +47,7 @@ const (
 	// visitorFiles is the number of connections of visitors for which the limit of files is
 	// judged; each is an open file.
 	visitorFiles = 4096
-	// baseFiles are those of the program itself: the store, sockets, logs.
+	// baseFiles are open files of the program itself: the store, sockets, logs.
 	baseFiles = 128
 )
 
@@ -111,7 +111,7 @@ func wholeMiB(n int64) string { return fmt.Sprintf("%dMiB", max(n>>20, 16)) }
 const (
 	// enoughRequests is the size of a sample from which a conclusion is drawn.
 	enoughRequests = 20
-	// mostPeers bounds the addresses in the evidence: they may be those of visitors.
+	// mostPeers bounds the addresses in the evidence: they may be addresses of visitors.
 	mostPeers = 3
 )
 

@@ -26,7 +26,7 @@ type form struct {
 	with    string
 }
 
-// NewRedactor returns a redactor of secrets. Those of less than four bytes are not looked for.
+// NewRedactor returns a redactor of secrets. Secrets of less than four bytes are not looked for.
 func NewRedactor(secrets ...string) *Redactor {
 	var pairs []string
 	for _, s := range secrets {

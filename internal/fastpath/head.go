@@ -228,7 +228,7 @@ const (
 // A syntax is what is known of heads. It is immutable.
 type syntax struct {
 	classes [256]uint8 // where each character may be
-	// fields are those that clients usually send, and those of a kind, by the name as it is sent, at its
+	// fields are what clients usually send, and fields of a kind, by the name as it is sent, at its
 	// bucket: look-ups in a map took a third of the time of a head.
 	fields [256][]spelling
 	known  uint // the number of fields

@@ -13,7 +13,7 @@ import (
 )
 
 // Which heads are read here. TestStreams compares the responses, and cannot see a guard that
-// another one hides: that of net/http, or that of the cache.
+// another one hides: the one of net/http, or the one of the cache.
 func TestHeads(t *testing.T) {
 	const (
 		read     = httpconn.Answered
@@ -234,7 +234,7 @@ func TestDetach(t *testing.T) {
 	var texts []string
 	for name, values := range r.Header {
 		if name == "X-A-Name-That-Is-Kept" {
-			texts = append(texts, name) // others are those of the syntax
+			texts = append(texts, name) // others are fields of the syntax
 		}
 		texts = append(texts, values...)
 	}

@@ -33,7 +33,7 @@ type sites struct {
 type server struct {
 	address string
 	http    *http.Server
-	path    *httpconn.FastPath // nil without
+	path    *httpconn.FastPath // nil if there is none
 	counted *counted
 }
 

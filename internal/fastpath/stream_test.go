@@ -155,7 +155,7 @@ func TestStreams(t *testing.T) {
 }
 
 // compare has both servers answer a stream. It does so again if the answers differ, since the
-// site may have changed meanwhile: a coding was made, or a page purged by an unsafe method, which
+// site may have changed in between: a coding was made, or a page purged by an unsafe method, which
 // happens once a second.
 func (s *sites) compare(t testing.TB, parts ...string) {
 	t.Helper()

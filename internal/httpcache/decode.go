@@ -86,7 +86,7 @@ func Decode(lines []string, body []byte, limit int64) ([]byte, error) {
 	}
 	plain, err := io.ReadAll(rd)
 	for i := 0; err == nil && i < len(layers); i++ {
-		// A coding may know the end of its content before that of the coding around it.
+		// A coding may know the end of its content before the end of the coding around it.
 		_, err = io.Copy(io.Discard, layers[i])
 	}
 	if err != nil {

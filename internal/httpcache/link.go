@@ -13,7 +13,7 @@ const (
 
 // EarlyHints returns the links of a Link field (RFC 8288), given by its lines, that a client can
 // use before the response has come (RFC 8297): those whose relation is preload, preconnect,
-// dns-prefetch or modulepreload. They are as in the field, in its order; nil without. Links that
+// dns-prefetch or modulepreload. They are as in the field, in its order; nil if there are none. Links that
 // have the wrong syntax are left out, and so are those beyond 32, or that would make the
 // result longer than 4 KiB.
 func EarlyHints(lines []string) []string {
@@ -66,7 +66,7 @@ func links(line string) func(yield func(string) bool) {
 	}
 }
 
-// relations returns the relation types of a link: those of its first rel (RFC 8288, section
+// relations returns the relation types of a link: the types of its first rel (RFC 8288, section
 // 3.3). There are none if it has the wrong syntax.
 func relations(link string) []string {
 	target, rest, closed := strings.Cut(link, ">")

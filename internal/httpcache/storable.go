@@ -87,7 +87,7 @@ type Verdict struct {
 	Failed     bool          // the renderer failed: the stored page stays valid
 	Withdraws  bool          // the stored copy must no longer be served
 	Revalidate time.Duration // the freshness window
-	// RouteWindow: the freshness window is that of the route, since the response states none.
+	// RouteWindow: the freshness window is the route's, since the response states none.
 	RouteWindow bool
 	Stale       time.Duration // the stale window
 	Tags        []string      // the purge tags; set by the caller of Judge
@@ -299,7 +299,7 @@ func (r Rules) statesLifetime(h http.Header, d Directives, targeted bool) bool {
 }
 
 // untilExpires returns the time from Date to Expires, zero if either is invalid. A response
-// without Date has that of its request (RFC 9110, section 6.6.1, would use its receipt).
+// without Date has the date of its request (RFC 9110, section 6.6.1, would use its receipt).
 func untilExpires(h http.Header, requested time.Time) time.Duration {
 	expires, ok := dateIn(h["Expires"])
 	if !ok {

@@ -48,7 +48,7 @@ func HasDigests(h http.Header) bool {
 }
 
 // DropDigests deletes the digests of the representation (RFC 9530, section 3; Digest of RFC 3230), which
-// another coding of it does not have, and those of the content.
+// another coding of it does not have, and fields of the content.
 func DropDigests(h http.Header) {
 	delete(h, "Repr-Digest")
 	delete(h, "Digest")

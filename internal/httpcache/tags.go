@@ -16,7 +16,7 @@ import (
 //	Cache-Groups       a list of strings (RFC 9875)
 //	X-Next-Cache-Tags  separated by commas (Next.js)
 //
-// The error is that of a Cache-Groups that is no such list: its tags are unknown.
+// An error means that a Cache-Groups is no such list: its tags are unknown.
 func Tags(h http.Header) ([]string, error) {
 	var tags []string
 	for _, line := range h["Surrogate-Key"] {

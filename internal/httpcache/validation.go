@@ -28,7 +28,7 @@ func Conditions(etag string, stored http.Header) http.Header {
 }
 
 // Validates reports whether a 304 (Not Modified) is about a stored response (RFC 9111, section
-// 4.3.4): its first validator, which is its entity tag or else its Last-Modified, is that of the
+// 4.3.4): its first validator, which is its entity tag or else its Last-Modified, is the validator of the
 // stored response. A 304 without a validator, as some origins send it, can only be about the one
 // response that the request named.
 func Validates(etag string, stored, notModified http.Header) bool {
@@ -55,9 +55,9 @@ func sameDate(a, b string) bool {
 }
 
 // Freshen returns the header of a stored response after a 304 has validated it (RFC 9111,
-// sections 3.2 and 4.3.4): fields of the 304 replace those of the same name, except those that
+// sections 3.2 and 4.3.4): fields of the 304 replace fields of the same name, except those that
 // describe the content, which the cache may have decoded, and policies with a nonce, which is not
-// that in the content. Date is that of the 304, if it has one, and Cache-Status is of the request
+// that in the content. Date is the Date of the 304, if it has one, and Cache-Status is of the request
 // that the 304 answers. etag is as in [Conditions]. Neither header is changed.
 func Freshen(etag string, stored, notModified http.Header) http.Header {
 	fresh := make(http.Header, len(stored)+len(notModified))

@@ -17,7 +17,7 @@ const (
 // 4.1). Lines are joined and surrounding whitespace is removed. Headers whose own rules allow
 // it are normalised further:
 //
-//   - Accept, Accept-Language, Accept-Charset: members by descending weight, those of equal
+//   - Accept, Accept-Language, Accept-Charset: members by descending weight, members of equal
 //     weights in their order, which some servers follow; weights in their shortest form; types
 //     and charsets in lower case, languages as RFC 5646, section 2.1.1, recommends; repeated
 //     members once. "Accept: */*" and a lone "*" are the same as no header.
@@ -207,7 +207,7 @@ func isSimpleQuoted(s string) bool {
 }
 
 // languageTag normalises a language range (RFC 4647, section 2.1): subtags of two letters are
-// regions in upper case, those of four letters scripts in title case, except at the beginning
+// regions in upper case, subtags of four letters, which are scripts, in title case, except at the beginning
 // and after a singleton; all others are in lower case.
 func languageTag(text string) (string, bool) {
 	if text == "*" || !IsToken(text) {

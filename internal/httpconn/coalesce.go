@@ -42,9 +42,9 @@ type coalescingListener struct {
 	net.Listener
 	stall   time.Duration
 	buffers *sync.Pool      // of *bytes.Buffer
-	fast    *FastPath       // nil without
-	limits  *Connections    // nil without
-	peer    Peer            // nil without limits
+	fast    *FastPath       // nil if there is none
+	limits  *Connections    // nil if there are none
+	peer    Peer            // nil if there are no limits
 	framing func() *framing // makes the one of a connection; nil if ambiguous requests are not refused
 }
 
@@ -76,7 +76,7 @@ func (l *coalescingListener) Accept() (net.Conn, error) {
 type connKey struct{}
 
 // A coalescingConn holds back the beginning of a response until the rest, announced by
-// PromiseBody, is written. Its fields belong to the goroutine that writes the response, those of
+// PromiseBody, is written. Its fields belong to the goroutine that writes the response, the fields of
 // the fast path to the one that serves the connection, unless they say otherwise.
 type coalescingConn struct {
 	*net.TCPConn
@@ -89,19 +89,19 @@ type coalescingConn struct {
 	missing  int           // bytes of the response that have not been written yet
 	held     *bytes.Buffer // the beginning of the response; nil if nothing is held
 
-	limits *Connections // nil without
-	waits  *waits       // nil without limits
+	limits *Connections // nil if there are none
+	waits  *waits       // nil if there are no limits
 	http2  atomic.Bool  // it is one of HTTP/2
 
 	framing   *framing        // nil if ambiguous requests are not looked for
-	fast      *FastPath       // nil without
+	fast      *FastPath       // nil if there is none
 	between   between         // of any goroutine
 	answering answering       // of any goroutine
 	buffer    int             // length of the first Read: the size of net/http's buffer
 	refused   bool            // net/http answers all requests from now on
 	address   string          // of the client, once it is needed
 	context   context.Context // of requests that a handler serves on the fast path
-	handler   http.Handler    // that is to serve the current request; nil without
+	handler   http.Handler    // that is to serve the current request; nil if there is none
 	request   *http.Request   // of it
 	soon      bool            // the read deadline is soon, to look for the end of the client's stream
 	sent      time.Duration   // when the last response was written, since accepted
@@ -109,7 +109,7 @@ type coalescingConn struct {
 }
 
 // PromiseBody announces that the response to r is about to be written with a body of n bytes
-// and the corresponding Content-Length. It does nothing on other connections than those of
+// and the corresponding Content-Length. It does nothing on connections other than the connections of
 // [CoalesceWrites], and for requests of HTTP/2, of which a connection may have several.
 func PromiseBody(r *http.Request, n int) {
 	if r.ProtoMajor != 1 {

@@ -30,7 +30,7 @@ type limitedServer struct {
 	address string
 }
 
-// byAddress takes each address for a client; only those of proxies are not limited.
+// byAddress takes each address for a client; only the addresses of proxies are not limited.
 func byAddress(proxies ...string) Peer {
 	return func(a net.Addr) (netip.Prefix, bool) {
 		at, err := netip.ParseAddrPort(a.String())
@@ -146,7 +146,7 @@ func paths(t *testing.T, test func(t *testing.T, configure func(*httptest.Server
 
 func nothing(http.ResponseWriter, *http.Request) {}
 
-// If there are too many connections, those of the client that has most are closed, from the one that has waited
+// If there are too many connections, the connections of the client that has most are closed, from the one that has waited
 // longest.
 func TestOldestOfLargestClient(t *testing.T) {
 	t.Parallel()
@@ -212,7 +212,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 	})
 }
 
-// A client that has most connections, none of which waits, does not take those of others.
+// A client that has most connections, none of which waits, does not take connections of others.
 func TestLargestClientIsRefused(t *testing.T) {
 	t.Parallel()
 	busy, release := make(chan struct{}), make(chan struct{})
@@ -333,7 +333,7 @@ func TestNoDescriptors(t *testing.T) {
 	}
 }
 
-// The connections of a proxy are those of the clients that it names by the PROXY protocol.
+// The connections of a proxy count for the clients that it names by the PROXY protocol.
 func TestConnectionsBehindProxy(t *testing.T) {
 	t.Parallel()
 	s := serveLimited(t, ConnectionLimits{PerClient: 1}, byAddress("127.0.0.9"), nothing, nil, func(l net.Listener) net.Listener {

@@ -39,7 +39,7 @@ type Direct struct {
 	sweeper *time.Timer              // guarded by mu: closes those that are idle for too long; nil if there are none
 }
 
-// NewDirect returns a Direct whose connections are made by dial. Its limits are those of the transport,
+// NewDirect returns a Direct whose connections are made by dial. Its limits are the transport's,
 // which must all be set: ResponseHeaderTimeout (here from the beginning of the request),
 // MaxResponseHeaderBytes, IdleConnTimeout, MaxIdleConns, MaxIdleConnsPerHost, ReadBufferSize.
 func NewDirect(t *http.Transport, dial Dial) *Direct {
@@ -274,7 +274,7 @@ func (b *directBody) release(reuse bool) {
 	_ = b.conn.Close()
 }
 
-// failed returns the error of a request: that of its context, if that is why it failed.
+// failed returns the error of a request: the error of its context, if that is why it failed.
 func failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -339,7 +339,7 @@ func (d *Direct) sweep() {
 	d.closeIdle(time.Now().Add(-d.transport.IdleConnTimeout))
 }
 
-// CloseIdleConnections closes the connections that are not in use, also those of the transport.
+// CloseIdleConnections closes the connections that are not in use, also the transport's.
 func (d *Direct) CloseIdleConnections() {
 	d.closeIdle(time.Now())
 	d.transport.CloseIdleConnections()

@@ -69,8 +69,8 @@ const (
 //
 // If either is no longer true in some version of Go, no request is answered here.
 //
-// The idle time counts from the last response. The time to send a header is that of net/http,
-// since a head that is not whole is not answered here, and the time to read a response is that of
+// The idle time counts from the last response. The time to send a header is limited by net/http,
+// since a head that is not whole is not answered here, and the time to read a response is limited by
 // [CoalesceWrites].
 type FastPath struct {
 	responder Responder
@@ -444,7 +444,7 @@ func (c *coalescingConn) sendWhole(header, body []byte) (n int64, err error) {
 }
 
 // answering says whether a request is being answered on a connection, and whether the connection
-// was closed meanwhile.
+// was closed before.
 type answering struct{ state atomic.Int64 }
 
 // The states. Others, from 0 on, mean that no request is being answered: when the last response was sent, in ns since

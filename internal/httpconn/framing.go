@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 )
 
-// A framing follows the requests of a connection of HTTP/1 and finds those of which it is ambiguous where
+// A framing follows the requests of a connection of HTTP/1 and finds requests of which it is ambiguous where
 // they end (RFC 9112, section 6.1): Content-Length together with Transfer-Encoding, either of them twice,
 // Transfer-Encoding in another version than HTTP/1.1, and folded lines (section 5.2). A proxy in front may
 // have taken the rest of such a request for the next one. net/http accepts most of them, and hides what it

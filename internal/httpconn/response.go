@@ -35,7 +35,7 @@ func (c *coalescingConn) serve(h http.Handler, r *http.Request) {
 	}
 }
 
-// Sizes of the buffers of a response, those of net/http, on which it depends how a body is cut into chunks,
+// Sizes of the buffers of a response, as in net/http, on which it depends how a body is cut into chunks,
 // and what is measured.
 const (
 	bodyBuffer = 2 << 10
@@ -159,7 +159,7 @@ func (w *response) frame() (except map[string]bool) {
 	switch {
 	case w.request.Method == http.MethodHead || !allowed || measured:
 		drop("Transfer-Encoding")
-	case coding == "identity": // the end of the connection is that of the body
+	case coding == "identity": // the end of the connection is the end of the body
 		drop("Transfer-Encoding", "Content-Length")
 		w.closes = true
 	default:
@@ -326,7 +326,7 @@ func (w *response) FlushError() error {
 // Flush implements [http.Flusher].
 func (w *response) Flush() { _ = w.FlushError() }
 
-// SetWriteDeadline is that of [http.ResponseController]. The next write replaces it by that of
+// SetWriteDeadline sets the deadline of [http.ResponseController]. The next write replaces it by the deadline of
 // [CoalesceWrites], if there is one.
 func (w *response) SetWriteDeadline(t time.Time) error {
 	if w.over.Load() {

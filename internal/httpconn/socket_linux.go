@@ -95,7 +95,7 @@ func (s *socket) Write(first, second []byte) (n int64, err error) {
 
 // failed returns an error as [net.TCPConn] would. net/http makes one for each request, by a deadline.
 func (s *socket) failed(op string, err error) error {
-	if outer, ok := err.(*net.OpError); ok { //nolint:errorlint // that of [syscall.RawConn], which is new
+	if outer, ok := err.(*net.OpError); ok { //nolint:errorlint // the error of [syscall.RawConn], which is new
 		outer.Op = op
 		return outer
 	}

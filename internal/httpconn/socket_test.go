@@ -177,7 +177,7 @@ func TestSocketConcurrent(t *testing.T) {
 	}
 }
 
-// Errors are those of a connection.
+// Errors are errors of a connection.
 func TestSocketErrors(t *testing.T) {
 	s, own, other := sockets(t)
 	long := make([]byte, 16<<20)

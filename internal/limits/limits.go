@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Limits are those of this process. Zero means that a limit is not known.
+// Limits of this process. Zero means that a limit is not known.
 type Limits struct {
 	Files     int64 // open files at most (RLIMIT_NOFILE, which Go has raised to its hard limit)
 	OpenFiles int64 // now
@@ -63,7 +63,7 @@ func memory(read func(string) ([]byte, error)) int64 {
 			}
 			root, name = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
 		}
-		// In a container the path may be that of the host, so its parents are read too.
+		// In a container the path may be the path of the host, so its parents are read too.
 		for at := path.Clean("/" + f[2]); ; at = path.Dir(at) {
 			if text, err := read(path.Join(root, at, name)); err == nil {
 				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {

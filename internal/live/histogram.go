@@ -57,7 +57,7 @@ func (h *histogram) total() (n int64) {
 	return n
 }
 
-// mean returns the mean duration; 0 without any.
+// mean returns the mean duration; 0 if there are none.
 func (h *histogram) mean() time.Duration {
 	if n := h.total(); n > 0 {
 		return h.sum / time.Duration(n)
@@ -79,7 +79,7 @@ func (h *histogram) quantile(q float64) time.Duration {
 	return 0
 }
 
-// Quantiles of durations, in milliseconds; at most 25 % too high. 0 without any.
+// Quantiles of durations, in milliseconds; at most 25 % too high. 0 if there are none.
 type Quantiles struct {
 	P50 float64 `json:"p50" doc:"Half of them took at most so long, in milliseconds."`
 	P95 float64 `json:"p95" doc:"95 of 100."`

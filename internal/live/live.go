@@ -147,7 +147,7 @@ func (m *Monitor) Happen(h Happening) { m.happenings.add(h) }
 // Happenings returns those after an id, oldest first: at most the latest 256.
 func (m *Monitor) Happenings(after int64) []Happening { return m.happenings.after(after) }
 
-// Latest returns the id of the latest happening, 0 without one.
+// Latest returns the id of the latest happening, 0 if there is none.
 func (m *Monitor) Latest() int64 {
 	m.happenings.mu.Lock()
 	defer m.happenings.mu.Unlock()

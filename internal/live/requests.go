@@ -70,7 +70,7 @@ type cell struct {
 type tally struct {
 	counts  [outcomes]int64
 	bytes   int64
-	latency histogram // the sum is that of the buckets' upper bounds
+	latency histogram // the sum is made of the buckets' upper bounds
 }
 
 // addTo adds the cell to a tally.
@@ -109,7 +109,7 @@ func (t *tally) merge(o *tally) {
 // minutes is how many minutes are kept: an hour, and the current one.
 const minutes = 61
 
-// requests counts requests: those of the latest seconds in cells, to which processors add
+// requests counts requests: requests of the latest seconds in cells, to which processors add
 // without a lock, and before a cell is used for another second, it is added to its minute.
 type requests struct {
 	shards []shard
@@ -136,7 +136,7 @@ func (r *requests) cell(second int64) *cell {
 	return c
 }
 
-// turn makes a cell that of another second. Requests that are counted meanwhile may be counted
+// turn makes a cell count another second. Requests that are counted during the turn may be counted
 // for either.
 func (r *requests) turn(c *cell, second int64) {
 	r.mu.Lock()
@@ -159,7 +159,7 @@ func (r *requests) turn(c *cell, second int64) {
 }
 
 // each calls minute with tallies of parts of the minutes of the hour before a time, and second
-// with those of the seconds of its last minute, in no particular order. at is when the minute
+// with the counts of the seconds of its last minute, in no particular order. at is when the minute
 // or the second began, in Unix time.
 func (r *requests) each(now int64, minute func(at int64, t *tally), second func(at int64, t *tally)) {
 	r.mu.Lock()

@@ -12,7 +12,7 @@ const (
 	// topSize is how many pages a top list counts.
 	topSize = 1000
 	// topWindow is how long a list counts before it is the previous one: what is read is
-	// that of both, the last 30 to 60 minutes.
+	// the counts of both, the last 30 to 60 minutes.
 	topWindow = 30 * time.Minute
 )
 

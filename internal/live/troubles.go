@@ -141,7 +141,7 @@ func (m *Monitor) Failing(now time.Time) []FailingPage {
 	return all
 }
 
-// FailingPage returns the trouble of one page; ok is false without.
+// FailingPage returns the trouble of one page; ok is false if there is none.
 func (m *Monitor) FailingPage(k store.Key) (page FailingPage, ok bool) {
 	t := &m.troubles
 	t.mu.Lock()

@@ -79,7 +79,7 @@ func (w *work) do(now time.Time, change func(*period)) {
 	}
 }
 
-// turn makes the period that of a time, and returns it; nil if it is that of a later one.
+// turn makes the period count a time, and returns it; nil if it counts a later one.
 func (s *stamped) turn(at int64) *period {
 	switch {
 	case s.period == nil:

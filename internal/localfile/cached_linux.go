@@ -80,7 +80,7 @@ func (r *cachedRead) read(buffer []byte) (content []byte, modified time.Time, er
 		return buffer[:0], modified, nil
 	}
 	r.part.Base = &buffer[0]
-	r.part.SetLen(int(length)) //nolint:gosec // at most that of the buffer
+	r.part.SetLen(int(length)) //nolint:gosec // at most the length of the buffer
 	n, err := r.call(unix.SYS_PREADV2, r.fd, uintptr(unsafe.Pointer(&r.part)), 1, 0, 0, unix.RWF_NOWAIT)
 	r.part.Base = nil
 	if err != nil || uint64(n) < length { // a part of what was asked for: the rest is not in memory

@@ -11,7 +11,7 @@ import (
 )
 
 // An FS is the files below a folder, by the calls that stores make of them. Names are relative paths with slashes;
-// none leads outside the folder. The methods are those of [os.Root], unless their comments say otherwise. It is
+// none leads outside the folder. The methods do what the methods of [os.Root] do, unless their comments say otherwise. It is
 // safe for concurrent use.
 //
 // A [Folder] is the only one in production. Package crashfs has one for tests, which loses what was not synced.
@@ -41,7 +41,7 @@ type FS interface {
 	// descriptors that were open when it failed.
 	SyncFileSystem(f File) (ok bool, err error)
 
-	// Create, Read, ReadCached and IsMissing are those of [Folder].
+	// Create, Read, ReadCached and IsMissing do what the methods of [Folder] do.
 	Create(name string, content []byte, mode fs.FileMode) error
 	Read(name string, limit int64) (content []byte, modified time.Time, err error)
 	ReadCached(name string, buffer []byte) (content []byte, modified time.Time, err error)
@@ -50,7 +50,7 @@ type FS interface {
 	Close() error
 }
 
-// A File is an open file or folder. Those of a [Folder] are of the type [*os.File].
+// A File is an open file or folder. The files of a [Folder] are of the type [*os.File].
 type File interface {
 	io.Reader
 	io.ReaderAt

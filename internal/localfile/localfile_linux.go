@@ -53,7 +53,7 @@ const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 // open opens a file, or a folder.
 func (f *Folder) open(name string, flags uint64) (fd int, err error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: beneath}
-	// Control keeps the descriptor of the folder from being closed, and used again, meanwhile.
+	// Control keeps the descriptor of the folder from being closed, and used again, during the call.
 	closed := f.conn.Control(func(root uintptr) {
 		err = again(func() (err error) { fd, err = unix.Openat2(int(root), name, &how); return err })
 	})

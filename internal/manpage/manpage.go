@@ -14,13 +14,13 @@ import (
 
 // A Set is what all pages of a program have in common.
 type Set struct {
-	// Version is that of the program, like 0.1.0.
+	// Version is the version of the program, like 0.1.0.
 	Version string
-	// Date is that of the pages; the zero time leaves it out.
+	// Date is the date of the pages; the zero time leaves it out.
 	Date time.Time
 }
 
-// section is that of commands of users.
+// section is the section for commands of users.
 const section = "1"
 
 // Pages returns the text of each page by its file name: isr.1, isr-serve.1. Hidden commands

@@ -50,7 +50,7 @@ func (m mark) merge(o mark, now time.Time) mark {
 	return m
 }
 
-// absorbs reports whether m, whose target includes that of o, covers all that o covers, at
+// absorbs reports whether m, whose target includes the target of o, covers all that o covers, at
 // least as strictly.
 func (m mark) absorbs(o mark) bool {
 	return m.seq >= o.seq && m.hardSeq >= o.hardSeq && m.at >= o.at && (o.later == nil || m.hardSeq >= o.later.seq)
@@ -274,9 +274,9 @@ func (t *Table) Apply(now time.Time, marks ...store.Mark) {
 	t.version.Add(1)
 }
 
-// Load replaces all marks by those of the store, read after the sequence upTo, so that
+// Load replaces all marks by the marks of the store, read after the sequence upTo, so that
 // marks that were deleted disappear. recent are the newest changes up to that sequence, whose
-// marks the read may have missed. Marks with a higher sequence, which were made meanwhile,
+// marks the read may have missed. Marks with a higher sequence, which were made during the read,
 // stay. If the store fails, nothing changes.
 func (t *Table) Load(ctx context.Context, from store.PurgeStore, recent []store.Change, upTo int64, now func() time.Time) error {
 	var next markSet

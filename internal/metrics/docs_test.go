@@ -48,7 +48,7 @@ func used(t *testing.T) *metrics.Metrics {
 	return m
 }
 
-// The table of the documentation has all metrics of the server, except those of Go and the
+// The table of the documentation has all metrics of the server, except the metrics of Go and the
 // process, with their labels. The dashboard and the alerts are checked against it.
 func TestDocumentation(t *testing.T) {
 	m := used(t)

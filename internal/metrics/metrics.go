@@ -92,7 +92,7 @@ func (f FastPath) Begin() {
 // End ends what Begin has begun.
 func (f FastPath) End() { f.m.requests.active.end() }
 
-// Buckets of the classic histograms, in seconds. The first are those of OpenTelemetry's
+// Buckets of the classic histograms, in seconds. The first are the buckets of OpenTelemetry's
 // http.server.request.duration.
 var (
 	httpBuckets   = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}

@@ -42,7 +42,7 @@ func gather(tb testing.TB, m *metrics.Metrics) map[string]*dto.MetricFamily {
 	return all
 }
 
-// value returns the value of the series with labels, in order of their names: that of a
+// value returns the value of the series with labels, in order of their names: the value of a
 // counter or gauge, or the count of a histogram. It is -1 without such a series.
 func value(tb testing.TB, m *metrics.Metrics, name string, labels ...string) float64 {
 	tb.Helper()

@@ -19,7 +19,7 @@ import (
 const shutdownTime = 5 * time.Second
 
 // OTLPEnabled reports whether the environment asks for metrics by OTLP: it names an endpoint,
-// or the exporter otlp. The variables are those of the OpenTelemetry specification.
+// or the exporter otlp. The OpenTelemetry specification defines the variables.
 func OTLPEnabled() (bool, error) {
 	enabled, err := otlp.Metrics.Enabled()
 	if err != nil {

@@ -165,7 +165,7 @@ func isStale(detail string) bool {
 // otherMethod is OpenTelemetry's value for methods that an instrumentation does not know.
 const otherMethod = "_OTHER"
 
-// methodLabel returns the label of a method. Only those of ordinary pages are known, so that
+// methodLabel returns the label of a method. Only the methods of ordinary pages are known, so that
 // requests by all methods make few series.
 func methodLabel(method string) string {
 	switch method {

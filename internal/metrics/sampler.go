@@ -23,7 +23,7 @@ type sampler struct {
 	mu      sync.Mutex
 	last    []prometheus.Metric // guarded by mu
 	taken   time.Time           // guarded by mu: when last was taken
-	running chan struct{}       // guarded by mu: closed when the sample in progress is taken; nil without one
+	running chan struct{}       // guarded by mu: closed when the sample in progress is taken; nil if there is none
 }
 
 // sample returns a sample that is at most sampleLife old, or the last one if the sources do

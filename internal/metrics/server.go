@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// serverMetrics are those of the server around the cache.
+// serverMetrics are the metrics of the server around the cache.
 type serverMetrics struct {
 	reloads       *prometheus.CounterVec
 	lastReload    prometheus.Gauge

@@ -96,7 +96,7 @@ func (s secret) verify(h http.Header, to netip.AddrPort, now time.Time, seen *no
 	return from, nonce, nil
 }
 
-// nonces are those of authenticated requests of the last minute. The zero value is empty. It
+// nonces are the nonces of authenticated requests of the last minute. The zero value is empty. It
 // is safe for concurrent use.
 type nonces struct {
 	mu            sync.Mutex

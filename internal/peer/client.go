@@ -38,7 +38,7 @@ type Config struct {
 	// Address is where the other processes reach this one (see [store.ParsePeerAddress]). It listens
 	// there, and nowhere else.
 	Address netip.AddrPort
-	// Secret is that of the fleet: MinSecret to MaxSecret bytes.
+	// Secret is the secret of the fleet: MinSecret to MaxSecret bytes.
 	Secret []byte
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time

@@ -39,7 +39,7 @@ type Cache interface {
 	HearChange(ctx context.Context, seq int64) error
 	// HearPeer is told of a process that has sent an authenticated request.
 	HearPeer(address netip.AddrPort)
-	// LocalBody returns a stored body that this process has in memory or on its disk; nil without.
+	// LocalBody returns a stored body that this process has in memory or on its disk; nil if it has none.
 	LocalBody(ctx context.Context, b store.PeerBody) []byte
 }
 

@@ -30,7 +30,7 @@ func (t PurgeTarget) Validate(tenant string) error {
 }
 
 // Parse returns the target in the form of the store. URLs, tags, prefixes and hosts are
-// those of a tenant, which may be empty. Errors wrap [store.ErrInvalidInput] or
+// the targets of a tenant, which may be empty. Errors wrap [store.ErrInvalidInput] or
 // [store.ErrInvalidKey].
 func (t PurgeTarget) Parse(tenant string) (store.PurgeTarget, error) {
 	kind, value, found := "", "", 0
@@ -51,7 +51,7 @@ func (t PurgeTarget) Parse(tenant string) (store.PurgeTarget, error) {
 }
 
 // Parse returns the target of a kind, one of [Kinds], with a value, which is empty for
-// "all". Errors are those of [PurgeTarget.Parse].
+// "all". [PurgeTarget.Parse] lists the errors.
 func Parse(kind, tenant, value string) (store.PurgeTarget, error) {
 	parsed := store.PurgeTarget{Tenant: tenant}
 	var err error
@@ -96,7 +96,7 @@ func pageText(url string) (string, error) {
 }
 
 // prefixText returns the prefix of cache keys that a prefix of URLs stands for. Its host and
-// path are normalized as those of keys are.
+// path are normalized as the paths of keys are.
 func prefixText(prefix string) (string, error) {
 	prefix = canonical.AddressPrefix(prefix)
 	switch {

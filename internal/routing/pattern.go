@@ -144,7 +144,7 @@ func (p Pattern) Wildcards(path string) map[string]string {
 	return values
 }
 
-// decode returns a segment decoded. That of a canonical path is always correctly encoded.
+// decode returns a segment decoded. A segment of a canonical path is always correctly encoded.
 func decode(text string) string {
 	if !strings.Contains(text, "%") {
 		return text // the common case, without a call

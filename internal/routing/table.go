@@ -13,7 +13,7 @@ import (
 type Table struct {
 	patterns []Pattern
 	hosts    map[string]*methods // by canonical host
-	any      *methods            // patterns without a host; nil without
+	any      *methods            // patterns without a host; nil if there are none
 	// everything is the index of a pattern "/" that stands alone, or -1.
 	everything int
 }
@@ -208,7 +208,7 @@ var (
 func (t *Table) Pattern(index int) Pattern { return t.patterns[index] }
 
 // Find returns the index of the pattern of a request. host is canonical (see
-// [canonical.Host]); one with a port matches patterns with that port, and else those of its
+// [canonical.Host]); one with a port matches patterns with that port, and else the patterns of its
 // name. path is as the client sent it, encoded. The path "*" of OPTIONS counts as "/".
 // Errors are ErrNone, ErrAmbiguous and ErrPath.
 func (t *Table) Find(method, host, path string) (int, error) {

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Limits of a [Reader]; those of a file are of the format.
+// Limits of a [Reader]; the limits of a file are of the format.
 const (
 	maxFiles     = 10_000
 	maxFile      = 50 << 20 // bytes, uncompressed
@@ -39,7 +39,7 @@ var ErrFormat = errors.New("not a sitemap")
 type Reader struct {
 	// Serves reports whether a host is one of the site. Others are not fetched.
 	Serves func(host string) bool
-	// Transport is that of requests; nil means http.DefaultTransport.
+	// Transport sends the requests; nil means http.DefaultTransport.
 	Transport http.RoundTripper
 
 	// Skipped counts URLs of other hosts and such that are too long or invalid. Files counts the
@@ -150,7 +150,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// parse calls found for each URL of a file, and whether it is that of another file, until found
+// parse calls found for each URL of a file, and whether it is the URL of another file, until found
 // returns false.
 func parse(body io.Reader, found func(loc string, isFile bool) (bool, error)) error {
 	buffered := bufio.NewReaderSize(body, maxURL+2)

@@ -14,7 +14,7 @@ type Exchange struct {
 	// It is valid until Done returns. With traces, its context has the span of the request.
 	Request *http.Request
 	// Start is when the request arrived. Duration is how long it took to answer it, and
-	// FirstByte how long until the final header was written; zero without one. A hit of up to
+	// FirstByte how long until the final header was written; zero if there was none. A hit of up to
 	// 32 KiB is written at once, and has the same for both.
 	Start     time.Time
 	Duration  time.Duration
@@ -27,7 +27,7 @@ type Exchange struct {
 	// Aborted: the handler panicked, as with http.ErrAbortHandler when an origin breaks
 	// off. The response is incomplete, and the connection or the stream was closed.
 	Aborted bool
-	// RequestID is the id of the request; empty without.
+	// RequestID is the id of the request; empty if it has none.
 	RequestID string
 	// TraceID is the id of its trace, in hexadecimal; empty unless it is sampled.
 	TraceID string

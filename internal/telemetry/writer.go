@@ -35,7 +35,7 @@ var (
 	_ io.StringWriter = (*writer)(nil)
 )
 
-// ExchangeOf returns the exchange of a request whose writer is that of a [Recorder]; nil
+// ExchangeOf returns the exchange of a request whose writer comes from a [Recorder]; nil
 // otherwise. A handler may set its Request to one with another context, and its TraceID.
 func ExchangeOf(w http.ResponseWriter) *Exchange {
 	if tw, ok := w.(*writer); ok {
@@ -89,7 +89,7 @@ func (w *writer) begin(status int) {
 		w.RequestID()
 		w.inner.Header()[requestIDHeader] = w.id
 	default:
-		delete(w.inner.Header(), requestIDHeader) // that of the origin
+		delete(w.inner.Header(), requestIDHeader) // the id of the origin
 	}
 }
 
@@ -104,7 +104,7 @@ func (w *writer) time(n int) {
 	}
 }
 
-// sent counts n bytes of the body. The server drops that of a response to HEAD.
+// sent counts n bytes of the body. The server drops the body of a response to HEAD.
 func (w *writer) sent(n int64) {
 	if w.exchange.Request.Method != http.MethodHead {
 		w.exchange.Bytes += n
@@ -134,7 +134,7 @@ func (w *writer) WriteString(s string) (int, error) {
 	return n, err
 }
 
-// ReadFrom implements [io.ReaderFrom], so that io.Copy uses that of the server, if it has one.
+// ReadFrom implements [io.ReaderFrom], so that io.Copy uses the server's, if it has one.
 func (w *writer) ReadFrom(src io.Reader) (int64, error) {
 	if w.done.Load() {
 		return 0, errDone

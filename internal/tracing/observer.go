@@ -43,7 +43,7 @@ func (t *Tracer) Join(work, request context.Context) {
 	link(request, work)
 }
 
-// link links the span of a context to that of another.
+// link links the span of a context to the span of another.
 func link(from, to context.Context) {
 	if target := trace.SpanContextFromContext(to); target.IsSampled() {
 		trace.SpanFromContext(from).AddLink(trace.Link{SpanContext: target})

@@ -35,7 +35,7 @@ func (t *Tracer) Handler(next http.Handler) http.Handler {
 		if t.cfg.Trusted(r) {
 			ctx = t.context.Extract(ctx, propagation.HeaderCarrier(r.Header))
 		}
-		// The origin, and renders with this header among those of Route.Forward, get the
+		// The origin, and renders with this header in Route.Forward, get the
 		// context of our spans.
 		for _, name := range t.context.Fields() {
 			r.Header.Del(name)
@@ -132,7 +132,7 @@ func (t *Tracer) Send(r *http.Request, send func(*http.Request) (*http.Response,
 		text("server.address", r.URL.Hostname()), text("server.port", r.URL.Port()),
 	)
 	r = r.WithContext(ctx)
-	r.Header = r.Header.Clone() // the transport may still read that of an earlier attempt
+	r.Header = r.Header.Clone() // the transport may still read the header of an earlier attempt
 	for _, name := range t.context.Fields() {
 		r.Header.Del(name)
 	}

@@ -26,7 +26,7 @@ const shutdownTime = 5 * time.Second
 
 // A Config configures a [Tracer].
 type Config struct {
-	// Trusted reports whether the trace context of a request may be continued: that of a
+	// Trusted reports whether the trace context of a request may be continued: the context of a
 	// trusted peer. Nil means none.
 	Trusted func(*http.Request) bool
 	// Logger is told of failed exports. Nil means slog.Default().

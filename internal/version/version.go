@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Number is the version of the module: that of the newest section of CHANGELOG.md, of the
+// Number is the version of the module: the version of the newest section of CHANGELOG.md, of the
 // npm package and of the Python distribution (clients/version_test.go compares them).
 const Number = "0.1.0"
 
@@ -19,7 +19,7 @@ type Build struct {
 	Version string
 	// Revision is the commit; empty if it is not known.
 	Revision string
-	// Time is that of the commit; zero if it is not known.
+	// Time is the time of the commit; zero if it is not known.
 	Time time.Time
 	// Modified reports whether the checkout had changes that were not committed.
 	Modified bool

@@ -1,5 +1,5 @@
 // Package vocabulary is for tests. It converts results of a store to the names that all
-// languages share, those of spec/README.md.
+// languages share, the words of spec/README.md.
 //
 //	store.Entry ──► names of the rows, epoch seconds ──► spec/vectors
 //	error ──────► LeaseHeld, Moved, …              ──► workers of e2e/languages

@@ -134,7 +134,7 @@ func (s markedLog) Changes(ctx context.Context, after int64) (store.Sequence, []
 }
 
 // An earlyMarks reads the marks before SEQ when a process starts, and returns them later, without
-// those of the newest changes.
+// the rows of the newest changes.
 type earlyMarks struct {
 	store.MetaStore
 	read atomic.Pointer[[]store.Mark]

@@ -121,7 +121,7 @@ func (w *world) align() {
 }
 
 // await lets time pass, at most d, until a call arrives, if arrived is not nil. Contexts that
-// end meanwhile are reported at once.
+// end during it are reported at once.
 func (w *world) await(d time.Duration, arrived <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

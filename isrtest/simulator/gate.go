@@ -231,7 +231,7 @@ func (g *gate) choosable(now time.Time) []*call {
 	return calls
 }
 
-// inOrder compares calls in an order that does not depend on that of goroutines.
+// inOrder compares calls in an order that does not depend on the order of goroutines.
 func inOrder(a, b *call) int {
 	return cmp.Or(a.at.Truncate(tick).Compare(b.at.Truncate(tick)), cmp.Compare(a.life.name, b.life.name), cmp.Compare(a.op, b.op),
 		falseFirst(a.aside, b.aside), falseFirst(a.gone.Load(), b.gone.Load()))

@@ -139,7 +139,7 @@ func (h *logState) answered(e event) {
 // whatever its result. This bounds the delay of a change to the interval plus the time of
 // one response.
 func (w *world) checkPolls() {
-	w.noteDelays() // those of the step, in real time, count before its missing reads
+	w.noteDelays() // the delays of the step, in real time, count before its missing reads
 	if !w.pace.ordered() && !w.profile.prompt {
 		return
 	}

@@ -51,7 +51,7 @@ type wire struct {
 	mu      sync.Mutex
 	said    map[string]int // guarded by mu: how often it has asked another one about a page, or told it of the log
 	lies    int            // guarded by mu: of bodies
-	another []byte         // guarded by mu: the last body of which it lied; nil without
+	another []byte         // guarded by mu: the last body of which it lied; nil if there was none
 }
 
 var _ isr.Peers = (*wire)(nil)

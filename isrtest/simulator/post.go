@@ -135,7 +135,7 @@ func (p *page) wasPinned(since time.Time) bool {
 
 // checkChanged: after an unsafe request was answered, no visitor of the same process gets what was
 // rendered before the origin had answered it, unless its purge failed. Its effect on the other
-// processes is that of any purge.
+// processes is the effect of any purge.
 func (w *world) checkChanged(v *visitor, content string) {
 	began, known := v.page.renderedAt[content]
 	if !known {

@@ -9,7 +9,7 @@ import (
 // minSeqHeader is the header of a request for a page that is at least as new as a receipt.
 const minSeqHeader = "ISR-Min-Seq"
 
-// drawReceipt makes some visitors demand the state of a receipt: that of an acknowledged purge,
+// drawReceipt makes some visitors demand the state of a receipt: the receipt of an acknowledged purge,
 // sometimes a sequence that the log does not have yet. One such visitor of a page waits at a
 // time: else the seed would not decide what happens, and in real time, where purges are frequent,
 // nodes would do nothing but read.

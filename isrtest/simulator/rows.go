@@ -154,7 +154,7 @@ func (p partition) meta() *meta {
 	return m
 }
 
-// publication names a publish: that of a generation, or of its renewal. Rollbacks and pins keep it.
+// publication names a publish: the publish of a generation, or of its renewal. Rollbacks and pins keep it.
 func (m *meta) publication() string { return publicationOf(m.generation, m.generatedAt) }
 
 func publicationOf(generation string, generatedAt time.Time) string {

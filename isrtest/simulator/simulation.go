@@ -90,7 +90,7 @@ type Report struct {
 	Seed uint64
 	// Profile names the kind of faults of the seed.
 	Profile string
-	// Steps is the number of steps, including those of the recovery.
+	// Steps is the number of steps, including the steps of the recovery.
 	Steps int
 	// Hash is the hash of the trace: two runs of one seed have the same, except in real time.
 	Hash string

@@ -13,7 +13,7 @@ import (
 
 // A tearingEngine shows transactions in part, as DynamoDB may while it commits them: for a
 // while after the commit, reads return some rows as they were before, strongly consistent
-// reads too. The same rows cannot be written or read by other transactions meanwhile: these
+// reads too. The same rows cannot be written or read by other transactions during that time: these
 // are refused because of a conflict, and a repetition under the same client token because
 // the transaction is in progress. See dynamostore for what DynamoDB promises. Only the driver
 // calls it.

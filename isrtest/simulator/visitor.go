@@ -23,7 +23,7 @@ type visitor struct {
 	own    int           // how many of its own purges were acknowledged
 
 	posts  []*post // the unsafe requests whose effect it must see
-	minSeq int64   // the receipt that it demands; 0 without
+	minSeq int64   // the receipt that it demands; 0 if it demands none
 	known  int64   // the sequence of the log when it demanded that
 
 	inputs string // of a request with an idempotency key

@@ -46,7 +46,7 @@ type intent struct {
 	seq   int64  // the purge sequence that it knew when it had read META
 }
 
-// A witnessed fence records the purge sequence that the process knew after the read: that of the
+// A witnessed fence records the purge sequence that the process knew after the read: the sequence of the
 // page, and the one up to which it had applied the log.
 type witnessed struct {
 	fence any

@@ -15,7 +15,7 @@
 //	   ├─ (*localdynamo.DB).GetItem
 //	   └─ *dynamodb.GetItemOutput or error ─► JSON, CRC-32, request id
 //
-// The structs are those of the SDK for Go, whose field names are the names of the JSON
+// The structs are the SDK's for Go, whose field names are the names of the JSON
 // members. New compiles a plan for each struct. Attribute values, which are the bulk of
 // every message, have hand-written codecs.
 //

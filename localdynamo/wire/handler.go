@@ -168,7 +168,7 @@ func headSize(r *http.Request) int {
 	return size
 }
 
-// isDynamoDBJSON reports whether the Content-Type is that of the protocol. AWS also
+// isDynamoDBJSON reports whether the Content-Type is the protocol's. AWS also
 // accepts application/json.
 func isDynamoDBJSON(r *http.Request) bool {
 	contentType := r.Header.Get("Content-Type")

@@ -17,7 +17,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Version is that of the format of regeneration requests (spec/regenerations.md).
+// Version is the version of the format of regeneration requests (spec/regenerations.md).
 const Version = 1
 
 // Limits of regeneration requests.
@@ -38,7 +38,7 @@ type Request struct {
 	// Tenant and Key name the page: its cache key.
 	Tenant string `json:"tenant,omitempty"`
 	Key    string `json:"key"`
-	// Generation, Fence, PurgeSeq, Failures and Attempt are those of [isr.StalePage].
+	// Generation, Fence, PurgeSeq, Failures and Attempt are as in [isr.StalePage].
 	Generation string `json:"generation,omitempty"`
 	Fence      int64  `json:"fence,omitempty"`
 	PurgeSeq   int64  `json:"purge_seq,omitempty"`

@@ -47,7 +47,7 @@ func (s *sentIDs) SendMessageBatch(_ context.Context, in *sqs.SendMessageBatchIn
 }
 
 // In a FIFO queue, requests that differ in what they ask for are different messages: one of them
-// must not hold up the others for five minutes, such as that of a page which was purged since.
+// must not hold up the others for five minutes, such as the message of a page which was purged since.
 // Those that ask for the same are one message, whenever and for whatever reason.
 func TestNamesOfRequests(t *testing.T) {
 	page := isr.StalePage{Key: store.Key{Tenant: "t", Text: "h/"}, Generation: "g", Fence: 2, PurgeSeq: 3, Failures: 4, Attempt: 5, Reason: "stale"}

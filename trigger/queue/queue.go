@@ -107,7 +107,7 @@ const (
 
 // Config configures a [Consumer].
 type Config struct {
-	// URL is that of the queue; see [ValidURL].
+	// URL is the URL of the queue; see [ValidURL].
 	URL string
 	// Concurrency is how many messages are executed at once, and in hand. Zero means
 	// DefaultConcurrency.
@@ -285,7 +285,7 @@ func (c *Consumer) execute(ctx context.Context, messages []types.Message, s slot
 	each.Wait()
 }
 
-// Lanes returns the indexes of n messages that are executed one after the other: those of one
+// Lanes returns the indexes of n messages that are executed one after the other: the messages of one
 // group, in order. Messages without a group have a lane each.
 func Lanes(n int, group func(int) string) (all [][]int) {
 	byGroup := make(map[string]int)

@@ -163,7 +163,7 @@ type fake struct {
 	bodies    map[string]string
 	receives  map[string]int         // guarded by mu
 	fail      error                  // guarded by mu; of ReceiveMessage
-	groups    func(id string) string // of a FIFO queue; nil without
+	groups    func(id string) string // of a FIFO queue; nil if it is not one
 }
 
 func newFake(bodies map[string]string) *fake {

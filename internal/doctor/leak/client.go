@@ -99,7 +99,7 @@ const (
 
 // A cacheStatus is what isr says of a response (RFC 9211).
 type cacheStatus struct {
-	text   string // of the member of isr; empty for none
+	text   string // of the member of isr; empty if there is none
 	hit    bool   // some cache had the response
 	bypass bool   // isr passed the request to the origin
 	detail string

@@ -53,7 +53,7 @@ type Finding struct {
 	Kind string `json:"kind"`
 	URL  string `json:"url"`
 	// Subject is what the finding is about: the name of a header or cookie, or the detail of
-	// Cache-Status; empty for none.
+	// Cache-Status; empty if there is none.
 	Subject string `json:"subject,omitempty"`
 	Problem string `json:"problem"`
 	Do      string `json:"do"`
@@ -109,7 +109,7 @@ type Config struct {
 	MaxPages int
 	Rate     float64
 	Timeout  time.Duration
-	// Transport sends the requests. Nil means that of a new client.
+	// Transport sends the requests. Nil means the transport of a new client.
 	Transport http.RoundTripper
 }
 

@@ -32,7 +32,7 @@ func Parse(kind Kind, text string) (*Parsed, error) {
 }
 
 // rank is the order in which AWS reports semantic errors: an error of a lower rank
-// hides those of higher ranks, regardless of their positions in the text.
+// hides faults of higher ranks, regardless of their positions in the text.
 type rank uint8
 
 const (

@@ -217,7 +217,7 @@ func (c *compaction) finish(temp string) error {
 	b.replace(&file{db: c.to, base: f.base + uint64(tx.ID())})
 	c.replaced = true
 	if err := syncFolder(filepath.Dir(b.path)); err != nil {
-		// The name may still be that of the old file, which would lose writes from now on.
+		// The name may still name the old file, which would lose writes from now on.
 		b.broken = fmt.Errorf("%w: %w", ErrBroken, err)
 		return b.broken
 	}

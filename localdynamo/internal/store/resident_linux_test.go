@@ -88,7 +88,7 @@ func TestReadsGiveMemoryBack(t *testing.T) {
 	})
 }
 
-// length is that of the values of putValues.
+// length is the length of the values of putValues.
 const length = 4096
 
 // putValues puts n values.

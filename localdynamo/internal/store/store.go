@@ -49,7 +49,7 @@ type Store interface {
 // with a *Damage, which View and Update return, and Catch. What was written to a Writer before
 // stays written if fn goes on.
 type Reader interface {
-	// Version is the number of the state that a Reader sees. That of a Writer is the number of
+	// Version is the number of the state that a Reader sees. The version of a Writer is the number of
 	// the state that its commit makes current. It grows with every commit.
 	Version() uint64
 

@@ -184,7 +184,7 @@ func makeSlice(v reflect.Value, n int) {
 	v.SetCap(n)
 }
 
-// elements are those of a list or a set. An element of a set is valid until the
+// elements are the elements of a list or a set. An element of a set is valid until the
 // next call of at.
 type elements struct {
 	list   []types.AttributeValue

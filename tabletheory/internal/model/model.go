@@ -28,7 +28,7 @@ type Item = map[string]types.AttributeValue
 // concurrent use.
 type Model struct {
 	Type   reflect.Type
-	Fields []*Field // in the order of declaration, including those of embedded structs
+	Fields []*Field // in the order of declaration, including fields of embedded structs
 
 	Hash, Range                        *Field // Range is nil if the table has no sort key
 	TTL, Version, CreatedAt, UpdatedAt *Field // nil if there is none

@@ -17,7 +17,7 @@ var errEmptySet = errors.New("DynamoDB has no empty sets: remove the attribute")
 // set makes the codec of a field with the tag set: a slice, an array, or a map
 // whose keys are the members (of a map to bool, the keys that are true). Members
 // that are equal to DynamoDB are stored once. Members of a slice keep their
-// order; those of a map are sorted.
+// order; the elements of a map are sorted.
 func (k *compiler) set(t reflect.Type, n naming) (*codec, error) {
 	var member reflect.Type
 	switch {

@@ -7,7 +7,7 @@ import (
 	"reflect"
 )
 
-// fieldCodec returns the codec of a field: that of its type, unless the tag
+// fieldCodec returns the codec of a field: the codec of its type, unless the tag
 // selects another form.
 func (k *compiler) fieldCodec(t reflect.Type, tag tag, n naming) (*codec, error) {
 	switch {
