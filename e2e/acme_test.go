@@ -129,7 +129,7 @@ func TestCertificateOfFleet(t *testing.T) {
 	other := newSecured(t, "tls-alpn", 90*24*time.Hour)
 	other.storage, other.directory, other.authority = reached.storage, reached.directory, reached.authority
 	other.trusted = reached.cert
-	reached.trusted = other.cert // not that of the authority
+	reached.trusted = other.cert // not the certificate of the authority
 	reached.start("a.test")
 	reached.await("the failure to verify the authority", func() bool {
 		return strings.Contains(reached.p.Log(), "failed to verify certificate") && strings.Contains(reached.p.Log(), `msg="failed to obtain certificate`)

@@ -197,7 +197,7 @@ func sendByCurl(t *testing.T, s *clientSite, c client, requests []exchange) (ans
 	return answers
 }
 
-// parseDump reads the header fields that curl has written: those of interim responses come
+// parseDump reads the header fields that curl has written: the fields of interim responses come
 // first.
 func parseDump(t *testing.T, file string) (a answer) {
 	t.Helper()

@@ -252,7 +252,7 @@ func (s *clientSite) awaitCodings(t *testing.T, c client, path string) {
 	}
 }
 
-// visit requests a URL whose host is that of the listener.
+// visit requests a URL whose host is the listener's.
 func (s *clientSite) visit(t *testing.T, visitor *http.Client, url, accept string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)

@@ -58,7 +58,7 @@ func diskUse(t *testing.T, g *gateway) (bytes int64) {
 	t.Helper()
 	_ = filepath.WalkDir(filepath.Join(g.dir, "data", "bodies"), func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // it was deleted meanwhile
+			return nil //nolint:nilerr // it was deleted since the listing
 		}
 		if e.IsDir() && e.Name() == ".tmp" {
 			return fs.SkipDir

@@ -16,7 +16,7 @@ const lease = 2 * time.Second
 const takeovers = time.Minute
 
 // The process that regenerates a page is killed during the render. Others serve the stale copy
-// meanwhile, and regenerate the page as soon as the lease has expired.
+// until the lease has expired, and then regenerate the page.
 func TestKillHolderStale(t *testing.T) {
 	t.Parallel()
 	fleet := newCloud(t)

@@ -53,7 +53,7 @@ func (s *shop) expectPurged(t *testing.T, g *gateway) {
 }
 
 // Three servers on one table: after a purge with --wait no server serves the old pages as
-// fresh, and a server that was killed meanwhile does not when it is back. The command names
+// fresh, and a server that was killed in between does not when it is back. The command names
 // the server that did not apply the purge. The method PURGE is a purge, too.
 func TestPurgeOnAFleet(t *testing.T) {
 	t.Parallel()

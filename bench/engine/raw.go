@@ -21,7 +21,7 @@ import (
 // rawRequests is how many requests are recorded for each operation, on as many items.
 const rawRequests = 1000
 
-// record returns the requests of an operation as bytes: those of the SDK, with only the
+// record returns the requests of an operation as bytes: the SDK's, with only the
 // headers that DynamoDB requires, and without a client request token, which would turn
 // a transaction that is sent again into a replay without effect.
 func record(ctx context.Context, address string, op operation) ([][]byte, error) {

@@ -52,7 +52,7 @@ func respond(conn net.Conn, pieces []string) {
 	}
 }
 
-// Recorded requests are those of the SDK, one per item, and without client request
+// Recorded requests are the SDK's, one per item, and without client request
 // tokens: a transaction sent again must execute again.
 func TestRecord(t *testing.T) {
 	for _, op := range operations() {

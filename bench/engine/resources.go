@@ -40,7 +40,7 @@ func (s server) printMemory(when string) error {
 	return nil
 }
 
-// megabytes returns the value of a line of /proc/PID/status, which is in KB; 0 without
+// megabytes returns the value of a line of /proc/PID/status, which is in KB; 0 if it has no
 // that line.
 func megabytes(status, name string) int {
 	_, rest, _ := strings.Cut(status, name)

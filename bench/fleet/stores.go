@@ -65,7 +65,7 @@ func (s *stores) stop() {
 	}
 }
 
-// environment is that of processes that use the stores.
+// environment is the environment of processes that use the stores.
 func (s *stores) environment() []string {
 	var env []string
 	for _, v := range os.Environ() {

@@ -13,7 +13,7 @@ import (
 	"github.com/facetheory/isr/bench/internal/wrk"
 )
 
-// browser has the request headers of a browser, but for Accept-Encoding, which the scenario gzip has.
+// browser has the request headers of a browser, except Accept-Encoding, which the scenario gzip has.
 var browser = []string{
 	"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36",
 	"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",

@@ -6,7 +6,7 @@ import (
 )
 
 // metadata is the META row of a page, with the attributes of the reference document.
-// The tags are those of tabletheory, attributevalue and guregu/dynamo.
+// The tags are for tabletheory, attributevalue and guregu/dynamo.
 type metadata struct {
 	PK string `theorydb:"pk,attr:pk" dynamodbav:"pk" dynamo:"pk,hash"`
 	SK string `theorydb:"sk,attr:sk" dynamodbav:"sk" dynamo:"sk,range"`

@@ -65,7 +65,7 @@ func (a responses) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // bareStub is a client without the SDK. Methods that are not measured panic: they are
-// those of a nil interface.
+// the methods of a nil interface.
 type bareStub struct {
 	api
 	got     *dynamodb.GetItemOutput

@@ -42,7 +42,7 @@ func (p plan) createBucket(ctx context.Context) error {
 	return err
 }
 
-// store writes the pages' META rows: those of a page that a node has rendered, with other
+// store writes the pages' META rows: the rows of a page that a node has rendered, with other
 // keys. All have the same body.
 func (p plan) store(ctx context.Context, n *node) error {
 	if _, _, err := n.get(ctx, pagePath(0)); err != nil {

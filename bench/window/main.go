@@ -4,7 +4,7 @@
 //	go run -C bench ./window
 //
 // For each pattern it prints the renders a day, and the part of the visits that got content
-// that had changed meanwhile. Pages are served stale while they are regenerated, as
+// that had changed since then. Pages are served stale while they are regenerated, as
 // [isr.ServeStale] does. Each seed gives the same figures.
 package main
 

@@ -35,7 +35,7 @@ type askFlags struct {
 
 	server.StoreFlags `embed:""`
 
-	// complete completes the API over the store, for commands that need more; nil for none. It
+	// complete completes the API over the store, for commands that need more; nil if none does. It
 	// returns what ends that.
 	complete func(*admin.Config, *server.Stores) (end func(), err error)
 }

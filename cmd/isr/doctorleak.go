@@ -17,7 +17,7 @@ import (
 	"github.com/facetheory/isr/internal/doctor/leak"
 )
 
-// leakFlags are those of the leak test of isr doctor.
+// leakFlags are the flags of the leak test of isr doctor.
 type leakFlags struct {
 	URL      string   `name:"url" env:"-" placeholder:"URL" help:"Also test the site for leaks: page of the site, through isr; links of the same host are followed from here."`
 	Origin   string   `env:"-" placeholder:"URL" help:"Address of the site behind isr: examined if there is neither a server nor a file that names it, and what the leak test compares with; without it, requests with an unknown query parameter are compared, which bypass the cache."`
@@ -35,7 +35,7 @@ type leakFlags struct {
 	Timeout  cli.Span `env:"-" default:"10s" placeholder:"TIME" help:"Time limit of a request of the leak test (${default})."`
 }
 
-// leakTest returns the configuration of the leak test; nil without --url.
+// leakTest returns the configuration of the leak test; nil if there is no --url.
 func (c *leakFlags) leakTest(ctx context.Context, in io.Reader) (*leak.Config, error) {
 	if c.URL == "" {
 		if alone := len(c.Path) + len(c.CookieA) + len(c.CookieB) + len(c.HeaderA) + len(c.HeaderB) + len(c.Sitemap+c.From+c.CanaryA+c.CanaryB); alone > 0 {
@@ -98,7 +98,7 @@ func siteURL(flag, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// identity returns the headers of an identity; nil for none.
+// identity returns the headers of an identity; nil if there is none.
 func identity(name string, cookies, headers []string) (http.Header, error) {
 	var h http.Header
 	add := func(name, value string) {

@@ -269,7 +269,7 @@ func storeFieldTests() []fieldTest {
 			s.until("the size is kept", func() bool { return len(kept()) <= 9 })
 		})),
 		fleet("store.region", "store: {table: pages, bucket: my-pages, region: eu-north-1, dynamodb_endpoint: 'DYNAMODB', s3_endpoint: 'S3', create_table: true, require: true}", func(s *fieldServer, c *cloud) {
-			s.contains(*c.region.Load(), "/eu-north-1/dynamodb/") // by default that of AWS_REGION
+			s.contains(*c.region.Load(), "/eu-north-1/dynamodb/") // by default the region of AWS_REGION
 		}),
 		{fields: "store.require", file: "public_scheme: http", show: func(s *fieldServer) {
 			s.stop()

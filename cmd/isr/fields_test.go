@@ -30,7 +30,7 @@ type fieldTest struct {
 	// file is isr.yaml, to which startFields adds what it does not have. ORIGIN is the URL of
 	// the site, DIR a folder of the test, and FREE an address that is free.
 	file string
-	// settings are those of a route, instead of file. They are tested twice: as defaults,
+	// settings are settings of a route, instead of file. They are tested twice: as defaults,
 	// and as settings of a route.
 	settings string
 	origin   siteHandler // nil: a page that says which request it answers
@@ -289,7 +289,7 @@ func (s *fieldServer) restart(file string) {
 	s.start(file)
 }
 
-// logged returns the first group of an expression in the log; empty without a match.
+// logged returns the first group of an expression in the log; empty if there is no match.
 func (s *fieldServer) logged(expression string) string {
 	m := regexp.MustCompile(expression).FindStringSubmatch(s.log.String())
 	if m == nil {

@@ -34,10 +34,10 @@ import (
 
 // An installation is what isr doctor examines: a server, a configuration file, and stores.
 type installation struct {
-	path    string // of the configuration file; empty for none
+	path    string // of the configuration file; empty if there is none
 	fileErr error
 	serve   server.ServeCommand // with the settings of the file
-	aws     *aws.Config         // nil without a table
+	aws     *aws.Config         // nil if there is no table
 	awsErr  error
 
 	running   bool // the server has described itself
@@ -108,7 +108,7 @@ func environmentSecrets() (all []string) {
 	return all
 }
 
-// ask asks the server at a URL, else that of the data folder.
+// ask asks the server at a URL, else the server of the data folder.
 func (in *installation) ask(ctx context.Context, address string) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -229,7 +229,7 @@ func (in *installation) server() doctor.Check {
 	return found("server", doctor.Finding{Severity: doctor.OK, What: fmt.Sprintf("%s runs version %s since %s, with configuration %s", p.Name, p.Version, p.Started.UTC().Format(time.DateTime), cmp.Or(p.Config, "unknown"))})
 }
 
-// describe returns the process for the checks: that of the server, else this one.
+// describe returns the process for the checks: the server's, else this one.
 func (in *installation) describe() doctor.Process {
 	p := in.process
 	if !in.running {
@@ -261,7 +261,7 @@ func (in *installation) embedded() []doctor.Check {
 		folder.Bound = int64(*in.serve.Disk)
 	}
 	if _, err := os.Stat(folder.Path); in.remote || errors.Is(err, fs.ErrNotExist) && in.running {
-		return nil // that of the server is another one
+		return nil // the server's is another one
 	}
 	return []doctor.Check{doctor.Disk(folder)}
 }
@@ -310,7 +310,7 @@ func (in *installation) queues() (checks []doctor.Check) {
 	return checks
 }
 
-// clocksOfAWS are those of DynamoDB and S3, which date each response.
+// clocksOfAWS are the clocks of DynamoDB and S3, which date each response.
 func (in *installation) clocksOfAWS() []doctor.Clock {
 	if in.aws == nil {
 		return nil

@@ -110,7 +110,7 @@ func limited(pages iter.Seq2[admin.Page, error], limit int) iter.Seq2[admin.Page
 	}
 }
 
-// keyPrefix returns the key prefix of a --prefix, which may be that of a URL.
+// keyPrefix returns the key prefix of a --prefix, which may be the prefix of a URL.
 func keyPrefix(prefix string) string {
 	for _, scheme := range []string{"http://", "https://"} {
 		if rest, ok := strings.CutPrefix(prefix, scheme); ok {

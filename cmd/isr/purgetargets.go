@@ -25,7 +25,7 @@ type lineTarget struct {
 	line int
 }
 
-// targets yields the targets of the command line and, at -, those of standard input.
+// targets yields the targets of the command line and, at -, the targets of standard input.
 func (c *purgeCommand) targets(in io.Reader) iter.Seq2[lineTarget, error] {
 	return func(yield func(lineTarget, error) bool) {
 		given := func(t admin.PurgeTarget) bool {
@@ -153,13 +153,13 @@ type batch struct {
 	last    bool
 }
 
-// Bounds of a batch, within those of the API.
+// Bounds of a batch, within the bounds of the API.
 const (
 	maxBatchWeight = store.MaxPurgeTargets
 	maxBatchBytes  = 192 << 10
 )
 
-// weight is how many targets of the store a target may become: a URL is that of the page
+// weight is how many targets of the store a target may become: a URL is the target of the page
 // and of its variants.
 func weight(t admin.PurgeTarget) int {
 	if t.URL != "" {

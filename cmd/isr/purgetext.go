@@ -48,7 +48,7 @@ func (d *purgeDone) add(out admin.Purged) {
 }
 
 // failed adds to the error of a call what was purged before it, and where to go on: line is
-// that of the first target that was not purged, 0 if it is not from standard input.
+// the line of the first target that was not purged, 0 if it is not from standard input.
 func (d *purgeDone) failed(err error, line int) error {
 	switch {
 	case d.calls == 0 && line == 0:

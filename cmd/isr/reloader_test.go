@@ -62,7 +62,7 @@ func TestReloadChangesTheDigest(t *testing.T) {
 	}
 }
 
-// Hosts that a flag sets are those of --host, also with a file.
+// Hosts that a flag sets are the hosts of --host, also with a file.
 func TestHostsOfFlags(t *testing.T) {
 	s := newFieldServer(t, nil)
 	s.args = []string{"--host", "flag.test"}

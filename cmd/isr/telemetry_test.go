@@ -45,7 +45,7 @@ func newTraceCollector(t *testing.T) *traceCollector {
 	return c
 }
 
-// A page that is rendered for a visitor is one trace, which goes on at the origin; that of
+// A page that is rendered for a visitor is one trace, which goes on at the origin; the trace of
 // the visitor ends at the server, and a page from memory has none of them.
 func TestTraces(t *testing.T) {
 	c := newTraceCollector(t)
@@ -85,7 +85,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// A trusted proxy's trace is continued, and its id is that of the request.
+// A trusted proxy's trace is continued, and its id is the request's.
 func TestTrustedProxyIsContinued(t *testing.T) {
 	c := newTraceCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL)

@@ -266,7 +266,7 @@ type frameWriter struct {
 	color bool
 }
 
-// line adds a line, in a style; empty for none.
+// line adds a line, in a style; empty if it has none.
 func (p *frameWriter) line(style, format string, args ...any) {
 	text := cut(printable(fmt.Sprintf(format, args...)), p.width)
 	if style != "" && p.color && text != "" {

@@ -130,7 +130,7 @@ type warming struct {
 	c     *warmCommand
 	s     *cli.Streams
 	began time.Time
-	state *warmState // nil without
+	state *warmState // nil if there is none
 	send  func(context.Context, queue.Request) error
 
 	mu     sync.Mutex

@@ -19,7 +19,7 @@ import (
 	"github.com/facetheory/isr/isrtest"
 )
 
-// TestDocumentation runs the commands of docs/aws.md for the small installation, and those of the stack
+// TestDocumentation runs the commands of docs/aws.md for the small installation, and the commands of the stack
 // of CloudFront, as they are written: by the aws command against moto. The page is served by a server with
 // the environment of the task definition that the stack has made, on the table, the bucket and the queue
 // that it has made, all in moto.
@@ -137,7 +137,7 @@ func (u *user) run(t *testing.T, blocks ...string) string {
 	return string(out)
 }
 
-// environment returns that of the task definition of the servers.
+// environment returns the environment of the task definition of the servers.
 func (u *user) environment(t *testing.T) (env []string) {
 	t.Helper()
 	var pairs []struct{ Name, Value string }
@@ -151,7 +151,7 @@ func (u *user) environment(t *testing.T) (env []string) {
 	return env
 }
 
-// serve starts a server as ECS would, but for addresses that this machine does not have, and returns its URL.
+// serve starts a server as ECS would, except addresses that this machine does not have, and returns its URL.
 func (u *user) serve(t *testing.T, env []string) string {
 	t.Helper()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

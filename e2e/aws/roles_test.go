@@ -48,7 +48,7 @@ type installation struct {
 	table              *dynamodb.Client
 	access, secret     string
 	origin             string
-	allTables          bool // every table counts as that of the installation
+	allTables          bool // every table counts as the installation's
 	credentialProvider aws.CredentialsProvider
 }
 

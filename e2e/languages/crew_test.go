@@ -23,7 +23,7 @@ const region = "us-east-1"
 // An engine is a server that implements the DynamoDB API.
 type engine struct {
 	name, url string
-	// Credentials: those of the S3 server, since isr serve has one pair for both. The engines
+	// Credentials of the S3 server, since isr serve has one pair for both. The engines
 	// accept any.
 	access, secret string
 }

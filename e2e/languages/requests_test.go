@@ -7,7 +7,7 @@ import (
 	"github.com/facetheory/isr/internal/vocabulary"
 )
 
-// The inputs of one request in three equivalent spellings, and those of another.
+// The inputs of one request in three equivalent spellings, and the inputs of another.
 var (
 	sameInputs = []json.RawMessage{
 		json.RawMessage(`{"path": "/größe", "tenant": "acme", "knobs": {"ttl": 60, "ratio": 1.5e1, "on": [true, null]}}`),

@@ -21,7 +21,7 @@ type framework struct {
 	pages    []want // compared with the origin, without a session
 	home     string // is stale after a few seconds
 	greeting string // greets visitors by name; else the home page
-	story    string // a page that visitors with a session share; empty for none
+	story    string // a page that visitors with a session share; empty if there is none
 	ignored  string // cookies with which visitors share all pages
 	asset    string // a pattern: a hashed file that the home page refers to
 	login    form   // sets the session
@@ -29,7 +29,7 @@ type framework struct {
 	logout   form
 	note     form   // changes the page notes
 	notes    string // is cached
-	data     want   // of the page story, for navigations by a script; empty for none
+	data     want   // of the page story, for navigations by a script; empty if there is none
 	moved    [2]string
 	explain  []explained
 }

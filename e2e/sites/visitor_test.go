@@ -16,7 +16,7 @@ import (
 type visitor struct {
 	address string
 	client  *http.Client
-	accept  string // the header Accept of its requests; empty for none
+	accept  string // the header Accept of its requests; empty if there is none
 }
 
 func newVisitor(address string) *visitor {
@@ -47,7 +47,7 @@ type answer struct {
 	took   time.Duration // to the last byte
 }
 
-// A field is the request headers; nil for none.
+// A field is the request headers; nil if there are none.
 type field map[string]string
 
 func (v *visitor) get(t *testing.T, path string, h field) answer {

@@ -77,7 +77,7 @@ func observe() (observation, error) {
 	return observation{average, time.Now(), busy, own}, err
 }
 
-// used returns the CPU time of the machine, and that of this process and its descendants.
+// used returns the CPU time of the machine, and the CPU time of this process and its descendants.
 func used() (busy, own time.Duration, err error) {
 	if busy, err = process.MachineCPU(); err != nil {
 		return 0, 0, err

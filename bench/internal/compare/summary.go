@@ -63,7 +63,7 @@ func (s *Server) summarize(columns []Column, loaded map[int]bool) {
 	}
 }
 
-// ratio returns the median of the first column, as a multiple of that of the baseline; 0 if either is
+// ratio returns the median of the first column, as a multiple of the baseline's; 0 if either is
 // unknown.
 func (r *Result) ratio(s *Server) float64 {
 	for _, other := range r.Servers {

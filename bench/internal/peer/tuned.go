@@ -23,7 +23,7 @@ func Tuned(s Settings) []Peer {
 	}
 }
 
-// TunedISR returns isr with its defaults, but for the size of its memory tier.
+// TunedISR returns isr with its defaults, except the size of its memory tier.
 func TunedISR(s Settings) Peer {
 	return ISR("isr", "--memory", fmt.Sprintf("%dMiB", s.Memory)).Lasting("every page, by fsync, before it counts as stored")
 }

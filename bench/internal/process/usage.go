@@ -109,15 +109,15 @@ func (u *Usage) addMemory(id int) error {
 			u.Anonymous += n << 10
 		}
 	}
-	if err := lines.Err(); !errors.Is(err, syscall.ESRCH) { // ESRCH: it has ended meanwhile
+	if err := lines.Err(); !errors.Is(err, syscall.ESRCH) { // ESRCH: it has ended since the look
 		return err
 	}
 	return nil
 }
 
 // MachineCPU returns for how long the CPUs of this machine have been busy with processes, added up, and for
-// how long its host gave them to other machines. Interrupts do not count: most are those of the network, and
-// those of a benchmark cannot be told from others.
+// how long its host gave them to other machines. Interrupts do not count: most are interrupts of the network, and
+// the ones of a benchmark cannot be told from others.
 func MachineCPU() (time.Duration, error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {

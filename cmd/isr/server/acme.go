@@ -49,7 +49,7 @@ func (p *public) useACME(f *config.File, data string) error {
 	return nil
 }
 
-// rootsOf reads root certificates; nil without a file.
+// rootsOf reads root certificates; nil if there is no file.
 func rootsOf(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil

@@ -21,7 +21,7 @@ const (
 	// TokenVariable is the environment variable with the token of the admin API, for
 	// servers and commands. There is no flag, since other users can read command lines.
 	TokenVariable = "ISR_ADMIN_TOKEN"
-	// readTokenVariable is that of the token that may only read, for servers.
+	// readTokenVariable is the variable of the token that may only read, for servers.
 	readTokenVariable = "ISR_ADMIN_READ_TOKEN"
 
 	defaultAdmin = "127.0.0.1:9180"
@@ -29,7 +29,7 @@ const (
 
 // adminFlags configure the address of the admin API.
 type adminFlags struct {
-	// Of the configuration file; empty for those of ISR_ADMIN_TOKEN and ISR_ADMIN_READ_TOKEN.
+	// Of the configuration file; empty: the tokens of ISR_ADMIN_TOKEN and ISR_ADMIN_READ_TOKEN.
 	adminToken, readToken string
 
 	Admin *string `placeholder:"ADDR" help:"Address of the admin API, or none (127.0.0.1:9180; with --table only if ISR_ADMIN_TOKEN is set). Its token is ISR_ADMIN_TOKEN, else that of admin.token in the data folder."`
@@ -40,9 +40,9 @@ type adminPlan struct {
 	address *net.TCPAddr // nil: the socket only
 	chosen  bool         // the operator named the address
 	secret  string       // empty: the token of the data folder
-	read    *admin.Token // may only read; nil for none
+	read    *admin.Token // may only read; nil if there is none
 
-	triggers *triggers // served on the address too; nil for none
+	triggers *triggers // served on the address too; nil if there are none
 	health   *health   // served on the socket too
 }
 
@@ -84,7 +84,7 @@ func (f adminFlags) plan(embedded bool) (p adminPlan, err error) {
 	return p, nil
 }
 
-// reader returns the token that may only read; nil for none.
+// reader returns the token that may only read; nil if there is none.
 func (f adminFlags) reader(secret string) (*admin.Token, error) {
 	read := cmp.Or(f.readToken, os.Getenv(readTokenVariable))
 	if read == "" {
@@ -105,7 +105,7 @@ func (f adminFlags) reader(secret string) (*admin.Token, error) {
 type administration struct {
 	api     *admin.API
 	socket  *Running
-	network *Running // nil for none
+	network *Running // nil if there is none
 	log     *slog.Logger
 	closed  chan struct{}
 }
@@ -168,7 +168,7 @@ func (a *administration) watch() {
 	}
 }
 
-// listen serves the API over the network. It returns nil without an address, and if the
+// listen serves the API over the network. It returns nil if there is no address, and if the
 // default address is in use.
 func (p adminPlan) listen(api *admin.API, f *Folder, s *cli.Streams, log *slog.Logger) (*Running, error) {
 	if p.address == nil {
@@ -202,7 +202,7 @@ func (p adminPlan) listen(api *admin.API, f *Folder, s *cli.Streams, log *slog.L
 	return start(newServer(p.triggers.onAdmin(api.Guarded(guard)), log), listener), nil
 }
 
-// token returns the operator's token, else that of the data folder.
+// token returns the operator's token, else the token of the data folder.
 func (p adminPlan) token(f *Folder, s *cli.Streams, log *slog.Logger) (admin.Token, error) {
 	if p.secret != "" {
 		return admin.NewToken(p.secret)

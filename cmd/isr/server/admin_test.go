@@ -48,7 +48,7 @@ func TestAdminPlan(t *testing.T) {
 		admin    *string
 		embedded bool
 		token    string
-		want     string // the address; empty for none, "refused" for an error
+		want     string // the address; empty if there is none, "refused" for an error
 		chosen   bool
 	}{
 		"embedded":                     {nil, true, "", "127.0.0.1:9180", false},

@@ -36,7 +36,7 @@ func connections(files int64, perClient int, within *buffers.Budget, log *slog.L
 	return httpconn.NewConnections(cfg)
 }
 
-// peerOf returns which client the connections of a listener are of. Those of trusted proxies are of many
+// peerOf returns which client the connections of a listener are of. The connections of trusted proxies are of many
 // clients, or of the one that the PROXY protocol names.
 func peerOf(l config.Listener) httpconn.Peer {
 	trust, _ := gateway.ParseTrust(l.TrustedProxies) // validated

@@ -32,7 +32,7 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
-// The connections of trusted proxies have no limit, those of others are of their networks.
+// The connections of trusted proxies have no limit, connections of others count for their networks.
 func TestPeerOf(t *testing.T) {
 	peer := peerOf(config.Listener{TrustedProxies: []string{"10.0.0.0/8"}})
 	for address, want := range map[string]string{

@@ -22,7 +22,7 @@ func digestFlags() map[string]bool {
 	return flags
 }
 
-// A digest is that of the configuration of a server, which a reload changes.
+// A digest is of the configuration of a server, which a reload changes.
 type digest struct {
 	settings []string // of flags
 	text     atomic.Pointer[string]

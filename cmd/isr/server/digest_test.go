@@ -6,7 +6,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// The digest depends on the settings that a fleet shares, and not on those of a machine.
+// The digest depends on the settings that a fleet shares, and not on the settings of a machine.
 func TestDigestOfFlags(t *testing.T) {
 	digest := func(args ...string) string {
 		t.Helper()

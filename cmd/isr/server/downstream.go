@@ -72,7 +72,7 @@ func (f *downstreamFlags) addDownstream(caches map[string]config.Downstream) err
 	return nil
 }
 
-// startDownstream starts the delivery to the downstream caches. delay is that of
+// startDownstream starts the delivery to the downstream caches. delay is the delay of
 // [downstream.Config].
 func (f *downstreamFlags) startDownstream(ctx context.Context, meta downstream.Store, delay func() time.Duration, log *slog.Logger) (*downstream.Worker, error) {
 	specs, err := f.specs()

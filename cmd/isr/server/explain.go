@@ -61,7 +61,7 @@ func (r *reloader) explain(req *http.Request, fetch bool) (admin.Explained, stor
 }
 
 // ExplainRequest explains what a site with the configuration of a file would do with a request.
-// The key is that of the page that it would get; zero if there is none.
+// The key is of the page that it would get; zero if there is none.
 func ExplainRequest(f *config.File, site *gateway.Site, r *http.Request, fetch bool) (e admin.Explained, k store.Key, err error) {
 	shown := *r.URL
 	if shown.User = nil; shown.RawQuery != "" {

@@ -21,12 +21,12 @@ const peerVariable = "ISR_PEER_SECRET"
 
 // peerFlags configure the channel between the servers of a fleet.
 type peerFlags struct {
-	peerSecret string // of the configuration file; empty for that of ISR_PEER_SECRET
+	peerSecret string // of the configuration file; empty: the secret of ISR_PEER_SECRET
 
 	Peer string `placeholder:"ADDR" help:"IP address and port at which the other servers of the table reach this one, like 10.0.0.5:7946, on a private network (none). It listens there. They tell each other of changes, and send each other stored bodies. Needs --table, and the secret of all of them in ISR_PEER_SECRET."`
 }
 
-// node returns this server among its peers; nil without --peer.
+// node returns this server among its peers; nil if there is no --peer.
 func (f *peerFlags) node(table string, polls bool, log *slog.Logger) (*peer.Node, error) {
 	secret := cmp.Or(f.peerSecret, os.Getenv(peerVariable))
 	switch {

@@ -14,7 +14,7 @@ const (
 	// time while it commits: one for the table, one for the journal of bodies.
 	committers = 2
 	// manyCommits within commitPeriod are what processors are added for. They cost the requests that come
-	// meanwhile more than a few commits do.
+	// in that time more than a few commits do.
 	manyCommits  = 10
 	commitPeriod = 100 * time.Millisecond
 	// limitChecked is how often the limit of the container is read while there are more processors.

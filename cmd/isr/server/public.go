@@ -42,10 +42,10 @@ type public struct {
 type publicListener struct {
 	cfg     config.Listener
 	inner   net.Listener
-	tls     *tls.Config // nil without TLS
+	tls     *tls.Config // nil if there is no TLS
 	handler atomic.Pointer[http.Handler]
 	server  *Running           // once it serves
-	fast    *httpconn.FastPath // nil without
+	fast    *httpconn.FastPath // nil if there is none
 }
 
 // listen listens on all addresses of a file. data is the data folder.
@@ -97,7 +97,7 @@ func (p *public) setHosts(f *config.File) {
 	p.hosts.Store(&hosts)
 }
 
-// hostsOf returns the hosts of a file, which name it unless they are those of --host.
+// hostsOf returns the hosts of a file, which name it unless they are the hosts of --host.
 func hostsOf(f *config.File) gateway.Hosts {
 	hosts := gateway.LoopbackHosts()
 	if len(f.Hosts) > 0 {
@@ -270,7 +270,7 @@ func (p *public) addresses() (all []net.Addr) {
 	return all
 }
 
-// headerTime bounds reading the header of a request, and that of the PROXY protocol.
+// headerTime bounds reading the header of a request, and the header of the PROXY protocol.
 const headerTime = 10 * time.Second
 
 // acceptProxy wraps a server's listener in the PROXY protocol if it is enabled. Trusted peers

@@ -32,11 +32,11 @@ type reloader struct {
 	live    *live.Monitor
 	// edge replaces what the listeners do with requests.
 	edge func(f *config.File, draftSecrets []string)
-	// watch is that of the server's instruments.
+	// watch comes from the server's instruments.
 	watch func(*gateway.SiteConfig)
 	// buffered is the budget of buffers of the server.
 	buffered *buffers.Budget
-	// reopenLogs opens log files again; nil without any.
+	// reopenLogs opens log files again; nil if there are none.
 	reopenLogs func()
 	log        *slog.Logger
 
@@ -145,7 +145,7 @@ func (r *reloader) signaled() {
 	_, _ = r.reload() // logged
 }
 
-// onRequest returns the operation of the admin API; nil without a configuration file.
+// onRequest returns the operation of the admin API; nil if there is no configuration file.
 func (r *reloader) onRequest() func(context.Context) (admin.Reloaded, error) {
 	if r.path == "" {
 		return nil

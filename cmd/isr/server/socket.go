@@ -28,7 +28,7 @@ func ListenSocket(f *Folder, h http.Handler, log *slog.Logger) (*Running, error)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("the socket for commands: %w", err)
 	}
-	// The mode of the file descriptor becomes that of the socket, on Linux, so that other users
+	// The mode of the file descriptor becomes the mode of the socket, on Linux, so that other users
 	// cannot connect before the chmod. A umask would change files that are made at the same
 	// time, such as the folder of certificates.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {

@@ -25,7 +25,7 @@ func TestSocketPathIsShort(t *testing.T) {
 	}
 }
 
-// Only the user of the server can connect to its socket, and files that are made meanwhile keep
+// Only the user of the server can connect to its socket, and files that are made at that moment keep
 // their modes.
 func TestSocketIsPrivate(t *testing.T) {
 	for range 50 {

@@ -34,7 +34,7 @@ func (f *telemetryFlags) validate() error {
 	return nil
 }
 
-// openAccessLog opens the access log; nil without --access-log.
+// openAccessLog opens the access log; nil if there is no --access-log.
 func (f *telemetryFlags) openAccessLog(out io.Writer, log *slog.Logger) (*accesslog.Log, error) {
 	cfg := accesslog.Config{Path: f.AccessLog, Format: accesslog.Format(f.AccessLogFormat), SampleHits: f.AccessLogSampleHits, ClientAddress: accesslog.Address(f.AccessLogClient), Logger: log}
 	switch f.AccessLog {
@@ -50,8 +50,8 @@ func (f *telemetryFlags) openAccessLog(out io.Writer, log *slog.Logger) (*access
 // the work of the cache.
 type instruments struct {
 	metrics    *metrics.Metrics
-	access     *accesslog.Log  // nil without
-	tracer     *tracing.Tracer // nil without
+	access     *accesslog.Log  // nil if there is none
+	tracer     *tracing.Tracer // nil if there is none
 	live       *live.Monitor
 	requestIDs telemetry.RequestIDs
 	recorder   *telemetry.Recorder // of public requests
@@ -128,7 +128,7 @@ func (c *ServeCommand) instruments(ctx context.Context, out io.Writer, log *slog
 	return i, nil
 }
 
-// reopenLogs opens the access log again, for programs that rotate it; nil without one.
+// reopenLogs opens the access log again, for programs that rotate it; nil if there is none.
 func (i *instruments) reopenLogs() func() {
 	if i.access == nil {
 		return nil
@@ -168,7 +168,7 @@ func (i *instruments) watch(cfg *gateway.SiteConfig) {
 	}
 }
 
-// observer returns the observer of the cache; nil without one.
+// observer returns the observer of the cache; nil if there is none.
 func (i *instruments) observer() isr.Observer { return telemetry.Observers(i.observers...) }
 
 // close ends the instruments, once all requests have been answered. They end at the same time,

@@ -43,7 +43,7 @@ type TriggerFlags struct {
 type triggerPlan struct {
 	hooks  []trigger.Hook
 	public bool
-	queue  *purgeQueue // nil for none
+	queue  *purgeQueue // nil if there is none
 }
 
 // A purgeQueue is a queue of purge requests, or of events.
@@ -71,7 +71,7 @@ func (f *TriggerFlags) planTriggers(admin bool) (p triggerPlan, err error) {
 	return p, err
 }
 
-// queue returns the configuration of the queue; nil for none.
+// queue returns the configuration of the queue; nil if there is none.
 func (f *TriggerFlags) queue() (*purgeQueue, error) {
 	if f.PurgeQueue == "" {
 		if len(f.PurgeQueueTarget) > 0 || f.PurgeQueueHard {
@@ -244,8 +244,8 @@ func readSecret(path string) (string, error) {
 // triggers are the running triggers of a server.
 type triggers struct {
 	purges   *trigger.Debouncer
-	hooks    *trigger.Hooks  // nil for none
-	consumer *queue.Consumer // nil for none
+	hooks    *trigger.Hooks  // nil if there are none
+	consumer *queue.Consumer // nil if there is none
 	plan     triggerPlan
 	cancel   context.CancelFunc // ends the consumer
 	running  sync.WaitGroup
@@ -271,7 +271,7 @@ func (c *ServeCommand) triggers(ctx context.Context, p triggerPlan, cache *isr.C
 	return t, nil
 }
 
-// SQS returns the client of a queue that a flag gives. Its region is that of the URL, else that of the AWS
+// SQS returns the client of a queue that a flag gives. Its region is in the URL, else in the AWS
 // configuration; its endpoint is the URL's host.
 func (f StoreFlags) SQS(ctx context.Context, flag, queueURL string, log *slog.Logger) (*sqs.Client, error) {
 	u, err := url.Parse(queueURL)

@@ -44,7 +44,7 @@ func serverOnly() []string {
 	}
 }
 
-// VisitorsOnly are those of the flags of isr serve that a worker does not have in addition: it
+// VisitorsOnly are the flags of isr serve that a worker does not have in addition: it
 // answers no visitors.
 func VisitorsOnly() []string {
 	return append(serverOnly(), "regenerate-queue", "max-blind", "blind", "access-log", "request-id", "memory", "min-uses", "trusted-proxy", "policy", "early-refresh", "max-origin-connections", "store-timeout")
@@ -170,7 +170,7 @@ func (c *WorkerCommand) validateWorker() error {
 }
 
 // regenerations returns the handler of requests for the pages of a file, and what replaces its hosts
-// with those of another file, at any time.
+// with the ones of another file, at any time.
 func regenerations(cache *isr.Cache, f *config.File, log *slog.Logger) (handler *queue.Regenerations, replace func(*config.File)) {
 	var served atomic.Pointer[gateway.Hosts]
 	replace = func(f *config.File) {
