@@ -7,6 +7,7 @@ import type { Warn } from '../isr/backend.js';
 import type { PartitionScheme } from '../isr/config.js';
 import { checkTenant } from '../isr/key.js';
 import { checkInterval } from '../isr/normalize.js';
+import { occasionally } from './occasionally.js';
 
 /** The options of the stores of a cache. Every member has a default, some of them from the environment. */
 export interface StoreOptions {
@@ -99,18 +100,4 @@ export function milliseconds(name: string, seconds: number, least: number): numb
   checkInterval(name, seconds);
   if (seconds < least) throw new InvalidInputError(`${name} must be at least ${least} seconds (got ${seconds})`);
   return seconds * 1000;
-}
-
-/** The minimum interval between prints of the same message, in milliseconds. */
-const quietMs = 60_000;
-
-/** Prints each message at most once per minute, so that an outage does not log a line per visitor. */
-function occasionally(clock: Clock, beginning: string): Warn {
-  const printed = new Map<string, number>();
-  return (message, details) => {
-    const now = clock.elapsed();
-    if (now - (printed.get(message) ?? Number.NEGATIVE_INFINITY) < quietMs) return;
-    printed.set(message, now);
-    console.warn(`${beginning}: ${message}`, details);
-  };
 }

@@ -20,6 +20,7 @@ import type { TestBucket } from './stores.js';
 const compiled = fileURLToPath(new URL('../../src', import.meta.url));
 const handlers = {
   SITE_HANDLER: new URL('../../src/next/index.js', import.meta.url).href,
+  SITE_GATEWAY: new URL('../../src/next/gateway/index.js', import.meta.url).href,
   SITE_USE_CACHE: new URL('../../src/next/usecache/index.js', import.meta.url).href,
 };
 const site = process.env['ISR_TEST_NEXT_CACHE'] ?? fileURLToPath(new URL('../../../test/next/site', import.meta.url));
@@ -198,9 +199,10 @@ export interface Fleet {
   output(): string;
 }
 
-/** What to revalidate: a path, or a tag with an optional Next.js profile. */
+/** What to revalidate: a path, or the layout or the route of a path, or a tag with an optional Next.js profile. */
 export interface Revalidation {
   path?: string;
+  type?: 'layout' | 'page';
   tag?: string;
   profile?: string;
 }

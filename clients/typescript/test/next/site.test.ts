@@ -5,6 +5,7 @@ import { after, before, describe, test } from 'node:test';
 import { DeleteObjectsCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 
 import { storeOn } from '../isr/table.js';
+import { behindTests } from './behind.js';
 import { deploymentTests } from './deployments.js';
 import { cleanUp, missing, newProxy, onFleet, onOwnPair, onPair } from './fleets.js';
 import { buildSite, noNext, regenerateWithPlural, requestRevalidation, type Server, until, visit } from './servers.js';
@@ -17,6 +18,7 @@ describe('the site', { concurrency: 4 }, () => {
   after(cleanUp);
 
   deploymentTests();
+  behindTests();
 
   test('a build with the handler in cacheHandlers, the plural, fails at once with the reason', {
     skip: noNext ?? false,
