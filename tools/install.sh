@@ -59,7 +59,7 @@ go_tools() { GOBIN=$bin GOFLAGS='' go install -C tools "$@"; }
 install_node() {
   local folder
   has npm "Node.js 22" "the TypeScript client, the Next.js site, the AWS SDK for JavaScript and the browser tests" || return 0
-  for folder in e2e/browser e2e/sdk/javascript clients/typescript clients/typescript/test/next/site clients/typescript/test/astro/site clients/typescript/test/nodes clients/python/tests/versions; do
+  for folder in e2e/browser e2e/sdk/javascript clients/typescript clients/typescript/test/next/site clients/typescript/test/next/site15 clients/typescript/test/astro/site clients/typescript/test/nodes clients/python/tests/versions; do
     [ "$folder/node_modules/.package-lock.json" -nt "$folder/package-lock.json" ] ||
       (cd "$folder" && npm ci --cache "$tools/npm" --prefer-offline --no-audit --no-fund --loglevel=error)
   done

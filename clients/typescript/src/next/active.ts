@@ -57,8 +57,11 @@ class RequestHandler implements CacheHandler {
     const cacheKey = cacheKeyOf(site.buildId, key, ctx.kind);
     const lookup = { cacheKey, key, ctx, isPrefetch: this.#isPrefetch, isOnDemand: this.#isOnDemand };
     const found = await site.breaker.call('a look-up', (answered) => lookUp(site, lookup, answered));
-    if (found) this.#starts.set(cacheKey, found.start, 1);
-    return found?.answer ?? null;
+    if (!found) return null;
+    this.#starts.set(cacheKey, found.start, 1);
+    const { answer, says } = found;
+    if (!answer || ctx.kind === 'FETCH' || ctx.kind === 'IMAGE') return answer;
+    return site.release.adapt(key, answer, says === 'regenerated here');
   }
 
   async set(key: string, value: Value, ctx: SetContext): Promise<void> {

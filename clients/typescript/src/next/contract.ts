@@ -1,5 +1,5 @@
 /**
- * The interface of a `cacheHandler` in Next.js 16, as far as this package uses it. The types
+ * The interface of a `cacheHandler` in Next.js 15 and 16, as far as this package uses it. The types
  * are declared here so that the package does not depend on `next`.
  */
 
@@ -41,14 +41,15 @@ export interface SetContext {
   fetchCache?: boolean;
   /** For a FETCH: the tags that the program set. */
   tags?: readonly string[];
-  /** For all other kinds. */
+  /** For all other kinds; until Next.js 15.1 the freshness window alone, in seconds. */
   cacheControl?: CacheControl;
+  revalidate?: number | false;
 }
 
 /**
  * The answer to a look-up. Next.js computes freshness from it: `lastModified` +
  * `cacheControl.revalidate` in the past makes it regenerate the page in the background, a
- * `lastModified` of -1 while the visitor waits.
+ * `lastModified` of -1 while the visitor waits. See {@link Release} for releases that ignore `cacheControl`.
  */
 export interface Answer {
   value: Value;

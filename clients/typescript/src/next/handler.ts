@@ -3,6 +3,7 @@ import type { Answer, GetContext, HandlerContext, SetContext, Value } from './co
 import { LocalCache } from './localcache.js';
 import type { RenderStart } from './lookup.js';
 import type { CacheHandlerOptions } from './options.js';
+import { Release } from './release.js';
 import { SharedSite, sharedSite } from './shared.js';
 import { stampBuild } from './stamp.js';
 
@@ -34,6 +35,7 @@ export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHand
       constructor(ctx: HandlerContext) {
         if (isBuilding(ctx)) {
           if (!ctx.dev) stampBuild(ctx.serverDistDir, Date.now());
+          if (!local) new Release(); // throws if this package does not support it
           local ??= new LocalCache();
           this.#handler = ofLocal(local);
           return;
@@ -59,7 +61,7 @@ export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHand
 }
 
 /** Methods that Next.js looks for only in the handlers of `cacheHandlers`. */
-const methodsOfPlural: ReadonlySet<PropertyKey> = new Set(['refreshTags', 'getExpiration', 'updateTags']);
+const methodsOfPlural: ReadonlySet<PropertyKey> = new Set(['refreshTags', 'getExpiration', 'updateTags', 'expireTags']);
 
 /**
  * Rejects use in `cacheHandlers`, the handlers of 'use cache'. Next.js looks for their methods

@@ -1,5 +1,5 @@
 /**
- * A cache handler for Next.js 16, for a fleet of servers that share one table and one
+ * A cache handler for Next.js 15 and 16, for a fleet of servers that share one table and one
  * bucket. Set `cacheHandler` in `next.config` to the path of this module, or of a module that
  * exports the result of {@link createCacheHandler}:
  *

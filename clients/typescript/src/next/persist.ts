@@ -34,12 +34,12 @@ const maxBackoffSeconds = 300;
  * body that `isr gc` deletes.
  */
 export async function persist(site: Site, rendered: RenderedValue): Promise<void> {
-  const { cacheKey, value, ctx, start } = rendered;
+  const { cacheKey, value, start } = rendered;
   const rendering = start.rendering && site.renderings.of(cacheKey) === start.rendering ? start.rendering : undefined;
   const body = value !== null && site.served.has(value) ? undefined : bodyOf(site, rendered);
   if (!body) {
     // Next.js failed to regenerate and passes the old value, or the value is too large.
-    if (rendering) await site.renderings.backOff(rendering, backOffMs(rendering.lease, ctx.cacheControl));
+    if (rendering) await site.renderings.backOff(rendering, backOffMs(rendering.lease, lifetimeOf(rendered)));
     return;
   }
   const lease = rendering?.lease ?? (await claim(site, rendered));
@@ -120,7 +120,7 @@ function describe({ htmlPointer, contentSha256, contentLength }: Entry): Describ
 
 /** Returns the lifetime of a value. A fetch carries its own. */
 function lifetimeOf({ value, ctx }: RenderedValue): CacheControl {
-  const own = value?.kind === 'FETCH' ? value['revalidate'] : undefined;
+  const own = value?.kind === 'FETCH' ? value['revalidate'] : ctx.revalidate;
   return ctx.cacheControl ?? { revalidate: typeof own === 'number' ? own : false };
 }
 
@@ -136,7 +136,7 @@ function horizon(nowSeconds: number, retentionSeconds: number): number {
 }
 
 /** Exponential backoff: Next.js's own delay, doubled per consecutive failure, with jitter. */
-function backOffMs(lease: Lease, life: CacheControl | undefined): number {
-  const first = typeof life?.revalidate === 'number' ? life.revalidate : 3;
+function backOffMs(lease: Lease, life: CacheControl): number {
+  const first = typeof life.revalidate === 'number' ? life.revalidate : 3;
   return Math.min(first * 2 ** Math.min(lease.failures, 10), maxBackoffSeconds) * 1000 * (1 + Math.random() / 4);
 }

@@ -32,8 +32,14 @@ export const onDemandHeader = 'x-prerender-revalidate';
 /** How many pages' descriptions are kept in memory. */
 const maxKnown = 10_000;
 
-/** Next.js's keys of cached responses: `/route-cache/<kind>/<sha256 of the route>/$/<path>`. */
+/** Next.js's keys of cached responses: `/route-cache/<kind>/<sha256 of the route>/$/<path>`; in earlier releases the path alone. */
 const routeKey = /^\/route-cache\/([A-Z_]+)\/([0-9a-f]{64})\/\$(\/.*)$/s;
+
+/** The parts of a key. One that is a path has no kind and no hash of its route. */
+function partsOf(key: string): { kind?: string | undefined; source?: string | undefined; path: string } {
+  const [, kind, source, path] = routeKey.exec(key) ?? [];
+  return path === undefined ? { path: key } : { kind, source, path };
+}
 
 /** The kinds that `next build` makes, with their directories and the suffixes of their bodies. */
 const files = {
@@ -117,7 +123,7 @@ export class Seeds {
   async find(request: SeedRequest, nowMs: number): Promise<Seed | undefined> {
     if (this.#startedAtMs === undefined || nowMs - this.#startedAtMs >= this.#maxAgeMs) return undefined;
     const { cacheKey, ctx } = request;
-    const name = `${cacheKey}\0${Boolean(ctx.isFallback)}\0${Boolean(ctx.isRoutePPREnabled)}`;
+    const name = `${cacheKey}\0${ctx.kind}\0${Boolean(ctx.isFallback)}\0${Boolean(ctx.isRoutePPREnabled)}`;
     const known = this.#known.get(name);
     if (known) return known.seed;
     const seed = await this.#load(request, name, this.#startedAtMs);
@@ -127,17 +133,17 @@ export class Seeds {
 
   /** Reports whether the build found that a page of the pages router does not exist. Next.js then never renders it for a missing entry. */
   isNotFound(key: string): boolean {
-    const [, kind, , path = ''] = routeKey.exec(key) ?? [];
+    const { kind = 'PAGES', path } = partsOf(key);
     return kind === 'PAGES' && this.#notFound.has(path);
   }
 
   async #load({ key, ctx }: SeedRequest, name: string, startedAtMs: number): Promise<Seed | undefined> {
-    const [, kind, source, path = ''] = routeKey.exec(key) ?? [];
+    const { kind = ctx.kind, source, path } = partsOf(key);
     const route = this.#routes.get(path);
     // Only paths of the manifest: a request cannot make a server look for other files.
     if (!route || kind !== ctx.kind || !Object.hasOwn(files, ctx.kind)) return undefined;
     if (this.isNotFound(key)) {
-      if (source !== sha256(route.srcRoute ?? pathOfKey(path))) return undefined;
+      if (source !== undefined && source !== sha256(route.srcRoute ?? pathOfKey(path))) return undefined;
       return { entry: entryOf(name, null, route, startedAtMs), read: async () => ({ value: null, bytes: 0 }) };
     }
     const meta = await this.#meta(key, path, ctx);
@@ -148,9 +154,10 @@ export class Seeds {
 
   /** Reads and verifies the description of a page, by the rules of Next.js's FileSystemCache; undefined if it is of another page. */
   async #meta(key: string, path: string, ctx: GetContext): Promise<Meta | undefined> {
-    const meta: Meta | undefined = await this.#file(path, '.meta', ctx)
-      .then((text) => text && JSON.parse(text.toString('utf8')))
-      .catch(() => undefined);
+    const text = await this.#file(path, '.meta', ctx);
+    const meta: Meta | undefined = text ? parsed(text) : undefined;
+    // Releases whose keys are paths describe no pages of the pages router, and name no keys.
+    if (key === path) return meta?.routeCache ? undefined : (meta ?? (ctx.kind === 'PAGES' ? {} : undefined));
     const isShell = ctx.kind === 'APP_PAGE' && ctx.isRoutePPREnabled && meta?.postponed != null;
     const isWanted = meta?.routeCache?.isFallback === Boolean(ctx.isFallback) || isShell;
     return meta?.routeCache?.key === key && isWanted ? meta : undefined;
@@ -193,6 +200,15 @@ export class Seeds {
     const root = join(this.#directory, files[ctx.kind as SeedKind].directory);
     const file = join(root, path + suffix);
     return file.startsWith(root + sep) ? readFile(file).catch(() => undefined) : undefined;
+  }
+}
+
+/** Parses a description; undefined if it is malformed. */
+function parsed(text: Buffer): Meta | undefined {
+  try {
+    return JSON.parse(text.toString('utf8'));
+  } catch {
+    return undefined;
   }
 }
 

@@ -10,6 +10,7 @@ import { buildIdOf } from './names.js';
 import type { Settings } from './options.js';
 import { Pages } from './pages.js';
 import { Records } from './records.js';
+import { Release } from './release.js';
 import { Renderings } from './renderings.js';
 import { Revalidations } from './revalidations.js';
 import { Seeds } from './seeds.js';
@@ -21,6 +22,7 @@ const maxTimedOutWaits = 1000;
 export class Site {
   readonly settings: Settings;
   readonly buildId: string;
+  readonly release = new Release();
   readonly backend: Backend;
   readonly store: FaceTheoryIsrMetaStore;
   readonly marks: PurgeMarks;

@@ -23,8 +23,16 @@ export function keyOf(kind: string, path: string): string {
   return `/route-cache/${kind}/${createHash('sha256').update(path).digest('hex')}/$${path}`;
 }
 
-/** Creates the directory `server` of a build. Without `startedAtMs` the build has no stamp. */
-export async function newBuild(t: Cleanup, pages: readonly BuiltPage[] = [], startedAtMs?: number): Promise<string> {
+/**
+ * Creates the directory `server` of a build. Without `startedAtMs` the build has no stamp. In builds of
+ * releases whose keys are paths, descriptions have no keys, and there are none of the pages router.
+ */
+export async function newBuild(
+  t: Cleanup,
+  pages: readonly BuiltPage[] = [],
+  startedAtMs?: number,
+  keysArePaths = false,
+): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'next-build-'));
   t.after(() => rm(folder, { recursive: true }));
   const server = join(folder, 'server');
@@ -32,7 +40,8 @@ export async function newBuild(t: Cleanup, pages: readonly BuiltPage[] = [], sta
     const base = join(server, kind === 'PAGES' ? 'pages' : 'app', path);
     await mkdir(dirname(base), { recursive: true });
     const routeCache = { key: keyOf(kind, path), isFallback };
-    await writeFile(`${base}.meta`, JSON.stringify({ routeCache, ...meta }));
+    const described = keysArePaths ? meta : { routeCache, ...meta };
+    if (!keysArePaths || kind !== 'PAGES') await writeFile(`${base}.meta`, JSON.stringify(described ?? {}));
     for (const [suffix, text] of Object.entries(files)) {
       await mkdir(dirname(base + suffix), { recursive: true });
       await writeFile(base + suffix, text);

@@ -4,10 +4,12 @@ import assert from 'node:assert/strict';
 
 import { itemsOf, StoppedClock, storeOn } from '../isr/table.js';
 import { onFleet } from './fleets.js';
-import { buildStartedAt, type Deployment, readBuilt, type Server, until, visit } from './servers.js';
+import { buildStartedAt, type Deployment, isNext15, readBuilt, type Server, until, visit } from './servers.js';
 
-/** The constant BUILD_ID of builds with a deploymentId, in the addresses of data. */
-const buildId = 'build-TfctsWXpff2fKS';
+/** Returns the address of a page's data, which has BUILD_ID: a constant in builds of Next.js 16 with a deploymentId. */
+async function dataOf(path: string): Promise<string> {
+  return `/_next/data/${await readBuilt('one', 'BUILD_ID')}${path}.json`;
+}
 
 /** The pages that the build has made, with the status, and the name under which they are rendered. */
 const builtPages = [
@@ -22,50 +24,66 @@ const builtPages = [
 
 /** Defines the tests; they belong to the suite of the site, whose builds they share. */
 export function deploymentTests(): void {
-  onFleet('pages of the build are served by all servers, and by new ones, without a rendering', async (stores) => {
-    const { fleet, table } = stores;
-    const servers = await Promise.all([fleet.start(), fleet.start()]);
-    const bodies = new Map<string, Buffer>();
-    const visitAll = async (server: Server) => {
-      for (const { path, status } of builtPages) {
-        const found = await visit(server, path);
-        assert.equal(found.status, status, path);
-        assert.equal(found.cache, 'HIT', path);
-        assert.deepEqual(found.bytes, bodies.get(path) ?? found.bytes, path);
-        bodies.set(path, found.bytes);
+  onFleet(
+    'pages of the build are served by all servers, and by new ones, without a rendering',
+    async (stores) => {
+      const { fleet, table } = stores;
+      const servers = await Promise.all([fleet.start(), fleet.start()]);
+      const bodies = new Map<string, Buffer>();
+      const visitAll = async (server: Server) => {
+        for (const { path, status } of builtPages) {
+          const found = await visit(server, path);
+          assert.equal(found.status, status, path);
+          assert.equal(found.cache, 'HIT', path);
+          assert.deepEqual(found.bytes, bodies.get(path) ?? found.bytes, path);
+          bodies.set(path, found.bytes);
+        }
+      };
+      for (const server of servers) await visitAll(server);
+      assert.deepEqual(bodies.get('/built/a'), await readBuilt('one', 'server/app/built/a.html'));
+      assert.deepEqual(bodies.get('/answers/built'), Buffer.from([0, 255, 254, 10, 13]));
+      const [server] = servers;
+      const rsc = await visit(server as Server, '/built/a?_rsc', { headers: { rsc: '1' } });
+      assert.deepEqual(rsc.bytes, await readBuilt('one', 'server/app/built/a.rsc'));
+      if (!isNext15) {
+        const segment = { rsc: '1', 'next-router-prefetch': '1', 'next-router-segment-prefetch': '/_tree' };
+        const tree = await visit(server as Server, '/built/a', { headers: segment, redirect: 'follow' });
+        assert.deepEqual(tree.bytes, await readBuilt('one', 'server/app/built/a.segments/_tree.segment.rsc'));
       }
-    };
-    for (const server of servers) await visitAll(server);
-    assert.deepEqual(bodies.get('/built/a'), await readBuilt('one', 'server/app/built/a.html'));
-    assert.deepEqual(bodies.get('/answers/built'), Buffer.from([0, 255, 254, 10, 13]));
-    const [server] = servers;
-    const rsc = await visit(server as Server, '/built/a?_rsc', { headers: { rsc: '1' } });
-    assert.deepEqual(rsc.bytes, await readBuilt('one', 'server/app/built/a.rsc'));
-    const segment = { rsc: '1', 'next-router-prefetch': '1', 'next-router-segment-prefetch': '/_tree' };
-    const tree = await visit(server as Server, '/built/a', { headers: segment, redirect: 'follow' });
-    assert.deepEqual(tree.bytes, await readBuilt('one', 'server/app/built/a.segments/_tree.segment.rsc'));
-    const data = await visit(server as Server, `/_next/data/${buildId}/old/built.json`);
-    assert.deepEqual(JSON.parse(data.text), JSON.parse(String(await readBuilt('one', 'server/pages/old/built.json'))));
-    const left = Number(
-      /s-maxage=(\d+)/.exec((await visit(server as Server, '/')).headers.get('cache-control') ?? '')?.[1],
-    );
-    const age = (Date.now() - (await buildStartedAt('one'))) / 1000;
-    assert.ok(Math.abs(left + age - 3600) < 5, `${left} seconds are left after ${age}: counted from the build's start`);
-    await visitAll(await fleet.start());
-    for (const { name } of builtPages) assert.deepEqual(await fleet.renderings(name), [], name);
-    assert.deepEqual(await itemsOf(table), []);
-  });
+      const data = await visit(server as Server, await dataOf('/old/built'));
+      assert.deepEqual(
+        JSON.parse(data.text),
+        JSON.parse(String(await readBuilt('one', 'server/pages/old/built.json'))),
+      );
+      const left = Number(
+        /s-maxage=(\d+)/.exec((await visit(server as Server, '/')).headers.get('cache-control') ?? '')?.[1],
+      );
+      const age = (Date.now() - (await buildStartedAt('one'))) / 1000;
+      assert.ok(
+        Math.abs(left + age - 3600) < 5,
+        `${left} seconds are left after ${age}: counted from the build's start`,
+      );
+      await visitAll(await fleet.start());
+      for (const { name } of builtPages) assert.deepEqual(await fleet.renderings(name), [], name);
+      assert.deepEqual(await itemsOf(table), []);
+    },
+    [15, 16],
+  );
 
-  onFleet('a fallback shell of the build is served until its page is rendered', async ({ fleet }) => {
-    const server = await fleet.start();
-    const shell = await visit(server, '/shell/x');
-    assert.match(shell.text, /loading/);
-    // The browser asks for the data, which renders the page.
-    assert.match((await visit(server, `/_next/data/${buildId}/shell/x.json`)).text, /"slug":"x"/);
-    const other = await fleet.start();
-    await until('the page is stored', async () => (await visit(other, '/shell/x')).at !== '');
-    assert.equal((await fleet.renderings('shell/x')).length, 1);
-  });
+  onFleet(
+    'a fallback shell of the build is served until its page is rendered',
+    async ({ fleet }) => {
+      const server = await fleet.start();
+      const shell = await visit(server, '/shell/x');
+      assert.match(shell.text, /loading/);
+      // The browser asks for the data, which renders the page.
+      assert.match((await visit(server, await dataOf('/shell/x'))).text, /"slug":"x"/);
+      const other = await fleet.start();
+      await until('the page is stored', async () => (await visit(other, '/shell/x')).at !== '');
+      assert.equal((await fleet.renderings('shell/x')).length, 1);
+    },
+    [15, 16],
+  );
 
   onFleet('a revalidation between build and boot is not lost, and one before the build is not repeated', async (s) => {
     const { fleet, table } = s;
@@ -104,24 +122,28 @@ export function deploymentTests(): void {
     assert.equal((await fleet.renderings('built/e')).length, 1);
   });
 
-  onFleet('res.revalidate renders pages for all servers, also pages that did not exist', async ({ fleet }) => {
-    const [a, b] = await Promise.all([fleet.start(), fleet.start()]);
-    for (const [path, name] of [
-      ['/old/kept', 'old/kept'],
-      ['/old/absent', 'old/absent'],
-      ['/old/new', 'old/new'],
-    ] as const) {
-      const first = await visit(b, path);
-      assert.equal(first.status, path === '/old/absent' ? 404 : 200);
-      const renderings = (await fleet.renderings(name)).length;
-      assert.equal((await visit(a, `/api/demand?path=${path}`)).text, 'rendered');
-      const second = await visit(b, path);
-      assert.equal(second.status, 200);
-      assert.notEqual(second.at, first.at);
-      assert.equal((await visit(a, path)).at, second.at);
-      assert.equal((await fleet.renderings(name)).length, renderings + 1, path);
-    }
-  });
+  onFleet(
+    'res.revalidate renders pages for all servers, also pages that did not exist',
+    async ({ fleet }) => {
+      const [a, b] = await Promise.all([fleet.start(), fleet.start()]);
+      for (const [path, name] of [
+        ['/old/kept', 'old/kept'],
+        ['/old/absent', 'old/absent'],
+        ['/old/new', 'old/new'],
+      ] as const) {
+        const first = await visit(b, path);
+        assert.equal(first.status, path === '/old/absent' ? 404 : 200);
+        const renderings = (await fleet.renderings(name)).length;
+        assert.equal((await visit(a, `/api/demand?path=${path}`)).text, 'rendered');
+        const second = await visit(b, path);
+        assert.equal(second.status, 200);
+        assert.notEqual(second.at, first.at);
+        assert.equal((await visit(a, path)).at, second.at);
+        assert.equal((await fleet.renderings(name)).length, renderings + 1, path);
+      }
+    },
+    [15, 16],
+  );
 
   onFleet('deployments on one table do not share pages', async ({ fleet }) => {
     const [one, two] = await Promise.all([fleet.start(), fleet.start({ SITE_DEPLOYMENT: 'two' })]);

@@ -4,7 +4,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 
 import { type Cleanup, type Engine, engines, newTable, noEngine, type TestTable } from '../engines.js';
-import { type Fleet, newFleet, noNext, type Server } from './servers.js';
+import { type Fleet, isNext15, newFleet, noNext, type Server } from './servers.js';
 import { newBucket, noBucket, type TestBucket } from './stores.js';
 
 export const missing = noNext ?? noBucket ?? (engines().length === 0 ? noEngine : undefined);
@@ -68,8 +68,21 @@ export function nextEngine(): Engine | undefined {
   return engines()[turn++ % engines().length];
 }
 
+/** The releases of Next.js that a test runs on, by their major version. */
+export type Releases = readonly (15 | 16)[];
+
+/** Reports whether a test runs now. */
+export function isOn(releases: Releases): boolean {
+  return releases.includes(isNext15 ? 15 : 16);
+}
+
 /** Defines a test with its own stores, and servers that it starts itself. */
-export function onFleet(name: string, body: (stores: Stores, t: TestContext) => Promise<void>): void {
+export function onFleet(
+  name: string,
+  body: (stores: Stores, t: TestContext) => Promise<void>,
+  releases: Releases = [16],
+): void {
+  if (!isOn(releases)) return;
   onEngine(name, nextEngine(), async (engine, t) => {
     const stores = await newStores(t, engine);
     await withOutput(stores.fleet, () => body(stores, t));
@@ -77,7 +90,8 @@ export function onFleet(name: string, body: (stores: Stores, t: TestContext) => 
 }
 
 /** Defines a test with its own pair of servers, which it may kill. */
-export function onOwnPair(name: string, body: (pair: Pair) => Promise<void>): void {
+export function onOwnPair(name: string, body: (pair: Pair) => Promise<void>, releases: Releases = [16]): void {
+  if (!isOn(releases)) return;
   onEngine(name, nextEngine(), async (engine, t) => {
     const pair = await newPair(t, engine, 8);
     await withOutput(pair.fleet, () => body(pair));
@@ -94,7 +108,8 @@ export async function cleanUp(): Promise<void> {
 }
 
 /** Defines a test on the shared pair of servers. Each test has its own pages and tags. */
-export function onPair(name: string, body: (pair: Pair) => Promise<void>): void {
+export function onPair(name: string, body: (pair: Pair) => Promise<void>, releases: Releases = [15, 16]): void {
+  if (!isOn(releases)) return;
   onEngine(name, engines()[0], async (engine) => {
     const suite: Cleanup = { after: (work) => void cleanups.push(work as () => unknown) };
     shared ??= newPair(suite, engine, 15);

@@ -610,7 +610,7 @@ onStores('paths of any length and characters can be cached', async ({ start }) =
 
 test('the handler rejects use in cacheHandlers', () => {
   const Handler = createCacheHandler();
-  for (const method of ['refreshTags', 'getExpiration', 'updateTags']) {
+  for (const method of ['refreshTags', 'getExpiration', 'updateTags', 'expireTags']) {
     assert.throws(() => method in Handler, /set cacheHandler, in the singular/, method);
   }
   assert.ok('prototype' in Handler);

@@ -23,7 +23,13 @@ const handlers = {
   SITE_GATEWAY: new URL('../../src/next/gateway/index.js', import.meta.url).href,
   SITE_USE_CACHE: new URL('../../src/next/usecache/index.js', import.meta.url).href,
 };
-const site = process.env['ISR_TEST_NEXT_CACHE'] ?? fileURLToPath(new URL('../../../test/next/site', import.meta.url));
+const sources =
+  process.env['ISR_TEST_NEXT_CACHE'] ?? fileURLToPath(new URL('../../../test/next/site', import.meta.url));
+
+/** The tests run on Next.js 15, as next15.test.ts makes them. */
+export const isNext15 = process.env['ISR_TEST_NEXT_15'] === '1';
+/** The site: of Next.js 15 it is a directory with a middleware, into which the sources of the other one are copied. */
+const site = isNext15 ? fileURLToPath(new URL('../../../test/next/site15', import.meta.url)) : sources;
 /** The site with `cacheComponents`, a directory of the other one, whose packages it uses. */
 export const componentsSite = join(site, 'components');
 /** The sites with a proxy on Node.js and with one on the edge runtime, as the other one. */
@@ -44,7 +50,7 @@ export interface Build {
 
 /** The deployments of the site, each with its own build, by the value of SITE_DEPLOYMENT; the default is first. */
 export type Deployment = 'one' | 'two';
-const deployments: readonly Deployment[] = ['one', 'two'];
+const deployments: readonly Deployment[] = isNext15 ? ['one'] : ['one', 'two'];
 
 /** How long builds are used, in milliseconds: their pages are fresh for an hour. */
 const buildLifeMs = 30 * 60_000;
@@ -55,6 +61,11 @@ const buildLifeMs = 30 * 60_000;
  * version of Node.js. The builds get no table: they need none.
  */
 export async function buildSite(): Promise<void> {
+  if (isNext15) {
+    await installPackage();
+    for (const name of ['app', 'pages', 'public', 'control.js', 'next.config.mjs'])
+      await cp(join(sources, name), join(site, name), { recursive: true });
+  }
   await unlessBuilt(site, async () => {
     for (const deployment of deployments) await runBuild(site, [], { SITE_DEPLOYMENT: deployment }).then(succeeded);
   });
@@ -72,18 +83,23 @@ export async function buildComponents(): Promise<void> {
  * they import the package as users do.
  */
 export async function buildProxied(): Promise<void> {
+  await installPackage();
+  await unlessBuilt(proxiedSite, () => runBuild(proxiedSite).then(succeeded), site);
+  await unlessBuilt(edgeSite, () => runBuild(edgeSite, ['--webpack']).then(succeeded), site);
+}
+
+/** Installs the package as the tests have compiled it, with what it depends on. */
+async function installPackage(): Promise<void> {
   const folder = fileURLToPath(new URL('../../..', import.meta.url));
   const installed = join(site, 'node_modules/@facetheory/tabletheory');
   await cp(compiled, join(installed, 'dist'), { recursive: true });
   for (const name of ['package.json', 'node_modules/canonicalize'])
     await cp(join(folder, name), join(installed, name), { recursive: true });
-  await unlessBuilt(proxiedSite, () => runBuild(proxiedSite).then(succeeded), site);
-  await unlessBuilt(edgeSite, () => runBuild(edgeSite, ['--webpack']).then(succeeded), site);
 }
 
-async function unlessBuilt(folder: string, build: () => Promise<void>, sources = folder): Promise<void> {
+async function unlessBuilt(folder: string, build: () => Promise<void>, all = folder): Promise<void> {
   const file = join(folder, '.next/test-build.json');
-  const inputs = await hashOf(sources, compiled);
+  const inputs = await hashOf(all, compiled);
   const isRecent = existsSync(file) && Date.now() - (await stat(file)).mtimeMs < buildLifeMs;
   if (isRecent && (await readFile(file, 'utf8')) === inputs) return;
   await rm(join(folder, '.next'), { recursive: true, force: true });

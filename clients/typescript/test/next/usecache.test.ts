@@ -68,11 +68,15 @@ onStores(
   'complaint: revalidateTag in seconds: tags and soft tags apply to calls before, not to those after',
   async (s) => {
     const [a, b] = [startIn(s), startIn(s)];
-    for (const tag of ['news', '_N_T_/page']) {
-      const key = `of ${tag}`;
+    for (const [tag, release] of [
+      ['news', 16],
+      ['_N_T_/page', 16],
+      ['news', 15],
+    ] as const) {
+      const key = `of ${tag} in ${release}`;
       await fill(a, key, 'one');
       assert.equal(await look(b, key, ['_N_T_/page']), 'fresh one');
-      await a.updateTags([tag]);
+      await (release === 15 ? a.expireTags('other', tag) : a.updateTags([tag]));
       assert.equal(await a.get(key, ['_N_T_/page']), undefined, 'in the same request: read your writes');
       await a.set(key, Promise.resolve(entry('two')));
       for (const handler of [b, a]) assert.equal(await look(handler, key, ['_N_T_/page']), 'fresh two');

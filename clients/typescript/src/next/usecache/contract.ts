@@ -1,5 +1,5 @@
 /**
- * The interface of a handler in `cacheHandlers` of Next.js 16. The types are declared here so
+ * The interface of a handler in `cacheHandlers` of Next.js 15.4 and newer. The types are declared here so
  * that the package does not depend on `next`.
  */
 
@@ -31,4 +31,6 @@ export interface UseCacheHandler {
   getExpiration(tags: string[]): Promise<number>;
   /** Revalidates tags: at once without durations, otherwise entries are stale until `expire`, in seconds. */
   updateTags(tags: string[], durations?: { expire?: number }): Promise<void>;
+  /** The same in Next.js 15, without durations. */
+  expireTags(...tags: string[]): Promise<void>;
 }

@@ -44,6 +44,7 @@ export function createUseCacheHandler(of: CacheHandlerClass | CacheHandlerOption
       return Number.POSITIVE_INFINITY;
     },
     updateTags: (tags, durations) => call((entries) => entries.revalidate(tags, durations)),
+    expireTags: (...tags) => call((entries) => entries.revalidate(tags, undefined)),
   });
 }
 

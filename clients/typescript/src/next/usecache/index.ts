@@ -1,5 +1,5 @@
 /**
- * A handler of `'use cache'` and `'use cache: remote'` for Next.js 16, for a fleet of servers that
+ * A handler of `'use cache'` and `'use cache: remote'` for Next.js 15.4 and newer, for a fleet of servers that
  * share one table and one bucket. Set `cacheHandlers.default` and `cacheHandlers.remote` in
  * `next.config` to the path of this module, or of a module that exports the result of
  * {@link createUseCacheHandler}, together with `cacheHandler`:

@@ -1,0 +1,7 @@
+/** The main scenarios on Next.js 15, behind an edge middleware and built by webpack: site.test.ts says which. */
+
+process.env['ISR_TEST_NEXT_15'] = '1';
+
+await import('./site.test.js');
+
+export {};
