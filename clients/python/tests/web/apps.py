@@ -28,6 +28,7 @@ VIEWS: dict[str, dict[str, str]] = {
     "/cookie": {"Cache-Control": "s-maxage=600", "Set-Cookie": "session=secret"},
     "/vary": {"Cache-Control": "s-maxage=600", "Vary": "Accept-Encoding, Cookie"},
     "/error": {"Cache-Control": "s-maxage=1, stale-if-error=600"},
+    "/once": {"Cache-Control": "no-store"},
     "/missing": {"Cache-Control": "s-maxage=600"},
 }
 

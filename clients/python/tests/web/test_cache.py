@@ -344,6 +344,29 @@ def test_failures(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     assert "broken" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("directives", "hard", "served"),
+    [
+        ("s-maxage=600", False, True),
+        ("public, max-age=600", False, True),
+        ("s-maxage=600", True, False),
+        ("s-maxage=600, proxy-revalidate", False, False),
+    ],
+)
+def test_failure_after_a_purge(rig: Rig, directives: str, hard: bool, served: bool) -> None:
+    """Without a stale window a page is served after a soft purge while renders fail, as long as it would be fresh."""
+    site = Site(headers=[("Cache-Control", directives)])
+    cache = rig.new(stale_seconds=0)
+    apps = [WsgiCache(site, cache), WsgiCache(site, rig.new(stale_seconds=0))]
+    assert get(apps[0]).body == b"page 1"
+    cache.purge(urls=[f"{HOST}/"], hard=hard)
+    site.status = "503 Service Unavailable"
+    for app in apps:
+        answer = get(app)
+        assert (answer.status, answer.body == b"page 1") == ("200 OK" if served else site.status, served)
+        assert not served or "detail=stale-if-error" in answer.cache
+
+
 def test_render_timeout(rig: Rig) -> None:
     go = threading.Event()
     site = Site(body=lambda: [str(go.wait(30)).encode()])
@@ -507,6 +530,63 @@ def test_a_visitor_who_comes_after_an_unsafe_request_gets_no_older_render(rig: R
         go.set()
         assert first.result().body == b"old"
         assert later.result().body == b"page 3"
+
+
+class OneTime:
+    """A page that works once, as the links in mails do."""
+
+    def __init__(self, *headers: tuple[str, str]) -> None:
+        self.headers = [("Content-Type", "text/plain"), *headers]
+        self.used: list[str] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        self.used.append(environ["PATH_INFO"])
+        text = b"welcome" if self.used.count(environ["PATH_INFO"]) == 1 else b"used"
+        start_response("200 OK", [*self.headers, ("Content-Length", str(len(text)))])
+        return [text]
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ([("Set-Cookie", "sid=1"), ("Cache-Control", "s-maxage=60")], "set-cookie"),
+        ([("Cache-Control", "private")], "private"),
+        ([("Cache-Control", "no-store"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=1")], "set-cookie"),
+        ([], "no-freshness"),
+    ],
+)
+@pytest.mark.parametrize("table", ["", "down"])
+def test_a_response_that_is_not_stored_is_for_its_visitor(
+    rig: Rig, headers: list[tuple[str, str]], reason: str, table: str
+) -> None:
+    if table:
+        rig.table.cut(off=True)
+    site = OneTime(*headers)
+    app = WsgiCache(site, rig.new())
+    first = get(app, "/magic", HTTP_X_ANYTHING="x")
+    assert (first.body, first.cache) == (b"welcome", f"isr; fwd=miss; detail={reason}")
+    assert first.headers.get("set-cookie") == dict(headers).get("Set-Cookie")
+    with ThreadPoolExecutor(8) as visitors:
+        answers = list(visitors.map(lambda _: get(app, "/tabs").body, range(8)))
+    assert sorted(answers) == [b"used"] * 7 + [b"welcome"]
+    head = get(app, "/head", method="HEAD")
+    assert (head.status, head.body, head.headers["content-length"]) == ("200 OK", b"", "7")
+
+
+def test_a_visitor_of_another_variant_sends_their_own_request(rig: Rig) -> None:
+    site = OneTime(("Cache-Control", "s-maxage=60"), ("Vary", "Accept-Language, Accept-Encoding"))
+    app = WsgiCache(site, rig.new())
+    assert get(app, "/fr", HTTP_ACCEPT_LANGUAGE="fr").body == b"used"
+    assert get(app, "/any", HTTP_ACCEPT_ENCODING="gzip").body == b"welcome"
+
+
+def test_a_body_of_another_length_is_a_failed_render(rig: Rig) -> None:
+    site = Site(headers=[*SHARED, ("Content-Length", "8")], body=lambda: iter([b"half"]))
+    app = WsgiCache(site, rig.new())
+    assert get(app, "/short").status == "503 Service Unavailable"
+    assert not stored(rig, "/short")
+    site.body = lambda: iter([b"comp", b"lete"])
+    assert get(app, "/whole").body == b"complete"
 
 
 def test_bodies(rig: Rig) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from theorydb_py.web._cache import PageCache, Pass
-from theorydb_py.web._flights import Flight, Rendered
+from theorydb_py.web._flights import Flight, Rendered, is_short
 from theorydb_py.web._pages import Response
 from theorydb_py.web._requests import Projected, Request
 from theorydb_py.web._rules import Headers
@@ -157,21 +157,22 @@ class _Call:
         if message["type"] == "http.response.start":
             self._status, self._headers = message["status"], _decoded(message.get("headers", []))
             self._refused = refusal(self._cache, self._status, self._headers)
-            if self._refused:
-                self._resolve()
+            if self._refused and not is_short(self._headers, 0):
+                self._resolve(whole=False)
         elif message["type"] == "http.response.body":
             self._body += message.get("body", b"")
             if len(self._body) > self._cache.max_body_bytes:
                 self._refused = "too-large"
-            if self._refused or not message.get("more_body", False):
-                self._resolve()
+            whole = not message.get("more_body", False)
+            if whole or (self._refused and not is_short(self._headers, len(self._body))):
+                self._resolve(whole=whole)
 
-    def _resolve(self, error: Exception | None = None) -> None:
+    def _resolve(self, error: Exception | None = None, *, whole: bool = True) -> None:
         self._over.set()
         if self.answered.done():
             return
         if error is None:
-            self.answered.set_result(Rendered(self._status, self._headers, bytes(self._body), self._refused))
+            self.answered.set_result(Rendered(self._status, self._headers, bytes(self._body), self._refused, whole))
         else:
             self.answered.set_exception(error)
 

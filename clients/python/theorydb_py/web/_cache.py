@@ -255,7 +255,7 @@ class PageCache:
         failed = self._regeneration.failures.get(key, now)
         if failed is not None:
             return self._fail(request, key, failed)
-        flight = self._join(key, render)
+        flight = self._join(key, render, request)
         return flight or self._fail(request, key, Failed("origin-busy", now + 1))
 
     def finish(self, request: Request, flight: Flight) -> Response | Pass | Flight:
@@ -265,13 +265,16 @@ class PageCache:
             match flight.outcome.result():
                 case Served(page, status):
                     return self._serve(request, page, now, status)
-                case Refused(reason):
-                    return Pass(self, request, f"fwd=miss; detail={reason}")
+                case Refused(reason, response):
+                    status = f"fwd=miss; detail={reason}"
+                    if response is not None and flight.visitor is request and response.selected_by(request):
+                        return response.handed_over(request, status)
+                    return Pass(self, request, status)
                 case Failed() as failed:
-                    return self._fail(request, flight.key, failed)
+                    return self._fail(request, flight.key, failed, flight.older)
         if not flight.looked_up.done() and not flight.local:
             self._regeneration.mark_down("it has not answered in time")
-            local = self._join(flight.key, flight.render)
+            local = self._join(flight.key, flight.render, request)
             return local or self._fail(request, flight.key, Failed("origin-busy", now + 1))
         return self._fail(request, flight.key, Failed("timeout", now + 1))
 
@@ -321,7 +324,7 @@ class PageCache:
             # A search that finds the lease held, or fails, is repeated a second later.
             self._refreshed.put(page.key, True, now + 1)
             if self._regeneration.failures.get(page.key, now) is None:
-                self._join(page.key, render)
+                self._join(page.key, render, None)
         return self._serve(request, page, now, "hit; detail=stale")
 
     def _serve(self, request: Request, page: Page, now: float, status: str) -> Response | Pass:
@@ -329,10 +332,10 @@ class PageCache:
             return Pass(self, request, "fwd=bypass; detail=vary")
         return page.respond(request, now, status)
 
-    def _fail(self, request: Request, key: str, failed: Failed) -> Response | Pass:
+    def _fail(self, request: Request, key: str, failed: Failed, older: Page | None = None) -> Response | Pass:
         """Answer with the page that stands in for an error, or else with the error."""
         now = time.time()
-        page = self._memory.get(key)[0]
+        page = self._memory.get(key)[0] or older
         if page is not None and page.serves_failures(now, self._settings.stale_seconds):
             return self._serve(request, page, now, "hit; detail=stale-if-error")
         own = failed.response
@@ -343,14 +346,14 @@ class PageCache:
         answer = plain(status, "The page is not available at the moment.", failed.reason, failed.retry_at - now)
         return Response(status, answer.headers, b"") if request.method == "HEAD" else answer
 
-    def _join(self, key: str, render: Render) -> Flight | None:
+    def _join(self, key: str, render: Render, visitor: Request | None) -> Flight | None:
         """Join the search for a page, or begin it; None if too many wait."""
         with self._registry:
             local = self._regeneration.down()
             flight = self._flying.get((key, local))
             if flight is not None:
                 return flight
-            flight = self._flying[key, local] = Flight(key, render, local=local)
+            flight = self._flying[key, local] = Flight(key, render, visitor, local=local)
             if not local:
                 self._regeneration.begin(flight)
             begun = (self._local if local else self._searches).submit(lambda: self._fly(flight))
@@ -358,7 +361,7 @@ class PageCache:
                 del self._flying[key, local]
         if begun is None and not local:
             self._regeneration.mark_down("searches wait for it")
-            return self._join(key, render)
+            return self._join(key, render, visitor)
         return flight if begun is not None else None
 
     def _fly(self, flight: Flight) -> None:

@@ -11,20 +11,37 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from theorydb_py.web._pages import Page, Response
-from theorydb_py.web._requests import Projected
-from theorydb_py.web._rules import Headers
+from theorydb_py.web._requests import Projected, Request
+from theorydb_py.web._rules import Headers, values
 
 V = TypeVar("V")
+
+_MAX_HANDED_OVER = 1 << 20
+"""The largest body that is read although it is not stored, in bytes."""
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """What the application answered; ``refused`` if its body was not read to its end, and why."""
+    """What the application answered; ``refused`` if it must not be stored, and why."""
 
     status: int
     headers: Headers
     body: bytes
     refused: str = ""
+    whole: bool = True
+    """Whether the body was read to its end."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the body has the length that the response states, if it states one."""
+        stated = values(self.headers, "content-length")
+        return not self.whole or not stated or self.status in (204, 304) or stated == [str(len(self.body))]
+
+
+def is_short(headers: Headers, read: int) -> bool:
+    """Return whether to read the body of a response that is not stored, for the visitor who caused the render."""
+    stated = values(headers, "content-length")
+    return len(stated) == 1 and stated[0].isdecimal() and read <= int(stated[0]) <= _MAX_HANDED_OVER
 
 
 Render = Callable[[Projected], "Future[Rendered] | None"]
@@ -45,6 +62,8 @@ class Refused:
     """The application's response is not to be shared: requests pass through."""
 
     reason: str
+    response: Response | None = None
+    """The response, for the visitor who caused the render; None if it was not read to its end."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +79,19 @@ class Failed:
 
 
 class Flight:
-    """A search for a page. ``local`` ones do without the store, which is down."""
+    """A search for a page. ``local`` ones do without the store, which is down.
 
-    def __init__(self, key: str, render: Render, *, local: bool) -> None:
+    ``visitor`` is the request that caused it and waits for it; None if none does.
+    """
+
+    def __init__(self, key: str, render: Render, visitor: Request | None, *, local: bool) -> None:
         """Create a search that has not begun."""
         self.key = key
         self.render = render
+        self.visitor = visitor
         self.local = local
+        self.older: Page | None = None
+        """The page that the store has, which may be served in place of a failure. Memory need not have it."""
         self.looked_up: Future[None] = Future()
         """Done once the store has answered, or failed."""
         self.outcome: Future[Served | Refused | Failed] = Future()

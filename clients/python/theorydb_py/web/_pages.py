@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from theorydb_py.isr import Entry, PurgeState, State, age, fresh_until, freshness, serves_failures
 from theorydb_py.web._header import modified_at, not_modified, replayed_headers
 from theorydb_py.web._requests import Request
-from theorydb_py.web._rules import Headers, stale_if_error, values, vary_names
+from theorydb_py.web._rules import Headers, allows_on_error, stale_if_error, values, vary_names
 
 _OVERHEAD = 2048
 """What a page takes in memory beside its texts and its body, in bytes, estimated."""
@@ -23,6 +23,15 @@ class Response:
     status: int
     headers: Headers
     body: bytes
+
+    def selected_by(self, request: Request) -> bool:
+        """Return whether the request lacks all headers that the response varies on, as its render did."""
+        return _selects(self.headers, request)
+
+    def handed_over(self, request: Request, status: str) -> Response:
+        """Return the response to the visitor who caused its render. ``status`` has the parameters of Cache-Status."""
+        headers = [*self.headers, ("cache-status", f"isr; {status}")]
+        return Response(self.status, headers, b"" if request.method == "HEAD" else self.body)
 
 
 @dataclass(frozen=True)
@@ -60,15 +69,19 @@ class Page:
         return self.entry.etag.encode().decode("latin-1")
 
     def selected_by(self, request: Request) -> bool:
-        """Return whether the request lacks all headers that the page varies on, as its render did (RFC 9111, 4.1)."""
-        names = vary_names(self.headers()) if "vary" in self.entry.headers else []
-        return all(name != "*" and request.headers.get(name, "") == "" for name in names)
+        """Return whether the request lacks all headers that the page varies on, as its render did."""
+        return "vary" not in self.entry.headers or _selects(self.headers(), request)
 
     def serves_failures(self, now: float, stale_seconds: int) -> bool:
-        """Return whether it may be served because rendering fails (stale-if-error)."""
+        """Return whether it may be served because rendering fails: within its windows, and that of stale-if-error.
+
+        What ends its freshness window early, a soft purge or a newer build, does not end this.
+        """
         if serves_failures(self.entry, self.purges, now):
             return True
         window = max(self.entry.stale_seconds, stale_if_error(self.headers(), stale_seconds, stale_seconds))
+        if window == 0 and now < fresh_until(self.entry) and allows_on_error(self.headers()):
+            window = 1
         extended = replace(self.entry, stale_seconds=window)
         return freshness(extended, self.purges, now) in (State.FRESH, State.STALE)
 
@@ -109,6 +122,11 @@ class Page:
 
 
 _CONDITIONS = ("if-none-match", "if-modified-since")
+
+
+def _selects(headers: Headers, request: Request) -> bool:
+    """Return whether a response to a request without headers is one for this request (RFC 9111, section 4.1)."""
+    return all(name != "*" and request.headers.get(name, "") == "" for name in vary_names(headers))
 
 
 def plain(status: int, text: str, detail: str, retry_seconds: float, extra: Iterable[tuple[str, str]] = ()) -> Response:

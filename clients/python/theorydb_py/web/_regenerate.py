@@ -33,6 +33,8 @@ from theorydb_py.web._pages import Page, Response
 from theorydb_py.web._requests import Projected
 from theorydb_py.web._rules import Headers, Verdict, initial_age, is_personal, judge, values
 
+_SELF_REDIRECT = "self-redirect"
+"""Why a redirect to the page's own key is refused; another visitor's spelling of the URL may be the one it leads to."""
 _MAX_REFUSED = 4096
 _REFUSED_SECONDS = 120
 _MAX_FAILURES = 1024
@@ -162,6 +164,7 @@ class Regeneration:
             self._probe = None
         if self._served(flight, found):
             return
+        flight.older = found.page
         flight.looked()
         try:
             self._regenerate(flight)
@@ -242,6 +245,7 @@ class Regeneration:
         found = self._found(flight.key, lease.record, position)  # another process may have been faster
         if self._served(flight, found):
             return
+        flight.older = found.page
         began = time.time()
         rendered = self._call(flight)
         took = time.time() - began
@@ -252,7 +256,7 @@ class Regeneration:
         if verdict.failed:
             self._back_off(flight, lease, self._error_page(rendered))
         elif verdict.refused:
-            self._refuse(flight, found, verdict)
+            self._refuse(flight, found, verdict, rendered)
         elif rendered.status in (404, 410) and found.record.entry is None:
             page = self._page(flight.key, rendered, verdict, began, lease.purge_seq, "negative")
             self._keep_unshared(flight, page, position, _NEGATIVE_SECONDS, "fwd=miss")
@@ -266,7 +270,7 @@ class Regeneration:
         if future is None:
             return Failed("origin-busy", time.time() + 1)
         try:
-            return future.result(self._settings.render_timeout)
+            rendered = future.result(self._settings.render_timeout)
         except TimeoutError:
             future.cancel()
             _logger.warning("rendering %s took longer than %g s", flight.key, self._settings.render_timeout)
@@ -276,11 +280,15 @@ class Regeneration:
         except Exception:
             _logger.exception("rendering %s failed", flight.key)
             return Failed("render-failed", 0)
+        if not rendered.is_complete:
+            _logger.warning("%s has %d bytes, and another Content-Length", flight.key, len(rendered.body))
+            return Failed("render-failed", 0)
+        return rendered
 
     def _judge(self, key: str, rendered: Rendered, requested: float) -> Verdict:
         verdict = self._settings.judge(rendered.status, rendered.headers, requested)
         if not verdict.failed and self._redirects_to_itself(key, rendered):
-            return Verdict(refused="self-redirect")
+            return Verdict(refused=_SELF_REDIRECT)
         if verdict.failed or verdict.refused:
             return verdict
         empty = rendered.body == b"" and rendered.status in (200, 203)
@@ -306,7 +314,10 @@ class Regeneration:
             headers = [field for field in failed.response.headers if field[0] != "retry-after"]
             headers.append(("retry-after", wait))
             failed = replace(failed, response=replace(failed.response, headers=headers))
-        self.failures.put(flight.key, failed, failed.retry_at)
+        older = flight.older
+        if older is None or not older.serves_failures(time.time(), self._settings.stale_seconds):
+            # Otherwise each search finds the older page.
+            self.failures.put(flight.key, failed, failed.retry_at)
         flight.resolve(failed)
 
     def _error_page(self, rendered: Rendered) -> Failed:
@@ -318,13 +329,19 @@ class Regeneration:
         headers.append(("cache-status", f"isr; fwd=miss; fwd-status={rendered.status}; detail=render-failed"))
         return Failed("render-failed", 0, Response(rendered.status, headers, rendered.body))
 
-    def _refuse(self, flight: Flight, found: _Found, verdict: Verdict) -> None:
+    def _refuse(self, flight: Flight, found: _Found, verdict: Verdict, rendered: Rendered) -> None:
         """Let requests pass through for a while. If the response withdraws the page, no process serves it any more."""
         if verdict.withdraws and found.record.entry is not None and found.state != State.PURGED:
             self._store.purge([PurgeTarget(kind="key", value=flight.key)], hard=True)
             self._memory.drop(flight.key)
+        self._pass(flight, verdict, rendered)
+
+    def _pass(self, flight: Flight, verdict: Verdict, rendered: Rendered) -> None:
+        """Let requests pass through for a while. The visitor who caused the render gets its response."""
         self.refused.put(flight.key, verdict.refused, time.time() + _REFUSED_SECONDS)
-        flight.resolve(Refused(verdict.refused))
+        given = rendered.whole and verdict.refused != _SELF_REDIRECT
+        response = Response(rendered.status, rendered.headers, rendered.body) if given else None
+        flight.resolve(Refused(verdict.refused, response))
 
     def _page(
         self, key: str, rendered: Rendered, verdict: Verdict, began: float, purge_seq: int, unshared: str
@@ -400,8 +417,7 @@ class Regeneration:
         if verdict.failed:
             self._fail(flight, replace(self._error_page(rendered), retry_at=time.time() + _FIRST_PAUSE))
         elif verdict.refused:
-            self.refused.put(flight.key, verdict.refused, time.time() + _REFUSED_SECONDS)
-            flight.resolve(Refused(verdict.refused))
+            self._pass(flight, verdict, rendered)
         else:
             page = self._page(flight.key, rendered, verdict, began, 0, "store-error")
             how = f"fwd=miss; fwd-status={rendered.status}"

@@ -111,6 +111,15 @@ def stale_if_error(headers: Headers, stale_seconds: int, stale_if_error_seconds:
     return _stale_for(directives_of(headers), "stale-if-error", stale_if_error_seconds, allowed=allowed)
 
 
+def allows_on_error(headers: Headers) -> bool:
+    """Return whether a stored response whose freshness a purge has ended early may be served while renders fail.
+
+    Its application still calls it fresh.
+    """
+    directives = directives_of(headers)
+    return "must-revalidate" not in directives and "proxy-revalidate" not in directives
+
+
 def is_personal(headers: Headers) -> bool:
     """Return whether a response is for the visitor who caused it: an error page, for example."""
     directives = directives_of(headers)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from theorydb_py.web._cache import PageCache, Pass
-from theorydb_py.web._flights import Rendered
+from theorydb_py.web._flights import Rendered, is_short
 from theorydb_py.web._pages import Response
 from theorydb_py.web._requests import Projected, Request
 from theorydb_py.web._rules import Headers
@@ -105,19 +105,20 @@ class WsgiCache:
 
         answer = self._app(environ, start)
         try:
-            refused = self._refusal(started, 0)
-            for chunk in () if refused else answer:
+            refused, whole = self._refusal(started, 0), True
+            for chunk in answer:
+                if refused and not is_short(started[0][1], len(body)):
+                    whole = False
+                    break
                 body += chunk
                 refused = self._refusal(started, len(body))
-                if refused:
-                    break
         finally:
             close = getattr(answer, "close", None)
             if close is not None:
                 close()
         if not started:
             raise RuntimeError("the application has not called start_response")
-        return Rendered(started[0][0], started[0][1], bytes(body), refused)
+        return Rendered(started[0][0], started[0][1], bytes(body), refused, whole)
 
     def _refusal(self, started: list[tuple[int, Headers]], length: int) -> str:
         if length > self._cache.max_body_bytes:
