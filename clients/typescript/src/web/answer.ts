@@ -11,7 +11,7 @@ export interface Answer {
 }
 
 /** How a page was found, for Cache-Status (RFC 9211). */
-export type How = 'hit' | 'stale' | 'stored';
+export type How = 'hit' | 'stale' | 'stored' | 'missing' | 'negative';
 
 /** The name of this cache in Cache-Status. */
 const cacheName = 'isr';
@@ -22,7 +22,13 @@ export function answerOf(entry: Entry, body: Uint8Array, how: How, nowMs: number
   headers.set('etag', bytesOf(entry.etag ?? `"${entry.contentSha256.slice(0, 32)}"`));
   headers.set('age', String(ageSeconds(entry, nowMs)));
   const ttl = Math.ceil((freshUntilMs(entry) - nowMs) / 1000);
-  const found = { hit: `hit; ttl=${ttl}`, stale: `hit; ttl=${ttl}; detail=stale`, stored: 'fwd=miss; stored' }[how];
+  const found = {
+    hit: `hit; ttl=${ttl}`,
+    stale: `hit; ttl=${ttl}; detail=stale`,
+    stored: 'fwd=miss; stored',
+    missing: 'fwd=miss; detail=negative',
+    negative: `hit; ttl=${ttl}; detail=negative`,
+  }[how];
   headers.append('cache-status', `${cacheName}; ${found}`);
   return { status: entry.status, headers, body: isBodiless(entry.status) ? null : body };
 }

@@ -70,6 +70,15 @@ export function staleIfErrorOf(headers: Headers, { staleSeconds, staleIfErrorSec
   return staleFor(directivesOf(headers), 'stale-if-error', staleIfErrorSeconds, isAllowed);
 }
 
+/**
+ * Reports whether a stored response whose freshness a purge has ended early may be served while renders fail: its renderer
+ * still calls it fresh.
+ */
+export function allowsOnError(headers: Headers): boolean {
+  const { of } = directivesOf(headers);
+  return !of.has('must-revalidate') && !of.has('proxy-revalidate');
+}
+
 function isFailure(status: number): boolean {
   return status >= 500 || status === 408 || status === 425 || status === 429;
 }

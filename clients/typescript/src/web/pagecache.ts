@@ -1,15 +1,16 @@
-import { Bodies } from '../cache/bodies.js';
+import { Bodies, type Described, sha256 } from '../cache/bodies.js';
 import type { CircuitBreaker } from '../cache/breaker.js';
 import { LruCache } from '../cache/lru.js';
 import { PurgeMarks } from '../cache/purgemarks.js';
 import { storesOf } from '../cache/stores.js';
 import { LeaseHeldError } from '../errors.js';
 import { randomText } from '../isr/backend.js';
-import type { Entry } from '../isr/entry.js';
-import { freshness, mergePurgeStates, type State, servableOnFailure } from '../isr/freshness.js';
+import type { Entry, NextEntry } from '../isr/entry.js';
+import { freshness, freshUntilMs, mergePurgeStates, type State, servableOnFailure } from '../isr/freshness.js';
 import { generationId as newGenerationId } from '../isr/generationid.js';
 import type { Lease } from '../isr/lease.js';
 import { isBackingOff } from '../isr/lockrow.js';
+import { normalize } from '../isr/normalize.js';
 import type { PurgeOptions, Receipt } from '../isr/purge.js';
 import type { PurgeTarget } from '../isr/purgetarget.js';
 import type { PageRecord } from '../isr/record.js';
@@ -17,7 +18,7 @@ import type { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import { type Answer, answerOf, bypassed, forVisitor, type How, plainFailure, readBody, unstored } from './answer.js';
 import { Deadline } from './deadline.js';
 import { Invalidations } from './invalidate.js';
-import { judge, staleIfErrorOf, type Verdict, withdraws } from './judge.js';
+import { allowsOnError, judge, staleIfErrorOf, type Verdict, withdraws } from './judge.js';
 import { initialAgeOf } from './lifetime.js';
 import { type PageCacheOptions, type Settings, settingsOf } from './options.js';
 import { changedKeys, isSafe, isSelected, keyOfReference, type Projection, project } from './projection.js';
@@ -30,6 +31,8 @@ export type Render = (request: Request) => Response | Promise<Response>;
 interface Page {
   entry: Entry;
   body: Uint8Array;
+  /** Only this process has it. */
+  isUnstored?: boolean;
 }
 
 /** The result of a search. A visitor for whom there is no answer sends their own request. */
@@ -50,6 +53,9 @@ const maxPollMs = 500;
 /** The first and the longest back-off after failed renders, in milliseconds. */
 const firstBackOffMs = 3_000;
 const maxBackOffMs = 300_000;
+/** How long a missing page that is not stored is kept in memory, in seconds, and what its entry takes, in bytes, estimated. */
+const maxMissingSeconds = 300;
+const entryBytes = 2_048;
 const daySeconds = 24 * 3600;
 /** Why a redirect to the page's own key is refused; another visitor's spelling of the URL may be the one it leads to. */
 const selfRedirect = 'self-redirect';
@@ -74,6 +80,8 @@ export class PageCache {
   readonly #bodies: Bodies;
   readonly #breaker: CircuitBreaker;
   readonly #inMemory: LruCache<Uint8Array>;
+  /** 404s and 410s of pages that are not stored, by cache key. */
+  readonly #missing: LruCache<Page>;
   readonly #records = new LruCache<{ record: PageRecord; readAt: number }>(maxRecords);
   /** Until when pages are known to be uncacheable, on the monotonic clock. */
   readonly #uncacheable = new LruCache<number>(maxRecords);
@@ -96,6 +104,7 @@ export class PageCache {
     this.#bodies = bodies;
     this.#breaker = breaker;
     this.#inMemory = new LruCache(s.memoryBytes);
+    this.#missing = new LruCache(s.memoryBytes / 8);
     const drop = (cacheKey: string) => this.#drop(cacheKey);
     this.#invalidations = new Invalidations({ ...s, store, breaker, waitMs: s.callMs, drop });
   }
@@ -202,6 +211,7 @@ export class PageCache {
     this.#purges++;
     this.#records.delete(cacheKey);
     this.#uncacheable.delete(cacheKey);
+    this.#missing.delete(cacheKey);
     this.#joinable.delete(cacheKey);
   }
 
@@ -222,19 +232,28 @@ export class PageCache {
   }
 
   async #judge(cacheKey: string, record: PageRecord): Promise<{ page?: Page; state: State; record: PageRecord }> {
-    const { entry } = record;
+    const missing = record.entry ? undefined : this.#missing.get(cacheKey);
+    const entry = record.entry ?? missing?.entry;
     if (!entry || entry.foreign) return { state: 'missing', record };
     const now = this.#settings.clock.now();
     const cover = mergePurgeStates(record.purge, this.#marks.purgeStateOf(cacheKey, entry.tags, now));
     const state = freshness(entry, cover, now);
-    const staleIfError = () => staleIfErrorOf(fieldsOf(entry), this.#settings);
-    const isServable =
-      state === 'fresh' ||
-      servableOnFailure(entry, cover, now) ||
-      servableOnFailure({ ...entry, staleSeconds: Math.max(entry.staleSeconds, staleIfError()) }, cover, now);
+    const isServable = state === 'fresh' || servableOnFailure(this.#withLongestWindow(entry, now), cover, now);
     if (!isServable) return { state, record };
+    if (missing) return { page: missing, state, record };
     const body = await this.#body(entry);
     return body ? { page: { entry, body }, state, record } : { state: 'missing', record };
+  }
+
+  /**
+   * Returns an entry with the window in which it is served while renders fail: its stale window, or that of stale-if-error.
+   * What ends its freshness window early, a soft purge or a newer build, does not end this.
+   */
+  #withLongestWindow(entry: Entry, nowMs: number): Entry {
+    const headers = fieldsOf(entry);
+    const staleSeconds = Math.max(entry.staleSeconds, staleIfErrorOf(headers, this.#settings));
+    const endedEarly = staleSeconds === 0 && nowMs < freshUntilMs(entry) && allowsOnError(headers);
+    return { ...entry, staleSeconds: endedEarly ? 1 : staleSeconds };
   }
 
   async #record(cacheKey: string, now: boolean): Promise<PageRecord> {
@@ -393,31 +412,59 @@ export class PageCache {
     body: Uint8Array,
     verdict: { revalidateSeconds: number; staleSeconds: number; tags: string[] },
   ): Promise<Found> {
-    const { clock, retentionSeconds } = this.#settings;
-    const { cacheKey } = lease;
-    const etag = etagOf(response.headers);
-    const generatedAtMs = Math.min(startedAtMs, clock.now());
+    const { clock } = this.#settings;
+    const { cacheKey, record } = lease;
+    const generationId = newGenerationId(clock.now(), randomText());
+    const content = this.#contentOf(response, startedAtMs, verdict);
+    if ((response.status === 404 || response.status === 410) && !record.entry) {
+      return this.#keepMissing(lease, { ...content, generationId }, body);
+    }
     const stored = await this.#breaker.call('storing a page', async () => {
-      const generationId = newGenerationId(clock.now(), randomText());
       const described = await this.#bodies.put(Bodies.key(lease.pk, generationId), Buffer.from(body));
-      return this.#store.publish(lease, lease.record, {
-        ...described,
-        ...verdict,
-        ...(etag === undefined ? {} : { etag }),
-        generationId,
-        generatedAtMs,
-        initialAgeSeconds: initialAgeOf(response.headers, startedAtMs),
-        key: cacheKey,
-        status: response.status,
-        headers: storedFields(response.headers),
-        renderMs: Math.max(1, clock.now() - startedAtMs),
-        ttlUnixSeconds: Math.floor(clock.now() / 1000 + retentionSeconds) + daySeconds,
-      });
+      return this.#store.publish(lease, record, { ...described, ...content, generationId, key: cacheKey });
     });
     this.#records.delete(cacheKey);
     if (!stored) return shared(unstored(response, body, 'store-unavailable'));
     this.#inMemory.set(stored.htmlPointer, body, body.byteLength);
     return this.#sharing({ entry: stored, body }, 'stored');
+  }
+
+  /** Returns what an entry has of a response, without its body. */
+  #contentOf(
+    response: Response,
+    startedAtMs: number,
+    verdict: { revalidateSeconds: number; staleSeconds: number; tags: string[] },
+  ) {
+    const { clock, retentionSeconds } = this.#settings;
+    const etag = etagOf(response.headers);
+    return {
+      ...verdict,
+      ...(etag === undefined ? {} : { etag }),
+      generatedAtMs: Math.min(startedAtMs, clock.now()),
+      initialAgeSeconds: initialAgeOf(response.headers, startedAtMs),
+      status: response.status,
+      headers: storedFields(response.headers),
+      renderMs: Math.max(1, clock.now() - startedAtMs),
+      ttlUnixSeconds: Math.floor(clock.now() / 1000 + retentionSeconds) + daySeconds,
+    };
+  }
+
+  /**
+   * Keeps the 404 or 410 of a page that is not stored in the memory of this process, for five minutes at most: visitors can
+   * ask for any number of invented pages.
+   */
+  #keepMissing(
+    { cacheKey, purgeSeq }: Lease,
+    content: Omit<NextEntry, keyof Described> & { generationId: string },
+    body: Uint8Array,
+  ): Found {
+    const next = { ...content, key: cacheKey, htmlPointer: cacheKey, purgeSeq, staleSeconds: 0 };
+    const revalidateSeconds = Math.min(content.revalidateSeconds, maxMissingSeconds);
+    const described = { contentSha256: sha256(body), contentLength: body.byteLength };
+    const entry = normalize({ ...next, ...described, revalidateSeconds }, content.generationId);
+    const page = { entry, body, isUnstored: true };
+    this.#missing.set(cacheKey, page, body.byteLength + entryBytes);
+    return this.#sharing(page, 'missing');
   }
 
   /** Renders a page without a lease, and without storing it. Those who wait for it share it if it could be stored. */
@@ -456,8 +503,8 @@ export class PageCache {
     return shared(this.#answer(page, how));
   }
 
-  #answer({ entry, body }: Page, how: How): Answer {
-    return answerOf(entry, body, how, this.#settings.clock.now());
+  #answer({ entry, body, isUnstored }: Page, how: How): Answer {
+    return answerOf(entry, body, isUnstored && how === 'hit' ? 'negative' : how, this.#settings.clock.now());
   }
 }
 

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { DeleteObjectsCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 
+import { systemClock } from '../../src/clock.js';
 import { createPageCache, type PageCache, type PageCacheOptions, type Render } from '../../src/web/index.js';
 import { onEngines, type TestTable } from '../engines.js';
 import { storeOn } from '../isr/table.js';
@@ -166,6 +167,36 @@ onStores('no visitor gets the response of another', async (rig) => {
   );
 });
 
+onStores('a 404 of a page that is not stored stays in memory, and leaves no rows and no body', async (rig) => {
+  let ahead = 0;
+  const clock = systemClock(() => Date.now() + ahead);
+  const [a, b] = [rig.cache({ clock }), rig.cache({ clock })];
+  rig.respond = (_, n) => page(`missing ${n}`, { 'cache-control': 'max-age=86400', 'cache-tag': 'news' }, 404);
+  const first = await rig.get(a, '/invented');
+  assert.deepEqual([first.status, await first.text()], [404, 'missing 1']);
+  assert.equal(first.headers.get('cache-status'), 'isr; fwd=miss; detail=negative');
+  const hit = await rig.get(a, '/invented');
+  assert.match(hit.headers.get('cache-status') ?? '', /^isr; hit; ttl=\d+; detail=negative$/);
+  assert.deepEqual([hit.status, await hit.text()], [404, 'missing 1']);
+  const { Contents } = await rig.bucket.s3.send(new ListObjectsV2Command({ Bucket: rig.bucket.name }));
+  assert.equal(Contents, undefined);
+  assert.equal((await storeOn(rig.table).read({ cacheKey: `${host}/invented` })).entry, undefined);
+  // A purge by another process, and time, end it; so does an unsafe request, which may have made the page.
+  await b.purge([{ kind: 'tag', value: 'news' }], { hard: true });
+  assert.equal(await rig.text(a, '/invented'), 'missing 2');
+  ahead += 301_000;
+  assert.equal(await rig.text(a, '/invented'), 'missing 3');
+  await a.handle(new Request(`http://${host}/invented`, { method: 'PUT' }), () => new Response(null, { status: 201 }));
+  assert.equal(await rig.text(a, '/invented'), 'missing 4');
+  // A page that another process stores comes first, and its 404 replaces it for all.
+  rig.respond = (_, n) => page(`page ${n}`);
+  assert.equal(await rig.text(b, '/invented'), 'page 5');
+  assert.equal(await rig.text(a, '/invented'), 'page 5');
+  await b.purge([{ kind: 'key', value: `${host}/invented` }], { hard: true });
+  rig.respond = (_, n) => page(`gone ${n}`, {}, 410);
+  assert.deepEqual([await rig.text(a, '/invented'), await rig.text(b, '/invented')], ['gone 6', 'gone 6']);
+});
+
 onStores('a failed render leaves the page, and a page that becomes private is gone at once', async (rig) => {
   const [a, b] = [rig.cache({ staleSeconds: 3600 }), rig.cache({ staleSeconds: 3600 })];
   rig.respond = () => page('good', { 'cache-control': 'max-age=1' });
@@ -195,6 +226,31 @@ onStores('a failed render leaves the page, and a page that becomes private is go
   await until('it is private', async () => (await rig.text(b, '/secret')) === 'private');
   assert.equal(await rig.text(a, '/secret'), 'private');
 });
+
+onStores(
+  'a page without a stale window is served while renders fail, after a soft purge, as long as it would be fresh',
+  async (rig) => {
+    let ahead = 0;
+    const clock = systemClock(() => Date.now() + ahead);
+    for (const [path, directives, options, after, want] of [
+      ['/soft', 'max-age=600', {}, 0, 'good'],
+      ['/shared', 's-maxage=600', {}, 0, 'good'],
+      ['/hard', 'max-age=600', { hard: true }, 0, 'broken'],
+      ['/forbidden', 'max-age=600, must-revalidate', {}, 0, 'broken'],
+      ['/over', 'max-age=600', {}, 601_000, 'broken'],
+      ['/longer', 'max-age=600, stale-if-error=600', {}, 601_000, 'good'],
+    ] as const) {
+      const [a, b] = [rig.cache({ clock }), rig.cache({ clock })];
+      rig.respond = () => page('good', { 'cache-control': directives });
+      assert.equal(await rig.text(a, path), 'good');
+      await a.purge([{ kind: 'key', value: `${host}${path}` }], options);
+      ahead += after;
+      rig.respond = () => page('broken', {}, 503);
+      // In the process that renders, and in another one during the back-off.
+      assert.deepEqual([await rig.text(a, path), await rig.text(b, path)], [want, want], path);
+    }
+  },
+);
 
 onStores('an error page for one visitor is sent to nobody else', async (rig) => {
   const cache = rig.cache({ trustSeconds: 60 }); // those who come second look in memory
