@@ -12,7 +12,7 @@ import (
 
 const documentation = "../docs/configuration.md"
 
-// The reference of fields in the documentation is that of the code.
+// The reference of fields in the documentation is the code's.
 func TestDocumentation(t *testing.T) {
 	text, err := os.ReadFile(documentation)
 	if err != nil {

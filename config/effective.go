@@ -39,7 +39,7 @@ func (f *File) effective(v reflect.Value, path, prefix string) []Effective {
 	return all
 }
 
-// valueText formats a value as in a file; empty for none.
+// valueText formats a value as in a file; empty if there is none.
 func valueText(v reflect.Value) string {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

@@ -36,7 +36,7 @@ type Error struct {
 	Line, Column int    // from 1; 0 if the error has no place
 	Path         string // such as "routes[2].stale"; empty for the file as a whole
 	Problem      string // what is wrong, and what to do
-	Excerpt      string // the line, and a caret below its column; empty without a place
+	Excerpt      string // the line, and a caret below its column; empty if there is no place
 }
 
 // Error implements error: "isr.yaml:14:5: routes[2].stael: unknown field; …", and below it

@@ -61,7 +61,7 @@ func inherit(to, settings reflect.Value, sources map[string]Source, from, path s
 	}
 }
 
-// union returns the elements of a list and those of another that it does not have, by name.
+// union returns the elements of a list and the elements of another that it does not have, by name.
 func union(a, b reflect.Value) reflect.Value {
 	if keys, ok := a.Interface().(Keys); ok {
 		for _, key := range b.Interface().(Keys) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Parse parses the text of a configuration file. name is that of the file, for messages;
+// Parse parses the text of a configuration file. name is the file's, for messages;
 // lookUpEnv returns a variable of the environment, as os.LookupEnv does. Every error is an
 // *[Errors].
 //

@@ -28,7 +28,7 @@ type preset struct {
 	Routes   []Route  `yaml:"routes" max:"100"`
 }
 
-// loadPreset adds the routes of the file's preset to those of the file, and returns its
+// loadPreset adds the routes of the file's preset to the routes of the file, and returns its
 // settings. A route of the file replaces one of the preset with the same match. A pattern
 // with a host is more specific than all without one, so the preset's routes are also added
 // for each host that patterns of the file name: its paths stay uncached there too.
@@ -77,7 +77,7 @@ func (f *File) loadPreset(d *decoder) Settings {
 	return p.Defaults
 }
 
-// hostOf returns the host of a pattern; empty for none.
+// hostOf returns the host of a pattern; empty if it has none.
 func hostOf(match string) string {
 	_, place, found := strings.Cut(match, " ")
 	if !found {

@@ -163,7 +163,7 @@ func unjoin(err error) []error {
 	return all
 }
 
-// fieldNames are the fields of the file for those of the library.
+// fieldNames maps fields of the library to fields of the file.
 func fieldNames() map[string]string {
 	return map[string]string{
 		"Revalidate": "revalidate", "Auto": "revalidate", "Stale": "stale", "StaleIfError": "stale_if_error", "Policy": "policy", "OptIn": "opt_in", "UnsafeRequests": "unsafe_requests", "Statuses": "statuses", "EarlyRefresh": "early_refresh", "Jitter": "jitter",
@@ -191,7 +191,7 @@ func windowOf(d *time.Duration) time.Duration {
 	return noneIfZero(*d)
 }
 
-// windows returns the windows by status; nil for none.
+// windows returns the windows by status; nil if there are none.
 func (n Negative) windows() map[int]time.Duration {
 	windows := make(map[int]time.Duration)
 	if n.NotFound != nil {

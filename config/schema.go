@@ -60,7 +60,7 @@ func (f *field) defaultValue() any {
 	return f.def
 }
 
-// variableSchema is that of a value with a variable of the environment.
+// variableSchema is the schema of a value with a variable of the environment.
 func variableSchema() schema { return schema{"type": "string", "pattern": `\$\{`} }
 
 func (f *field) typeSchema() schema {

@@ -4,9 +4,9 @@ import "fmt"
 
 // A Source is where a value comes from.
 type Source struct {
-	// Preset is the name of the preset; empty for none.
+	// Preset is the name of the preset; empty if there is none.
 	Preset string
-	// File and Line are the place in the file; empty and 0 for none.
+	// File and Line are the place in the file; empty and 0 if there is none.
 	File string
 	Line int
 	// Defaults: the place is in the defaults of the file.

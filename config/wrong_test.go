@@ -45,7 +45,7 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// checkGolden compares a text with that of a file, which -update writes.
+// checkGolden compares a text with the text of a file, which -update writes.
 func checkGolden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {

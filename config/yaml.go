@@ -17,7 +17,7 @@ import (
 const (
 	maxFile  = 1 << 20 // bytes
 	maxDepth = 24      // of nesting
-	maxNodes = 200_000 // visited, with those of aliases counted at each use
+	maxNodes = 200_000 // visited; the nodes of aliases count at each use
 	maxKeys  = 15_000  // of maps: the parser copies a map for each of its keys
 )
 
@@ -130,7 +130,7 @@ func placeOf(t *token.Token) place {
 	return place{line: t.Position.Line, column: t.Position.Column, width: max(utf8.RuneCountInString(strings.TrimSpace(t.Value)), 1)}
 }
 
-// at returns the place of a node: of a map in block style, that of its first key.
+// at returns the place of a node: of a map in block style, the place of its first key.
 func (d *decoder) at(node ast.Node) place {
 	switch n := node.(type) {
 	case *ast.MappingNode:

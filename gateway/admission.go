@@ -76,7 +76,7 @@ func (a *admission) tryEnter(client netip.Prefix) (leave func(), ok bool) {
 	return nil, false
 }
 
-// tryAcquire acquires a slot of a client, and one of all, as far as they are free. mine: it has that of the client.
+// tryAcquire acquires a slot of a client, and one of all, as far as they are free. mine: it has the slot of the client.
 func (a *admission) tryAcquire(slots *semaphore.Weighted) (mine, both bool) {
 	mine = slots.TryAcquire(1)
 	return mine, mine && a.all.TryAcquire(1)

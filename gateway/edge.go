@@ -30,11 +30,11 @@ type EdgeConfig struct {
 	// with theirs, and the routes must have it in their keys. Other requests have none.
 	KeyScheme string
 	// HSTS is the value of Strict-Transport-Security in responses to requests that visitors have
-	// sent by https (RFC 6797, section 7); empty for none.
+	// sent by https (RFC 6797, section 7); empty if there is none.
 	HSTS string
 	// Peers, if not nil, counts where requests come from.
 	Peers *Peers
-	// HealthPath is the path of Health, on every host; empty for none.
+	// HealthPath is the path of Health, on every host; empty if there is none.
 	HealthPath string
 	// Health serves HealthPath.
 	Health http.Handler

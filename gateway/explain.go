@@ -82,7 +82,7 @@ func (p *Prepared) prepareDraft(secrets []string) {
 }
 
 // Explain says what the site and its cache would do with a request (see [isr.Explainer]). The
-// error is that of a request which ServeHTTP refuses, or for which there is no route.
+// error is of a request which ServeHTTP refuses, or for which there is no route.
 func (s *Site) Explain(p Prepared, fetch bool) (isr.Decision, error) {
 	t := s.tree.Load()
 	index, err := t.table.FindRequest(p.Request)

@@ -108,7 +108,7 @@ func hopOf(ctx context.Context) *hop {
 }
 
 // forwardingFields are the fields that state the client of a request, including X-Real-IP,
-// which many origins trust. Those of untrusted peers are dropped.
+// which many origins trust. The fields of untrusted peers are dropped.
 func forwardingFields() []string {
 	return []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-Ip"}
 }
@@ -139,7 +139,7 @@ func (t Trust) resolve(r *http.Request) (*http.Request, error) {
 		delete(r.Header, name)
 	}
 	if named {
-		// A peer that does not set this field forwards that of the client: replace it.
+		// A peer that does not set this field forwards the client's: replace it.
 		r.Header["X-Real-Ip"] = []string{h.client.String()}
 	}
 	if h.scheme != "" {
@@ -225,7 +225,7 @@ func (t Trust) walk(peer netip.Addr, hops []forwardedElement, r *http.Request) (
 type forwardedElement struct{ address, scheme, host, port string }
 
 // fromLists aligns the X-Forwarded fields at their ends: many proxies append to
-// X-Forwarded-For but replace the other fields, whose single value is then that of the last
+// X-Forwarded-For but replace the other fields, whose single value is then the value of the last
 // hop.
 func fromLists(h http.Header) []forwardedElement {
 	addresses := listOf(h["X-Forwarded-For"])

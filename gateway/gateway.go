@@ -77,7 +77,7 @@ func ParseOrigin(s string) (*url.URL, error) {
 // route.Client is nil, each IPv4 address and each IPv6 /64 is a client.
 //
 // An http or h2c origin receives the Host that the visitor requested. An https origin receives its
-// own host, which selects its certificate and virtual host. X-Forwarded-Host is that of the
+// own host, which selects its certificate and virtual host. X-Forwarded-Host is the host of the
 // visitor in both cases.
 func New(cache *isr.Cache, route isr.Route, cfg Config) http.Handler {
 	name := newPseudonym()

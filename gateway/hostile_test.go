@@ -409,7 +409,7 @@ func TestExpectContinue(t *testing.T) {
 		if _, err := io.WriteString(conn, body); err != nil {
 			t.Fatal(err)
 		}
-		for res.StatusCode == http.StatusContinue { // that of the origin may follow that of the server
+		for res.StatusCode == http.StatusContinue { // the origin's may follow the server's
 			if res, err = http.ReadResponse(r, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -27,7 +27,7 @@ type Hosts struct {
 }
 
 // ParseHosts parses the host names of a site: "example.com", "*.example.com" (subdomains at
-// any depth), "example.com:8443" (for a port other than 80, 443 and that of a listener), an
+// any depth), "example.com:8443" (for a port other than 80, 443 and the ports of listeners), an
 // IP address, or "*" for any host, for sites behind a proxy that checks the host. Case and a
 // trailing dot are ignored. At most 10,000 names.
 func ParseHosts(names []string) (Hosts, error) {
@@ -68,7 +68,7 @@ func (h Hosts) WithListener(a net.Addr) Hosts {
 	return h
 }
 
-// InFile returns the hosts as those of a configuration file, which Advice names.
+// InFile returns the hosts as hosts of a configuration file, which Advice names.
 func (h Hosts) InFile(name string) Hosts {
 	h.file = name
 	return h

@@ -13,7 +13,7 @@ import (
 )
 
 // NextDeploymentTag is a tag of all pages of a Next.js site (see [NextTags]), by which a new
-// deployment makes them stale. Next.js makes no such tag: those of paths have a slash there.
+// deployment makes them stale. Next.js makes no such tag: the tags of paths have a slash there.
 const NextDeploymentTag = nextTag + ":deployment"
 
 // nextTag begins the tags that Next.js makes of paths (NEXT_CACHE_IMPLICIT_TAG_ID in its

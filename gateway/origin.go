@@ -92,7 +92,7 @@ func startOrigin(name string, cfg Origin, site SiteConfig, gateway pseudonym) (*
 	return o, nil
 }
 
-// same reports whether a configuration is that of the origin, so that it can go on.
+// same reports whether a configuration is the origin's, so that it can go on.
 func (o *runningOrigin) same(cfg Origin) bool {
 	a, b := o.cfg, cfg.withDefaults()
 	if (a.Handler == nil) != (b.Handler == nil) {

@@ -96,7 +96,7 @@ func (p *pool) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// has reports whether a host, in canonical form (see [canonical.Host]), is that of an address.
+// has reports whether a host, in canonical form (see [canonical.Host]), is an address's.
 func (p *pool) has(host string) bool {
 	return slices.ContainsFunc(p.addresses, func(a *address) bool {
 		own, ok := canonical.Host(a.url.Host)

@@ -94,7 +94,7 @@ func TestFailoverOfBrokenConnection(t *testing.T) {
 	}
 }
 
-// A response that has begun is not replaced by that of another server, and a slow server is
+// A response that has begun is not replaced by another server's, and a slow server is
 // not given up for another one.
 func TestNoFailover(t *testing.T) {
 	up := newEcho(t, "up")
@@ -168,7 +168,7 @@ func TestRedirectToAnotherAddress(t *testing.T) {
 	}
 }
 
-// Each listener has its own public scheme; renders have that of the site.
+// Each listener has its own public scheme; renders have the site's.
 func TestListenerScheme(t *testing.T) {
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("X-Forwarded-Proto")) }))
 	defer origin.Close()

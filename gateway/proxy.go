@@ -98,7 +98,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	client := canonical.Client(r.RemoteAddr)
-	var held *buffers.Reservation // nil without a body
+	var held *buffers.Reservation // nil if there is no body
 	if hasBody(r) {
 		held = p.buffers.Reserve(client)
 		defer held.End()
@@ -215,7 +215,7 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	if isDraft(r.In.Context()) {
 		r.Out.Header[draftHeader] = []string{"1"}
 	}
-	// The server fills the map once the body is read; that of r.Out is a copy.
+	// The server fills the map once the body is read; the map of r.Out is a copy.
 	r.Out.Trailer = r.In.Trailer
 	maps.DeleteFunc(r.Out.Trailer, func(name string, _ []string) bool { return !forwardTrailer(name) })
 	p.name.sign(r.Out.Header, r.In.ProtoMajor, r.In.ProtoMinor)

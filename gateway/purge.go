@@ -13,7 +13,7 @@ type unknownClientKey struct{}
 
 // withUnknownClient marks a PURGE request whose client is not known: a peer that is not
 // trusted has sent it on behalf of another (the request has forwarding fields), or the PROXY
-// protocol names no client. Its RemoteAddr is that of the peer, such as a reverse proxy on
+// protocol names no client. Its RemoteAddr is the peer's, such as a reverse proxy on
 // this machine, which the visitors of the site share. Edge calls it before it removes the
 // fields; other requests are not changed.
 func withUnknownClient(r *http.Request, t Trust, unnamed bool) *http.Request {

@@ -152,7 +152,7 @@ func isGRPC(r *http.Request) bool {
 
 // forwardTrailer reports whether a trailer field of a visitor is forwarded. Fields for routing,
 // framing, authentication and conditions have no meaning there (RFC 9110, section 6.5.1); a
-// server that merges trailers into the header would take them for those of this proxy.
+// server that merges trailers into the header would take them for fields of this proxy.
 func forwardTrailer(name string) bool {
 	switch name {
 	case "Authorization", "Cookie", "Host", "Forwarded", "Via", "X-Real-Ip", "Connection", "Keep-Alive", "Te", "Upgrade",

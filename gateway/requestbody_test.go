@@ -95,7 +95,7 @@ func (b *stalledBody) Read(p []byte) (int, error) {
 }
 
 // Stalled uploads of one client have its part of the budget, and of the connections to the origin. Further ones
-// are refused, and those of another client go on.
+// are refused, and the requests of another client go on.
 func TestStalledUploads(t *testing.T) {
 	t.Parallel()
 	for major, window := range map[int]int{1: 0, 2: 128 << 10} {

@@ -55,7 +55,7 @@ func (s *schemeSite) ask(requests int, peer, line string) {
 
 func (s *schemeSite) lines() int { return strings.Count(s.log.String(), "public_scheme") }
 
-// The scheme that trusted proxies state is compared with that of renders.
+// The scheme that trusted proxies state is compared with the scheme of renders.
 func TestSchemeProblem(t *testing.T) {
 	const proxy, stranger = "192.0.2.1", "203.0.113.1"
 	off := isr.Route{Off: true}

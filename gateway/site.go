@@ -28,13 +28,13 @@ type SiteConfig struct {
 	// Answered, if not nil, is told of each request to a server of an origin: the status of
 	// the response or the error without one, and the time until its header was received. It
 	// must not block, and must be safe for concurrent use. Health checks and handlers of this
-	// process are left out. That of an origin stays the same for as long as the origin does.
+	// process are left out. The one of an origin stays the same for as long as the origin does.
 	Answered func(origin, method string, status int, err error, took time.Duration)
 	// Send, if not nil, sends each request to a server of an origin by a function that it is
 	// given, as for a trace. It must not change the request, and must be safe for concurrent use.
-	// That of an origin stays the same for as long as the origin does.
+	// The one of an origin stays the same for as long as the origin does.
 	Send func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error)
-	// Buffers is the budget of what is buffered of request bodies. That of an origin stays the same for
+	// Buffers is the budget of what is buffered of request bodies. The one of an origin stays the same for
 	// as long as the origin does. Nil means no limit.
 	Buffers *buffers.Budget
 	// Logger receives errors of origins. Nil means slog.Default().
@@ -48,7 +48,7 @@ type SiteRoute struct {
 	Pattern string
 	// Route has the rules. Its Name is set to [RouteName]: pages belong to the route
 	// that matches them, whatever its name. An empty Label means Pattern. If Client is nil,
-	// each IPv4 address and each IPv6 /64 is a client. Budget is that of the origin.
+	// each IPv4 address and each IPv6 /64 is a client. Budget is the origin's.
 	Route isr.Route
 	// Origin is the name of its origin.
 	Origin string
@@ -125,7 +125,7 @@ func (t *tree) closeExcept(next *tree) {
 }
 
 // newTree returns the tree of a configuration, and binds its routes. started are the
-// origins that are not those of the old tree.
+// origins that the old tree does not have.
 func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tree, started []*runningOrigin, err error) {
 	patterns := make([]string, len(cfg.Routes))
 	for i, rt := range cfg.Routes {

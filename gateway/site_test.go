@@ -280,7 +280,7 @@ func TestSiteReloadKeepsBudgets(t *testing.T) {
 	}
 }
 
-// BenchmarkSiteHit compares a hit with 200 routes with that of one route.
+// BenchmarkSiteHit compares a hit with 200 routes with a hit with one route.
 func BenchmarkSiteHit(b *testing.B) {
 	origin := newEcho(b, "site")
 	for _, n := range []int{1, 200} {
@@ -345,7 +345,7 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) WriteHeader(int)             {}
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// The tenant header is that of the route of the page, whatever the method of a request.
+// The tenant header is the one of the page's route, whatever the method of a request.
 func TestSiteTenantHeader(t *testing.T) {
 	origin := newEcho(t, "site")
 	route := func(pattern, header string) gateway.SiteRoute {

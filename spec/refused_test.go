@@ -81,7 +81,7 @@ func (v *call) execute(t *testing.T) error {
 	return nil
 }
 
-// arguments returns valid arguments, overridden by those of the vector. A type that
+// arguments returns valid arguments, overridden by the vector's. A type that
 // the Go compiler would refuse is an error here.
 func (v *call) arguments() (*arguments, error) {
 	good := goodEntry()

@@ -23,7 +23,7 @@ const (
 	// imageUser is the user of the image, which has no other: the one that is called nonroot
 	// elsewhere.
 	imageUser = 65532
-	// imageFolder is the working folder of the image, and so that of the data folder.
+	// imageFolder is the working folder of the image, and so the parent of the data folder.
 	imageFolder = "var/lib/isr"
 	// imageName is the name that the image has where it is loaded, before the version: one of no registry.
 	imageName = "localhost/isr"

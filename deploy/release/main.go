@@ -6,7 +6,7 @@
 //
 // It needs Go only. What it makes is reproducible: the same commit, built by the same version of
 // Go, gives the same bytes, at any time and in any folder. SOURCE_DATE_EPOCH is the time in the
-// archives; without it, that of the commit.
+// archives; without it, the time of the commit.
 package main
 
 import (

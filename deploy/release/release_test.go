@@ -31,7 +31,7 @@ var host = platform{runtime.GOOS, runtime.GOARCH}
 // all of it.
 func TestRelease(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1795500000")
-	source := copyOfRepository(t, repository(t)) // once: other tests may write into the checkout meanwhile
+	source := copyOfRepository(t, repository(t)) // once: other tests may write into the checkout during this one
 	first := makeRelease(t, source)
 	before := syscall.Umask(0o077)
 	t.Setenv("TZ", "Asia/Kathmandu")
@@ -184,7 +184,7 @@ func testDeb(t *testing.T, r *release) {
 // testUnit checks the unit of systemd in the root of an installed package.
 func testUnit(t *testing.T, root string) {
 	needs(t, "systemd-analyze", "the unit of systemd")
-	// The dependencies of the unit are those of the machine.
+	// The dependencies of the unit are the machine's.
 	for _, dir := range []string{"usr/lib/systemd/system", "etc/systemd/system"} {
 		folder(t, filepath.Join(root, dir))
 	}

@@ -29,7 +29,7 @@ type Config struct {
 	// Hosts returns the hosts that the gateway serves at present; pages of others are not
 	// regenerated. Nil: any host.
 	Hosts func() Hosts
-	// Partition derives partition keys; it must be that of the cache. Nil means
+	// Partition derives partition keys; it must be the cache's. Nil means
 	// store.HashedPartition.
 	Partition store.Partition
 	// Now is the wall clock. Nil means time.Now.
@@ -62,7 +62,7 @@ type Config struct {
 	// for which page; the zero key if for none. Nil: POST /-/explain is an error.
 	Explain func(r *http.Request, fetch bool) (Explained, store.Key, error)
 	// Downstream names the downstream caches that changes are delivered to, if Cache is nil
-	// (otherwise it is that of the cache), and is woken by a retry. Nil: none.
+	// (otherwise it is the cache's), and is woken by a retry. Nil: none.
 	Downstream isr.Downstream
 	// Logger receives one line for each change. Nil means slog.Default().
 	Logger *slog.Logger
@@ -106,7 +106,7 @@ type API struct {
 	document []byte                          // of GET /-/openapi.json
 	slots    chan struct{}                   // semaphore of concurrent operations
 	streams  chan struct{}                   // semaphore of those that watch
-	readers  chan struct{}                   // semaphore of those of RoleRead that watch, in addition
+	readers  chan struct{}                   // semaphore of readers of RoleRead that watch, in addition
 	trail    *trail
 	index    *index
 

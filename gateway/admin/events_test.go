@@ -96,7 +96,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// A client that connects again gets what happened meanwhile; one of an earlier process does not
+// A client that connects again gets what happened in between; one of an earlier process does not
 // wait for numbers that are far away.
 func TestEventsResume(t *testing.T) {
 	for header, want := range map[string]string{"Last-Event-ID: 1\r\n": "2", "Last-Event-ID: 99\r\n": "4"} {

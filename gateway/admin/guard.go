@@ -146,7 +146,7 @@ type visitor struct {
 	refusal  *Error // why it is not admitted
 
 	door    *door    // nil on the socket
-	session *session // nil without
+	session *session // nil if there is none
 }
 
 // identify returns the caller of a request: by its token, or by its cookie. An error refuses

@@ -40,7 +40,7 @@ func indexed(listed store.ListedPage, p Page, texts map[string]string) indexedPa
 	return one
 }
 
-// seconds returns a time in Unix seconds, 0 for none.
+// seconds returns a time in Unix seconds, 0 if there is none.
 func seconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -43,7 +43,7 @@ func (a *API) showLease() operation {
 	})
 }
 
-// lease describes a lease row, nil for none.
+// lease describes a lease row, nil if there is none.
 func (a *API) lease(k store.Key, lock *store.Lock) Lease {
 	l := Lease{Key: k.String(), Partition: a.cfg.Partition(k), State: LeaseFree}
 	if lock == nil {

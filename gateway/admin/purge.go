@@ -108,7 +108,7 @@ const (
 )
 
 // fromHeader returns the purge that headers describe, as in Fastly's API, whose purges are
-// hard unless Fastly-Soft-Purge is 1. ok is false without the header Surrogate-Key.
+// hard unless Fastly-Soft-Purge is 1. ok is false if there is no header Surrogate-Key.
 func (Purge) fromHeader(h http.Header) (in Purge, ok bool, err error) {
 	if len(h.Values(surrogateKey)) == 0 {
 		return in, false, nil

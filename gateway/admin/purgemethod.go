@@ -38,9 +38,9 @@ const (
 //	PURGE /       Surrogate-Key: a b         all pages with one of the tags, by either rule
 //	PURGE /       Xkey-Purge: a b            the same, hard; Xkey-Softpurge: soft
 //
-// The tenant is that of the URL, also for tags.
+// The tenant is the URL's, also for tags.
 // As with Varnish and Fastly a purge is hard unless a header says otherwise. The response is
-// that of POST /-/purge; a request without the token gets 401. Bodies are not read.
+// the answer of POST /-/purge; a request without the token gets 401. Bodies are not read.
 func (a *API) PurgeMethod(cfg PurgeMethodConfig, next http.Handler) http.Handler {
 	return &purgeMethod{a: a, cfg: cfg, next: next}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // The search of 100,000 pages on the embedded store: how long the store takes to be read in the
-// background, and how long searches take meanwhile and after that.
+// background, and how long searches take during that and afterwards.
 func BenchmarkSearch(b *testing.B) {
 	const pages = 100_000
 	meta, bodies := newStores(b)

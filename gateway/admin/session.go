@@ -17,7 +17,7 @@ const (
 	sessionLife = 24 * time.Hour
 	// maxCookies bounds the cookies of a request that are tried: other servers on the same
 	// host can set cookies of the same name. It is more than browsers keep of a host (Chromium
-	// 180, Firefox 180), so that those of others cannot hide ours.
+	// 180, Firefox 180), so that cookies of others cannot hide ours.
 	maxCookies = 256
 )
 

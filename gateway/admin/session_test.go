@@ -22,7 +22,7 @@ type browser struct {
 	t      *testing.T
 	client *http.Client
 	url    string
-	cookie *http.Cookie // nil without
+	cookie *http.Cookie // nil if there is none
 }
 
 func (b *browser) do(method, path, body string, header http.Header) answer {

@@ -36,7 +36,7 @@ func NewToken(secret string) (Token, error) {
 // String returns the fingerprint: the first four bytes of the digest, in hex.
 func (t Token) String() string { return hex.EncodeToString(t.digest[:4]) }
 
-// admits reports whether a secret is that of the token. It compares digests in constant
+// admits reports whether a secret is the token's. It compares digests in constant
 // time, which reveals neither the first difference nor the length.
 func (t Token) admits(secret string) bool {
 	digest := sha256.Sum256([]byte(secret))

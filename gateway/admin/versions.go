@@ -62,7 +62,7 @@ func (a *API) version(v isr.Version) Version {
 	}
 }
 
-// pin returns the end of a pin in force, zero without one.
+// pin returns the end of a pin in force, zero if there is none.
 func (a *API) pin(until time.Time) time.Time {
 	if !until.After(a.cfg.Now()) {
 		return time.Time{}

@@ -226,7 +226,7 @@ func last(h http.Header, name string) string {
 	return strings.TrimSpace(line[strings.LastIndexByte(line, ',')+1:])
 }
 
-// build returns a request like those of net/http's server.
+// build returns a request as net/http's server does.
 func build(ctx context.Context, method, path, query string, header http.Header, body string, encoded bool) (*http.Request, error) {
 	target := path
 	if query != "" {

@@ -6,7 +6,7 @@
 //
 // A process freezes when its invocation ends: what must be done is done before that.
 //
-// The address of a client is that of the peer of AWS, from the context of the event. A load
+// The address of a client is the address of AWS's peer, from the context of the event. A load
 // balancer states it only as the last member of X-Forwarded-For, which it appends.
 package function
 
@@ -61,8 +61,8 @@ func New(next http.Handler, cfg Config) *Handler {
 // answerTime is what is left of an invocation for its answer when the context of its request ends.
 const answerTime = 300 * time.Millisecond
 
-// Invoke handles an event. Errors wrap [ErrEvent], or are those of writing the response. The
-// context of the request ends shortly before that of the invocation.
+// Invoke handles an event. Errors wrap [ErrEvent], or come from writing the response. The
+// context of the request ends shortly before the context of the invocation.
 func (h *Handler) Invoke(ctx context.Context, payload []byte) (any, error) {
 	deadline, limited := ctx.Deadline()
 	cancel := context.CancelFunc(func() {})

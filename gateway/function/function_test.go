@@ -270,7 +270,7 @@ func TestAnsweredWithoutTheSite(t *testing.T) {
 	}
 }
 
-// An address that only begins like that of the peer stays in X-Forwarded-For.
+// An address that only begins like the peer's stays in X-Forwarded-For.
 func TestOtherAddressesAreKept(t *testing.T) {
 	event := strings.Replace(urlEvent, "203.0.113.9, 198.51.100.7", "198.51.100.70", 1)
 	got := invoke(t, function.New(seen("198.51.100.7"), function.Config{Logger: discard}), event)

@@ -25,7 +25,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 }
 
 // UnmarshalCaddyfile implements [caddyfile.Unmarshaler]. The subdirectives are the names of the fields in
-// JSON: those of lists may be repeated.
+// JSON: options of lists may be repeated.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	texts := map[string]*string{
 		"data": &h.Data, "table": &h.Table, "bucket": &h.Bucket, "region": &h.Region, "dynamodb_endpoint": &h.DynamoDBEndpoint, "s3_endpoint": &h.S3Endpoint, "name": &h.Name,

@@ -33,7 +33,7 @@ type Stores struct {
 	// Data is the folder of the embedded store, which no other process may use. Empty, without a
 	// table: the folder isr in Caddy's data directory.
 	Data string `json:"data,omitempty"`
-	// Table and Bucket must exist; isr table create makes a table. The configuration of AWS is that of
+	// Table and Bucket must exist; isr table create makes a table. The configuration of AWS comes from
 	// its variables and files; Region and the endpoints, if they are set, replace it.
 	Table            string `json:"table,omitempty"`
 	Bucket           string `json:"bucket,omitempty"`
@@ -247,7 +247,7 @@ func (s *shared) boundLocked() {
 	s.disk.SetBound(bound)
 }
 
-// any returns one of the caches on the stores, nil without.
+// any returns one of the caches on the stores, nil if there is none.
 func (s *shared) any() *isr.Cache {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ const (
 // known are the labels of each metric, by its name in expressions: histograms have three.
 type known map[string][]string
 
-// documented returns the metrics of the documentation, and those of Prometheus and the process
+// documented returns the metrics of the documentation, and the metrics of Prometheus and the process
 // that expressions use.
 func documented(t *testing.T) known {
 	t.Helper()

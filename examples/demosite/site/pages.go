@@ -122,7 +122,7 @@ func (s *site) order(w http.ResponseWriter, r *http.Request) {
 }
 
 // unreliable renders a page, or returns 500 while the oven is broken. Its stale-if-error
-// lets a cache serve the last good copy meanwhile.
+// lets a cache serve the last good copy until then.
 func (s *site) unreliable(w http.ResponseWriter, r *http.Request) {
 	p := page{
 		Template: "unreliable", Name: "/unreliable", Title: "The unreliable oven", Section: "unreliable",
