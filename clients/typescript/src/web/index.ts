@@ -7,6 +7,7 @@ export type { StoreOptions } from '../cache/settings.js';
 export { canonicalKey } from '../isr/canonicalkey.js';
 export type { PurgeOptions, Receipt } from '../isr/purge.js';
 export { hostTarget, type PurgeTarget } from '../isr/purgetarget.js';
+export type { OptIn } from './lifetime.js';
 export type { PageCacheOptions } from './options.js';
 export { createPageCache, PageCache, type Render } from './pagecache.js';
 export {
