@@ -84,5 +84,4 @@ export class SharedSite {
   }
 }
 
-/** The property of a handler class with its {@link SharedSite}. */
-export const sharedSite: unique symbol = Symbol('sharedSite');
+export { sharedSite } from './sharedsite.js';
