@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { type TestContext, test } from 'node:test';
 
-import { newStores, nextEngine, onEngine, type Stores, withOutput } from './fleets.js';
+import { isOn, newStores, nextEngine, onEngine, type Releases, type Stores, withOutput } from './fleets.js';
 import { type Gateway, noIsr, startGateway, token } from './gateways.js';
-import { requestRevalidation, type Server, until, type Visit, visit } from './servers.js';
+import { isNext15, requestRevalidation, type Server, until, type Visit, visit } from './servers.js';
 
 /** How the pages of Next.js are kept, and how its revalidations reach the gateway. */
 const ways = ['own', 'table'] as const;
@@ -18,7 +18,13 @@ interface Behind {
   start(environment?: Record<string, string>): Promise<Server>;
 }
 
-function onGateway(name: string, way: Way, body: (behind: Behind, stores: Stores, t: TestContext) => Promise<void>) {
+function onGateway(
+  name: string,
+  way: Way,
+  body: (behind: Behind, stores: Stores, t: TestContext) => Promise<void>,
+  releases: Releases = [16],
+) {
+  if (!isOn(releases)) return;
   if (noIsr) {
     test(name, { skip: noIsr });
     return;
@@ -29,7 +35,9 @@ function onGateway(name: string, way: Way, body: (behind: Behind, stores: Stores
       const gateway = await startGateway(t, 'http://127.0.0.1:1', way === 'table' ? stores : undefined);
       // With the table the handler finds its own way to the gateway.
       const admin = way === 'table' ? {} : { ISR_ADMIN_URL: gateway.adminUrl, ISR_ADMIN_TOKEN: token };
-      const start = (environment = {}) => stores.fleet.start({ SITE_BEHIND: way, ...admin, ...environment });
+      // Only the test of deployments waits for the end of one.
+      const behind = { SITE_BEHIND: way, SITE_DRAIN_SECONDS: '3600', ...admin };
+      const start = (environment = {}) => stores.fleet.start({ ...behind, ...environment });
       await body({ gateway, start }, stores, t).catch((error: Error) => {
         throw new Error(`${error.message}\nisr serve printed:\n${gateway.output().slice(-4000)}`, { cause: error });
       });
@@ -40,33 +48,7 @@ function onGateway(name: string, way: Way, body: (behind: Behind, stores: Stores
 /** Defines the tests; they belong to the suite of the site, whose builds they share. */
 export function behindTests(): void {
   for (const way of ways) {
-    onGateway('revalidations in Next.js reach the pages of the gateway', way, async ({ gateway, start }, { fleet }) => {
-      const server = await start();
-      gateway.moveTo(server.url);
-      for (const kind of Object.keys(requests) as (keyof typeof requests)[]) {
-        const at = (path: string) => ask(gateway, path, kind);
-        for (const [what, revalidate] of [
-          ['revalidateTag', { tag: 'list-x' }],
-          ['revalidatePath', { path: '/listed/x' }],
-          ['revalidatePath of a layout', { path: '/listed', type: 'layout' }],
-          ['revalidatePath of a route', { path: '/listed/[slug]', type: 'page' }],
-          ['updateTag', undefined],
-        ] as const) {
-          await isHit(`${what}, ${kind}`, () => at('/listed/x'));
-          await isHit(`${what}, ${kind}, another page`, () => at('/built/a'));
-          const before = await at('/listed/x');
-          fleet.data.set('x', `${what} of the ${kind}`);
-          if (revalidate) await requestRevalidation(server, revalidate);
-          else await updateTag(server, 'list-x');
-          // In a route handler Next.js answers before it revalidates.
-          await until(`${what} reaches the ${kind}`, async () => !(await at('/listed/x')).bytes.equals(before.bytes));
-          const after = await at('/listed/x');
-          assert.match(after.text, new RegExp(`${what} of the ${kind}`));
-          const kept = (await at('/built/a')).headers.get('cache-status') ?? '';
-          assert.match(kept, isFresh, `${what}: another page is kept`);
-        }
-      }
-    });
+    onGateway('revalidations in Next.js reach the pages of the gateway', way, revalidations, [15, 16]);
 
     onGateway('a profile, res.revalidate and route handlers reach the gateway', way, async ({ gateway, start }) => {
       const server = await start();
@@ -103,6 +85,35 @@ export function behindTests(): void {
       await until('the new build', async () => deploymentOf(await visit(gateway, '/built/a')) === 'two');
       await isHit('the new build', () => visit(gateway, '/built/a'));
     });
+  }
+}
+
+async function revalidations({ gateway, start }: Behind, { fleet }: Stores): Promise<void> {
+  const server = await start();
+  gateway.moveTo(server.url);
+  const ofRelease = isNext15 ? (['page', 'payload'] as const) : (['page', 'payload', 'segment'] as const);
+  for (const kind of ofRelease) {
+    const at = (path: string) => ask(gateway, path, kind);
+    for (const [what, revalidate] of [
+      ['revalidateTag', { tag: 'list-x' }],
+      ['revalidatePath', { path: '/listed/x' }],
+      ['revalidatePath of a layout', { path: '/listed', type: 'layout' }],
+      ['revalidatePath of a route', { path: '/listed/[slug]', type: 'page' }],
+      ['updateTag', undefined],
+    ] as const) {
+      if (isNext15 && !revalidate) continue; // Next.js 16 has brought updateTag
+      await isHit(`${what}, ${kind}`, () => at('/listed/x'));
+      await isHit(`${what}, ${kind}, another page`, () => at('/built/a'));
+      const before = await at('/listed/x');
+      fleet.data.set('x', `${what} of the ${kind}`);
+      if (revalidate) await requestRevalidation(server, revalidate);
+      else await updateTag(server, 'list-x');
+      // In a route handler Next.js answers before it revalidates.
+      await until(`${what} reaches the ${kind}`, async () => !(await at('/listed/x')).bytes.equals(before.bytes));
+      assert.match((await at('/listed/x')).text, new RegExp(`${what} of the ${kind}`));
+      const kept = (await at('/built/a')).headers.get('cache-status') ?? '';
+      assert.match(kept, isFresh, `${what}: another page is kept`);
+    }
   }
 }
 

@@ -60,7 +60,7 @@ function importsOf(module: URL, found = new Set<string>()): Set<string> {
 }
 
 test('complaint: a site with an edge middleware fails: what Next.js bundles for the edge runtime has no modules of Node.js', () => {
-  for (const entry of ['index.js', 'usecache/index.js']) {
+  for (const entry of ['index.js', 'usecache/index.js', 'gateway/index.js']) {
     const found = importsOf(new URL(`../../src/next/${entry}`, import.meta.url));
     assert.ok(found.size > 3, 'the modules of the entry were found');
     assert.deepEqual(
@@ -69,6 +69,9 @@ test('complaint: a site with an edge middleware fails: what Next.js bundles for 
       entry,
     );
   }
+  // Nor does the entry for sites behind `isr serve` name them for later: such sites need no AWS SDK.
+  const gateway = importsOf(new URL('../../src/next/gateway/index.js', import.meta.url));
+  for (const module of gateway) assert.doesNotMatch(readFileSync(new URL(module), 'utf8'), /\bimport\(/, module);
   const active = importsOf(new URL('../../src/next/active.js', import.meta.url));
   assert.ok(active.has('node:crypto') && active.has('@aws-sdk/client-s3'), 'the check finds imports');
 });

@@ -1,8 +1,8 @@
-import { updateTag } from 'next/cache';
+import * as cache from 'next/cache';
 
 async function act(form) {
   'use server';
-  updateTag(form.get('tag'));
+  cache.updateTag(form.get('tag')); // of Next.js 16
 }
 
 export default function Acted() {
