@@ -654,6 +654,19 @@ def test_bypassed(rig: Rig, request_: dict[str, str], reason: str) -> None:
     assert (answer.body, answer.cache) == (b"page 2", f"isr; fwd=bypass; detail={reason}")
 
 
+@pytest.mark.parametrize("scheme", ["https", "http"])
+def test_scheme(rig: Rig, scheme: str) -> None:
+    """Renders see the scheme of the site, also where applications read it from the header of a proxy."""
+    site = Site()
+    app = WsgiCache(site, rig.new(scheme=scheme))
+    for path, proto in (("/a", "https"), ("/b", "http"), ("/c", "gopher")):
+        assert "stored" in get(app, path, HTTP_X_FORWARDED_PROTO=proto).cache
+    seen = {(call["wsgi.url_scheme"], call["HTTP_X_FORWARDED_PROTO"], call["SERVER_PORT"]) for call in site.calls}
+    assert seen == {(scheme, scheme, "443" if scheme == "https" else "80")}
+    get(app, "/own", HTTP_COOKIE="session=1", HTTP_X_FORWARDED_PROTO="http")
+    assert (site.calls[-1]["wsgi.url_scheme"], site.calls[-1]["HTTP_X_FORWARDED_PROTO"]) == ("http", "http")
+
+
 def test_hosts(rig: Rig) -> None:
     app = WsgiCache(Site(), rig.new(hosts=["Site.Test:80"]))
     assert "stored" in get(app, "/").cache

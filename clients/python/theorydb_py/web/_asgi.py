@@ -100,7 +100,7 @@ class AsgiCache:
             "raw_path": projected.path.encode(),
             "query_string": projected.query.encode(),
             "root_path": mount,
-            "headers": [(name.encode(), value.encode()) for name, value in projected.headers],
+            "headers": [(name.encode(), value.encode()) for name, value in projected.headers(self._cache.scheme)],
             "client": None,
             "server": projected.server(self._cache.scheme),
         }

@@ -102,8 +102,10 @@ class PageCache:
         forbids that (RFC 9111, section 5.2.2.10).
         ``opt_in="strict"`` is for sites that mean ``max-age`` and ``Expires`` for browsers
         only: then ``max-age`` counts only beside ``public``, and ``Expires`` never.
-        ``scheme`` is that of the site's public URLs: renders get it, whatever the
-        visitor's.
+        ``scheme`` is that of the site's public URLs: renders get it, and as
+        ``X-Forwarded-Proto``, whatever the request of the visitor says, whose own
+        ``X-Forwarded-Proto`` is not trusted. Visitors of both schemes get the same pages:
+        let the proxy in front redirect http to https.
 
         ``memory_bytes`` bounds the pages in memory; larger bodies than
         ``max_body_bytes`` (at most 1 GiB) are not stored, nor are responses with a header

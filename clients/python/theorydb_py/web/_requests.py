@@ -57,10 +57,10 @@ class Projected:
         host, _, path = rest.partition("/")
         return cls(host, "/" + path, query)
 
-    @property
-    def headers(self) -> tuple[tuple[str, str], ...]:
-        """All of its headers."""
-        return (("host", self.host), ("accept", "*/*"), ("accept-encoding", "identity"), ("user-agent", "isr"))
+    def headers(self, scheme: str) -> tuple[tuple[str, str], ...]:
+        """Return all of its headers. The scheme is that of the public URLs, which some applications read there."""
+        same = (("accept", "*/*"), ("accept-encoding", "identity"), ("user-agent", "isr"))
+        return (("host", self.host), *same, ("x-forwarded-proto", scheme))
 
     def server(self, scheme: str) -> tuple[str, int]:
         """Return the name and the port of the server that the request names."""

@@ -90,7 +90,9 @@ class WsgiCache:
             "wsgi.multiprocess": multiprocess,
             "wsgi.run_once": False,
         }
-        environ.update({"HTTP_" + name.upper().replace("-", "_"): value for name, value in projected.headers})
+        environ.update(
+            {"HTTP_" + name.upper().replace("-", "_"): value for name, value in projected.headers(self._cache.scheme)}
+        )
         return environ
 
     def _render(self, environ: Environ) -> Rendered:
