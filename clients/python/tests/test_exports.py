@@ -13,7 +13,17 @@ from tests.documented import public_methods, public_objects
 from theorydb_py import errors
 from theorydb_py.web import PageCache
 
-MADE_HERE = ("AsyncQuery", "AsyncReader", "Field", "IsrLease", "Lease", "ModelDefinition", "Query", "Reader")
+MADE_HERE = (
+    "AsyncQuery",
+    "AsyncReader",
+    "Field",
+    "IsrLease",
+    "Lease",
+    "LocalDynamoDB",
+    "ModelDefinition",
+    "Query",
+    "Reader",
+)
 """Classes that users do not construct."""
 INTERNAL = (theorydb_py.isr.Fence, theorydb_py.isr.IsrLease, PageCache)
 """Classes whose further methods are for the store and for the middlewares."""

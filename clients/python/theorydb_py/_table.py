@@ -554,12 +554,15 @@ class Table(Generic[T]):
             InvalidInputError, InvalidQueryError: an argument is invalid; nothing was
                 changed.
         """
-        token = self._new_token() if client_request_token is None else client_request_token
-        writes = [self._write_of(action) for action in actions]
-        transaction = Transaction(self.table_name, writes, check_token(token), now=self._now)
-        transaction.send(self._client, self._retry, self._writes.classify_failure)
+        self._transact([self._write_of(action) for action in actions], client_request_token)
 
     # --- Internals ----------------------------------------------------------
+
+    def _transact(self, writes: list[Write], token: str | None = None) -> None:
+        """Execute writes, also of other models in this table, atomically; None: under a new token."""
+        checked = check_token(self._new_token() if token is None else token)
+        transaction = Transaction(self.table_name, writes, checked, now=self._now)
+        transaction.send(self._client, self._retry, self._writes.classify_failure)
 
     def _execute(self, write: Write, call: Callable[..., Any], **more: Any) -> Any:
         """Send a write of one item. For an echo, the reply contains only the item, as ``Attributes``."""

@@ -23,7 +23,14 @@ from theorydb_py.errors import (
 MAX_ACTIONS = 100
 _MAX_TOKEN = 36
 
-_NAMES = {"put": "Put", "update": "Update", "upsert": "Update", "delete": "Delete", "condition check": "ConditionCheck"}
+_NAMES = {
+    "create": "Put",
+    "put": "Put",
+    "update": "Update",
+    "upsert": "Update",
+    "delete": "Delete",
+    "condition check": "ConditionCheck",
+}
 
 
 def check_token(token: object) -> str:

@@ -1,0 +1,1 @@
+from theorydb_py.release_state import *

@@ -1,0 +1,1 @@
+from theorydb_py.testkit import *
