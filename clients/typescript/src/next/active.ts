@@ -5,8 +5,9 @@ import { lookUp, type RenderStart } from './lookup.js';
 import { cacheKeyOf } from './names.js';
 import { type CacheHandlerOptions, settingsOf } from './options.js';
 import { persist } from './persist.js';
-import { onDemandHeader } from './seeds.js';
+import { onDemandHeader, onlyGeneratedHeader } from './seeds.js';
 import { Site } from './site.js';
+import type { RequestHeaders } from './visits.js';
 
 /** The memory for entries of `'use cache'` of a process without a handler of pages, in bytes: the default of `cacheMaxMemorySize`. */
 const memoryBytes = 50 << 20;
@@ -37,6 +38,7 @@ const maxRenderStarts = 1000;
 /** The handler of one request, on the shared state of the process. */
 class RequestHandler implements CacheHandler {
   readonly #site: Site;
+  readonly #headers: RequestHeaders;
   readonly #isPrefetch: boolean;
   readonly #isOnDemand: boolean;
   /** Render starts by cache key: Next.js looks up a page with this instance before it renders it. */
@@ -47,6 +49,7 @@ class RequestHandler implements CacheHandler {
   constructor(site: Site, ctx: HandlerContext, start: RenderStart) {
     const headers = ctx._requestHeaders ?? {};
     this.#site = site;
+    this.#headers = headers;
     this.#isPrefetch = headers['next-router-prefetch'] === '1' || headers['purpose'] === 'prefetch';
     this.#isOnDemand = site.seeds?.isOnDemand(headers[onDemandHeader]) ?? false;
     this.#defaultStart = start;
@@ -55,7 +58,15 @@ class RequestHandler implements CacheHandler {
   async get(key: string, ctx: GetContext): Promise<Answer | null> {
     const site = this.#site;
     const cacheKey = cacheKeyOf(site.buildId, key, ctx.kind);
-    const lookup = { cacheKey, key, ctx, isPrefetch: this.#isPrefetch, isOnDemand: this.#isOnDemand };
+    const lookup = {
+      cacheKey,
+      key,
+      ctx,
+      isPrefetch: this.#isPrefetch,
+      isOnDemand: this.#isOnDemand,
+      isOnlyGenerated: this.#isOnDemand && this.#headers[onlyGeneratedHeader] !== undefined,
+      visit: site.visits.of(this.#headers),
+    };
     const found = await site.breaker.call('a look-up', (answered) => lookUp(site, lookup, answered));
     if (!found) return null;
     this.#starts.set(cacheKey, found.start, 1);

@@ -6,6 +6,7 @@ import type { Answer, GetContext, Value } from './contract.js';
 import type { PageRequest, PageSnapshot } from './pages.js';
 import type { Rendering } from './renderings.js';
 import type { Site } from './site.js';
+import type { Visit } from './visits.js';
 
 /** The start of a rendering: its time and its purge sequence. */
 export interface RenderStart {
@@ -27,6 +28,10 @@ export interface Lookup {
   isPrefetch: boolean;
   /** An on-demand revalidation (`res.revalidate`): Next.js renders, whatever the answer. */
   isOnDemand: boolean;
+  /** An on-demand revalidation only of a page that exists (`unstable_onlyGenerated`): without a value Next.js renders nothing. */
+  isOnlyGenerated: boolean;
+  /** The visit that Next.js looks up the value for, if it is known. */
+  visit: Visit | undefined;
   /** See {@link PageRequest.seq}. */
   seq?: number;
 }
@@ -65,11 +70,16 @@ export async function lookUp(site: Site, lookup: Lookup, answered: () => void): 
   const start: RenderStart = { atMs, seq: snapshot.seq };
   if (ctx.kind === 'FETCH') return { answer: await fetchOf(site, snapshot, ctx), start };
   const startedAt = site.settings.clock.elapsed();
+  let firstHolder: string | undefined;
   for (let poll = 1; ; poll++) {
     const found = await attempt(site, lookup, request, snapshot, start);
     if (found) return found;
     answered();
-    if (isBackoff(snapshot.record.lock) || !(await waitForNextPoll(site, cacheKey, poll, startedAt)))
+    const { lock } = snapshot.record;
+    firstHolder ??= lock?.owner;
+    // No visitor waits for the renderings of two servers, one after the other.
+    const isSecond = lock !== undefined && lock.owner !== firstHolder;
+    if (isBackoff(lock) || isSecond || !(await waitForNextPoll(site, cacheKey, poll, startedAt)))
       return { answer: null, start };
     pages.forget(cacheKey);
     snapshot = await pages.read(request);
@@ -118,7 +128,7 @@ async function attempt(
   if (known && lookup.isPrefetch) return elsewhere();
   if (isWorthAcquiring(site, lookup.cacheKey, snapshot.record.lock)) {
     const taken = await site.renderings.take(lookup.cacheKey);
-    if (taken) return render(site, request, snapshot, start.seq, taken);
+    if (taken) return render(site, lookup, request, snapshot, start.seq, taken);
   }
   return elsewhere();
 }
@@ -132,6 +142,7 @@ function isWorthAcquiring(site: Site, cacheKey: string, lock: Lock | undefined):
 /** Lets this process render the page, unless another did so before we got the lease. */
 async function render(
   site: Site,
+  lookup: Lookup,
   request: PageRequest,
   before: PageSnapshot,
   seq: number,
@@ -140,7 +151,7 @@ async function render(
   // The rendering starts now, under the lease: a publish with the lease must not be older.
   const start = { atMs: site.settings.clock.now(), seq: Math.max(seq, rendering.lease.purgeSeq), rendering };
   try {
-    return again ? await askToRender(site, request, before, start) : await checkUnderLease(site, request, start);
+    return again ? await askToRender(site, lookup, before, start) : await checkUnderLease(site, lookup, request, start);
   } catch (error) {
     await site.renderings.giveUp(rendering).catch(() => undefined); // the first error matters
     throw error;
@@ -150,6 +161,7 @@ async function render(
 /** Evaluates the page as it was read under the lease. */
 async function checkUnderLease(
   site: Site,
+  lookup: Lookup,
   request: PageRequest,
   start: RenderStart & { rendering: Rendering },
 ): Promise<LookupResult> {
@@ -158,7 +170,7 @@ async function checkUnderLease(
   const snapshot = await site.pages.judge(request, rendering.lease.record, seq);
   const known = await valueFor(site, snapshot);
   const { entry } = snapshot.record;
-  if (!known || !entry || snapshot.state !== 'fresh') return askToRender(site, request, snapshot, start);
+  if (!known || !entry || snapshot.state !== 'fresh') return askToRender(site, lookup, snapshot, start);
   await site.renderings.giveUp(rendering);
   return { answer: shown(site, fresh(entry, known.value, site.settings.clock.now())), start, says: 'fresh' };
 }
@@ -171,14 +183,33 @@ async function checkUnderLease(
  */
 async function askToRender(
   site: Site,
-  { key }: PageRequest,
+  lookup: Lookup,
+  snapshot: PageSnapshot,
+  start: RenderStart & { rendering: Rendering },
+): Promise<LookupResult> {
+  const { renderings } = site;
+  const { rendering } = start;
+  const found = await previousOf(site, lookup, snapshot, start);
+  // A page is rendered in the background of its visit; the call of a function is not what a visit is for.
+  const holder = lookup.ctx.kind === 'USE_CACHE' ? undefined : lookup.visit;
+  if (found.says === 'regenerated here') renderings.awaitReport(rendering, holder);
+  else if (lookup.isOnlyGenerated && !found.answer) await renderings.giveUp(rendering);
+  else renderings.follow(rendering, lookup.visit);
+  return found;
+}
+
+/** Returns the answer that tells Next.js to render, with the value that it replaces, if Next.js is to have it. */
+async function previousOf(
+  site: Site,
+  { key, isOnlyGenerated }: Lookup,
   snapshot: PageSnapshot,
   start: RenderStart,
 ): Promise<LookupResult> {
   const { record, state } = snapshot;
   // Without a value Next.js would say again that the page does not exist, as the build found.
   if (site.seeds?.isNotFound(key) && state !== 'stale') return { answer: { value: null, lastModified: -1 }, start };
-  const entry = state === 'stale' || state === 'expired' ? record.entry : undefined;
+  const isGiven = state === 'stale' || state === 'expired' || (state === 'purged' && isOnlyGenerated);
+  const entry = isGiven ? record.entry : undefined;
   const known = entry && (await site.pages.valueOf(snapshot));
   if (!entry || !known) return { answer: null, start };
   const now = site.settings.clock.now();

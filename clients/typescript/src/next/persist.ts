@@ -35,7 +35,7 @@ const maxBackoffSeconds = 300;
  */
 export async function persist(site: Site, rendered: RenderedValue): Promise<void> {
   const { cacheKey, value, start } = rendered;
-  const rendering = start.rendering && site.renderings.of(cacheKey) === start.rendering ? start.rendering : undefined;
+  const rendering = site.renderings.storing(start.rendering);
   const body = value !== null && site.served.has(value) ? undefined : bodyOf(site, rendered);
   if (!body) {
     // Next.js failed to regenerate and passes the old value, or the value is too large.

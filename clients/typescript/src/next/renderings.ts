@@ -3,6 +3,7 @@ import type { Warn } from '../isr/backend.js';
 import type { Lease } from '../isr/lease.js';
 import type { IsrMetaStore } from '../isr/metastore.js';
 import { type Heartbeat, startHeartbeat } from '../leases/heartbeat.js';
+import type { Visit } from './visits.js';
 
 /** A page that this process is rendering, with its lease. */
 export interface Rendering {
@@ -17,13 +18,36 @@ export interface RenderingOptions {
   clock: Clock;
   leaseMs: number;
   renderMs: number;
+  /** How long a rendering is expected to last of which nothing but its start is known, in milliseconds. */
+  unknownMs: number;
   warn: Warn;
 }
 
-/** The renderings in progress in this process. Next.js reports the start of one (by `get`) and its success (by `set`), but not its failure. */
+/** How long after the end of its visits a rendering may still be stored, in milliseconds: Next.js sends an image before it stores it. */
+const settleMs = 200;
+
+/** How long servers render a page that has failed without waiting for each other, in milliseconds. */
+const failedMs = 1000;
+
+/** A rendering, and what is known of its progress. */
+interface Progress {
+  readonly rendering: Rendering;
+  /** Ends the timeout. */
+  timeout: AbortController;
+  /** The visits that it is made for, each with what ends the interest in it. */
+  readonly visits: Map<Visit, () => void>;
+  /** Next.js reports its end by `set`, or has done so. */
+  isReported: boolean;
+}
+
+/**
+ * The renderings in progress in this process. Next.js reports the start of one (by `get`) and its
+ * success (by `set`), but its failure only if it was given a value to keep. Without one, a
+ * rendering is in progress as long as one of the visits that it is made for.
+ */
 export class Renderings {
   readonly #of: RenderingOptions;
-  readonly #running = new Map<string, { rendering: Rendering; budget: AbortController }>();
+  readonly #running = new Map<string, Progress>();
 
   constructor(of: RenderingOptions) {
     this.#of = of;
@@ -37,18 +61,21 @@ export class Renderings {
   /**
    * Acquires the right to render a page; undefined if another process has it. `again` reports
    * that this process already had it: Next.js asks once per rendering, so an earlier one has
-   * failed, or its result will find that its lease has been passed on.
+   * failed, or its result will find that its lease has been passed on. The caller goes on with
+   * {@link follow} or {@link awaitReport}.
    */
   async take(cacheKey: string): Promise<{ rendering: Rendering; again: boolean } | undefined> {
     const known = this.#running.get(cacheKey);
     if (known) {
-      this.#limit(known.rendering);
+      this.#limit(known, this.#of.renderMs);
       return { rendering: known.rendering, again: true };
     }
     const lease = await this.acquire(cacheKey);
     if (!lease) return undefined;
     const rendering = { cacheKey, lease: lease.lease, heartbeat: this.#keep(lease.lease, lease.askedAt) };
-    this.#limit(rendering);
+    const progress = { rendering, timeout: new AbortController(), visits: new Map(), isReported: false };
+    this.#running.set(cacheKey, progress);
+    this.#limit(progress, this.#of.renderMs);
     rendering.heartbeat.signal.addEventListener('abort', () => void this.end(rendering));
     return { rendering, again: false };
   }
@@ -61,12 +88,46 @@ export class Renderings {
     return lease ? { lease, askedAt } : undefined;
   }
 
+  /** Follows a rendering of which Next.js reports the success only: it ends with its visits, or, if none is known, after `unknownMs`. */
+  follow(rendering: Rendering, visit: Visit | undefined): void {
+    const progress = this.#progressOf(rendering);
+    if (!progress || progress.isReported || (visit && progress.visits.has(visit))) return;
+    const { visits } = progress;
+    if (!visit || visit.isOver) {
+      if (visits.size === 0) this.#limit(progress, this.#of.unknownMs);
+      return;
+    }
+    const unwatch = visit.watch(() => {
+      visits.delete(visit);
+      if (visits.size === 0 && !progress.isReported) this.#limit(progress, settleMs, visit.hasFailed);
+    });
+    visits.set(visit, unwatch);
+  }
+
+  /** Waits for Next.js to report the end of a rendering, in the background of a visit. */
+  awaitReport(rendering: Rendering, visit: Visit | undefined): void {
+    const progress = this.#progressOf(rendering);
+    if (!progress) return;
+    progress.isReported = true;
+    if (visit && !progress.visits.has(visit)) progress.visits.set(visit, visit.hold());
+  }
+
+  /** Returns a rendering, whose result is stored now, if it is still in progress. */
+  storing(rendering: Rendering | undefined): Rendering | undefined {
+    const progress = rendering && this.#progressOf(rendering);
+    if (!progress) return undefined;
+    progress.isReported = true;
+    this.#limit(progress, this.#of.renderMs);
+    return rendering;
+  }
+
   /** Stops the heartbeat and forgets the rendering. The caller has finished with the lease. */
   async end(rendering: Rendering): Promise<void> {
-    const known = this.#running.get(rendering.cacheKey);
-    if (known?.rendering === rendering) {
+    const progress = this.#progressOf(rendering);
+    if (progress) {
       this.#running.delete(rendering.cacheKey);
-      known.budget.abort();
+      progress.timeout.abort();
+      for (const lose of progress.visits.values()) lose();
     }
     await rendering.heartbeat.stop();
   }
@@ -83,6 +144,11 @@ export class Renderings {
     await this.#of.store.backOff(rendering.lease, pauseMs);
   }
 
+  #progressOf(rendering: Rendering): Progress | undefined {
+    const progress = this.#running.get(rendering.cacheKey);
+    return progress?.rendering === rendering ? progress : undefined;
+  }
+
   #keep(lease: Lease, acquiredAt: number): Heartbeat {
     const { store, clock } = this.#of;
     return startHeartbeat({
@@ -94,16 +160,17 @@ export class Renderings {
     });
   }
 
-  /** Starts, or restarts, the timeout of a rendering. */
-  #limit(rendering: Rendering): void {
-    this.#running.get(rendering.cacheKey)?.budget.abort();
-    const budget = new AbortController();
-    this.#running.set(rendering.cacheKey, { rendering, budget });
-    void this.#of.clock.sleep(this.#of.renderMs, budget.signal).then(async (passed) => {
+  /** Starts, or restarts, the timeout of a rendering. A page whose rendering has failed is put into backoff: no server waits for the next one. */
+  #limit(progress: Progress, afterMs: number, hasFailed = false): void {
+    const { clock, renderMs, warn } = this.#of;
+    const { rendering } = progress;
+    progress.timeout.abort();
+    progress.timeout = new AbortController();
+    void clock.sleep(afterMs, progress.timeout.signal).then(async (passed) => {
       if (!passed) return;
-      this.#of.warn('a rendering failed or timed out; its lease is released', { cacheKey: rendering.cacheKey });
-      await this.giveUp(rendering).catch((failure: unknown) => {
-        this.#of.warn('failed to release a lease; it will expire', { cacheKey: rendering.cacheKey, failure });
+      if (afterMs >= renderMs) warn('a rendering timed out; its lease is released', { cacheKey: rendering.cacheKey });
+      await (hasFailed ? this.backOff(rendering, failedMs) : this.giveUp(rendering)).catch((failure: unknown) => {
+        warn('failed to release a lease; it will expire', { cacheKey: rendering.cacheKey, failure });
       });
     });
   }

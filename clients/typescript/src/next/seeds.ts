@@ -29,6 +29,9 @@ export interface Seed {
 /** The header of Next.js's requests to itself for `res.revalidate`, with a secret of the build. */
 export const onDemandHeader = 'x-prerender-revalidate';
 
+/** The header of those requests that are to revalidate a page only if it exists (`unstable_onlyGenerated`). */
+export const onlyGeneratedHeader = 'x-prerender-revalidate-if-generated';
+
 /** How many pages' descriptions are kept in memory. */
 const maxKnown = 10_000;
 

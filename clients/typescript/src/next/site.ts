@@ -14,9 +14,13 @@ import { Release } from './release.js';
 import { Renderings } from './renderings.js';
 import { Revalidations } from './revalidations.js';
 import { Seeds } from './seeds.js';
+import { Visits } from './visits.js';
 
 /** How many pages with a timed-out wait are remembered. */
 const maxTimedOutWaits = 1000;
+
+/** How long a rendering is expected to last if the visit that it is made for is not known, in milliseconds. */
+const unknownMs = 1000;
 
 /** The state that all requests of a process share. */
 export class Site {
@@ -32,6 +36,7 @@ export class Site {
   readonly renderings: Renderings;
   readonly revalidations: Revalidations;
   readonly breaker: CircuitBreaker;
+  readonly visits = new Visits();
   /** The values that Next.js was given. If it passes one back to `set`, its regeneration has failed. */
   readonly served = new WeakSet<object>();
   /** Until when visitors do not wait for a page that another process renders, on the monotonic clock, after a timed-out wait. */
@@ -58,9 +63,10 @@ export class Site {
       trustMs: settings.trustMs,
       memoryBytes: ctx.maxMemoryCacheSize ?? 0,
     });
-    this.renderings = new Renderings({ ...settings, store: this.store });
+    this.renderings = new Renderings({ ...settings, store: this.store, unknownMs });
     this.revalidations = new Revalidations(this.store, this.pages);
     this.breaker = breaker;
+    this.visits.listen();
   }
 
   /** Remembers that Next.js was given a value. */

@@ -1,5 +1,8 @@
 /** Handlers of several processes on a real table and a real bucket, with a clock that tests advance. */
 
+import { randomUUID } from 'node:crypto';
+import { createServer, get, type IncomingHttpHeaders } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { inspect } from 'node:util';
 
@@ -33,6 +36,22 @@ function newWatch(t: Cleanup): Watch {
   };
 }
 
+/** Begins a request to a server of this process, which is answered at the end of the test, and returns its headers. */
+async function newVisit(t: Cleanup): Promise<IncomingHttpHeaders> {
+  const server = createServer();
+  const asked = new Promise<IncomingHttpHeaders>((resolve) =>
+    server.once('request', ({ headers }) => resolve(headers)),
+  );
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  get({ host: '127.0.0.1', port, headers: { 'x-visit': randomUUID() } }).on('error', () => {});
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return asked;
+}
+
 /** The handler class of one process; each request gets its own handler. */
 export interface Process {
   request(headers?: Record<string, string>): CacheHandler;
@@ -55,6 +74,7 @@ export function onStores(name: string, body: (s: Setting, t: TestContext) => Pro
   }
   onEngines(name, async (table, t) => {
     const bucket = await newBucket(t);
+    const visit = await newVisit(t);
     const watch = newWatch(t);
     const start = (options: CacheHandlerOptions = {}, serverDistDir?: string): Process => {
       const Handler = createCacheHandler({
@@ -75,7 +95,8 @@ export function onStores(name: string, body: (s: Setting, t: TestContext) => Pro
       });
       const build = serverDistDir === undefined ? {} : { serverDistDir };
       return {
-        request: (headers = {}) => new Handler({ ...build, _requestHeaders: headers, maxMemoryCacheSize: 1 << 20 }),
+        request: (headers = {}) =>
+          new Handler({ ...build, _requestHeaders: { ...visit, ...headers }, maxMemoryCacheSize: 1 << 20 }),
       };
     };
     const verdict: Setting['verdict'] = (answer) => {

@@ -332,6 +332,15 @@ function programOf(folder: string, port: number): { cwd: string; args: string[];
 }
 
 async function startServer(folder: string, environment: NodeJS.ProcessEnv): Promise<Server> {
+  for (let attempt = 1; ; attempt++) {
+    const server = await tryToStart(folder, environment);
+    if (server) return server;
+    if (attempt === 10) throw new Error('10 free ports were taken by other programs before next start could listen');
+  }
+}
+
+/** Starts a server; undefined if another program has taken its port. */
+async function tryToStart(folder: string, environment: NodeJS.ProcessEnv): Promise<Server | undefined> {
   const port = await freePort();
   const { cwd, args, basePath } = programOf(folder, port);
   const child = spawn(process.execPath, args, {
@@ -341,10 +350,13 @@ async function startServer(folder: string, environment: NodeJS.ProcessEnv): Prom
   });
   const output = outputOf(child);
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
-  await until(`next start on port ${port}`, async () => {
-    if (child.exitCode !== null) throw new Error(`next start has exited:\n${output()}`);
-    return answers(port);
-  });
+  // The port may answer although it is another program's.
+  const isReady = async () => /Ready in/.test(output()) && (await answers(port));
+  await until(`next start on port ${port}`, async () => child.exitCode !== null || isReady());
+  if (child.exitCode !== null) {
+    if (/EADDRINUSE/.test(output())) return undefined;
+    throw new Error(`next start has exited:\n${output()}`);
+  }
   return {
     url: `http://127.0.0.1:${port}${basePath}`,
     output,

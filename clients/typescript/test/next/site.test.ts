@@ -7,6 +7,7 @@ import { DeleteObjectsCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { storeOn } from '../isr/table.js';
 import { behindTests } from './behind.js';
 import { deploymentTests } from './deployments.js';
+import { failureTests } from './failures.js';
 import { cleanUp, missing, newProxy, onFleet, onOwnPair, onPair } from './fleets.js';
 import {
   buildSite,
@@ -28,6 +29,7 @@ describe('the site', { concurrency: 4 }, () => {
 
   deploymentTests();
   behindTests();
+  failureTests();
 
   if (!isNext15) {
     test('a build with the handler in cacheHandlers, the plural, fails at once with the reason', {

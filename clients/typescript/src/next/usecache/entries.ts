@@ -36,8 +36,9 @@ export class Entries {
   constructor(site: Site) {
     const { store, settings } = site;
     // Next.js does not report calls that fail or whose result it does not store. So a lease is not
-    // extended, and its end is nothing to warn of.
-    const renderings = new Renderings({ ...settings, store, renderMs: settings.leaseMs, warn: () => undefined });
+    // extended, ends with the visit, and its end is nothing to warn of.
+    const lasting = { renderMs: settings.leaseMs, unknownMs: settings.leaseMs };
+    const renderings = new Renderings({ ...settings, ...lasting, store, warn: () => undefined });
     this.#site = { ...site, renderings, markServed: (value) => site.markServed(value) };
   }
 
@@ -61,7 +62,8 @@ export class Entries {
     if (storing) await withTimeout(waitMs, undefined, () => storing).catch(() => undefined);
     if (!this.#isCurrent && !(await this.refresh())) return undefined;
     const ctx = { kind: 'USE_CACHE', softTags } as const;
-    const lookup = { cacheKey, key: '', ctx, isPrefetch: false, isOnDemand: false, seq: site.marks.cursor };
+    const never = { isPrefetch: false, isOnDemand: false, isOnlyGenerated: false };
+    const lookup = { cacheKey, key: '', ctx, ...never, visit: site.visits.of(), seq: site.marks.cursor };
     const limitMs = waitMs + 2 * callsPerLookUp * callMs + bodyMs;
     const found = await site.breaker.call("a look-up of 'use cache'", (answered) =>
       withTimeout(limitMs, undefined, () => lookUp(site, lookup, answered)),

@@ -5,7 +5,8 @@ const { createCacheHandler } = await import(process.env.SITE_HANDLER);
 const handler = createCacheHandler({
   callSeconds: Number(process.env.SITE_CALL_SECONDS ?? 30),
   leaseSeconds: Number(process.env.SITE_LEASE_SECONDS ?? 15),
-  waitSeconds: 60,
+  renderSeconds: Number(process.env.SITE_RENDER_SECONDS ?? 120),
+  waitSeconds: Number(process.env.SITE_WAIT_SECONDS ?? 60),
   trustSeconds: Number(process.env.SITE_TRUST_SECONDS ?? 0),
 });
 

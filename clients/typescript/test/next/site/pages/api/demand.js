@@ -1,4 +1,5 @@
 export default async function handler(request, response) {
-  await response.revalidate(request.query.path);
+  const { path, only } = request.query;
+  await response.revalidate(path, { unstable_onlyGenerated: only !== undefined });
   response.send('rendered');
 }
