@@ -5,8 +5,7 @@ import type { Warn } from '../isr/backend.js';
 /** This package's errors that count as an outage of the table; its other errors are responses. Errors of other types are the SDK's or the network's. */
 const outages: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['TableNotFound', 'Throttled', 'UnknownOutcome']);
 
-/** Reports whether a failure is an outage of the table or the bucket, or of the way to them. */
-export function isOutage(failure: unknown): boolean {
+function isOutage(failure: unknown): boolean {
   return !(failure instanceof TheorydbError) || outages.has(failure.code);
 }
 

@@ -4,7 +4,8 @@ import type { CacheHandler } from './handler.js';
 import { lookUp, type RenderStart } from './lookup.js';
 import { cacheKeyOf } from './names.js';
 import { type CacheHandlerOptions, settingsOf } from './options.js';
-import { persist } from './persist.js';
+import { lookUpInOutage } from './outage.js';
+import { keepUnstored, persist } from './persist.js';
 import { onDemandHeader, onlyGeneratedHeader } from './seeds.js';
 import { Site } from './site.js';
 import type { RequestHeaders } from './visits.js';
@@ -67,8 +68,9 @@ class RequestHandler implements CacheHandler {
       isOnlyGenerated: this.#isOnDemand && this.#headers[onlyGeneratedHeader] !== undefined,
       visit: site.visits.of(this.#headers),
     };
-    const found = await site.breaker.call('a look-up', (answered) => lookUp(site, lookup, answered));
-    if (!found) return null;
+    const found =
+      (await site.breaker.call('a look-up', (answered) => lookUp(site, lookup, answered))) ??
+      (await lookUpInOutage(site, lookup));
     this.#starts.set(cacheKey, found.start, 1);
     const { answer, says } = found;
     if (!answer || ctx.kind === 'FETCH' || ctx.kind === 'IMAGE') return answer;
@@ -80,10 +82,15 @@ class RequestHandler implements CacheHandler {
     const kind = ctx.fetchCache ? 'FETCH' : (value?.kind ?? 'PAGES');
     const cacheKey = cacheKeyOf(site.buildId, key, kind);
     const start = this.#starts.get(cacheKey) ?? this.#defaultStart;
-    await site.breaker.call('storing a page', () => persist(site, { cacheKey, value, ctx, start }));
+    const rendered = { cacheKey, value, ctx, start };
+    const isDone = await site.breaker.call('storing a page', async () => {
+      await persist(site, rendered);
+      return true;
+    });
+    if (!isDone) keepUnstored(site, rendered);
   }
 
-  /** Rejects if the purge fails, so that a failed purge never goes unnoticed. Next.js logs the error. */
+  /** Resolves once the revalidation is in the table, or is kept to be sent again. It rejects if neither is possible. */
   async revalidateTag(tags: string | readonly string[], durations?: { expire?: number }): Promise<void> {
     await this.#site.revalidations.revalidate(tags, durations);
   }

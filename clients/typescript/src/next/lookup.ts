@@ -44,9 +44,6 @@ export interface LookupResult {
   says?: 'fresh' | 'regenerated here' | 'regenerated elsewhere';
 }
 
-/** How long a revalidation may wait in the log queue, in milliseconds; once it is sent, the store's settle timeout applies. */
-export const maxQueueMs = 30_000;
-
 /** The shortest and the longest mean delay between polls of a page that another process renders, in milliseconds. */
 const minPollDelayMs = 50;
 const maxPollDelayMs = 500;
@@ -64,7 +61,9 @@ export async function lookUp(site: Site, lookup: Lookup, answered: () => void): 
   const atMs = site.settings.clock.now();
   let snapshot = await pages.read(request);
   if (lookup.isOnDemand && (snapshot.state === 'fresh' || snapshot.state === 'stale')) {
-    await revalidate(site, cacheKey);
+    // Then this process renders it under the lease, and others do not take what they have in memory
+    // for fresh. If the rendering fails, the next visitor causes another.
+    await site.revalidations.revalidatePage(cacheKey);
     snapshot = await pages.read(request);
   }
   const start: RenderStart = { atMs, seq: snapshot.seq };
@@ -86,26 +85,14 @@ export async function lookUp(site: Site, lookup: Lookup, answered: () => void): 
   }
 }
 
-function requestOf(site: Site, { cacheKey, key, ctx, seq }: Lookup): PageRequest {
+/** Returns the request for the rows and the body of a look-up. */
+export function requestOf(site: Site, { cacheKey, key, ctx, seq }: Lookup): PageRequest {
   const tags = [...(ctx.tags ?? []), ...(ctx.softTags ?? [])];
   if (ctx.kind !== 'FETCH') return { cacheKey, key, ctx, tags, isCurrent: () => true, seq };
   // Next.js will fetch again if the window is over: a newer response of another process saves that.
   const isCurrent = ({ generatedAtMs }: Entry) =>
     site.settings.clock.now() < generatedAtMs + (ctx.revalidate || BOUNDS.interval) * 1000;
   return { cacheKey, key, ctx, tags, isCurrent };
-}
-
-/**
- * Makes a page stale before it is rendered on demand: then this process renders it under the
- * lease, and others do not take what they have in memory for fresh. If the rendering fails, the
- * next visitor causes another.
- */
-async function revalidate(site: Site, cacheKey: string): Promise<void> {
-  try {
-    await site.store.purge([{ kind: 'key', value: cacheKey }], { signal: AbortSignal.timeout(maxQueueMs) });
-  } finally {
-    site.pages.forget(cacheKey);
-  }
 }
 
 /** Makes one attempt; undefined if there is nothing to serve and another process is rendering. */

@@ -3,11 +3,13 @@ import { LruCache } from '../cache/lru.js';
 import type { PurgeMarks } from '../cache/purgemarks.js';
 import type { Clock } from '../clock.js';
 import type { Entry, PurgeState } from '../isr/entry.js';
-import { freshness, mergePurgeStates, type State, servableOnFailure } from '../isr/freshness.js';
+import { Fence } from '../isr/fence.js';
+import { freshness, mergePurgeStates, NEVER_PURGED, type State, servableOnFailure } from '../isr/freshness.js';
 import type { IsrMetaStore } from '../isr/metastore.js';
 import type { PageRecord } from '../isr/record.js';
 import type { Value } from './contract.js';
 import { decode, EnvelopeError } from './envelope.js';
+import type { KeptPurges } from './keptpurges.js';
 import type { Records } from './records.js';
 import type { Seed, SeedRequest, Seeds } from './seeds.js';
 
@@ -47,6 +49,7 @@ const seedToleranceMs = 60_000;
 export interface PagesOptions {
   store: IsrMetaStore;
   marks: PurgeMarks;
+  purges: KeptPurges;
   records: Records;
   bodies: Bodies;
   seeds: Seeds | undefined;
@@ -56,6 +59,9 @@ export interface PagesOptions {
   /** The limit of values in memory, in bytes. */
   memoryBytes: number;
 }
+
+/** The record of a page of which no row is known. */
+const unknownRecord: PageRecord = { purge: NEVER_PURGED, fence: new Fence('', undefined, undefined) };
 
 /** Reads values: rows, the purge marks that cover them, and bodies. */
 export class Pages {
@@ -88,24 +94,35 @@ export class Pages {
     const [record, seq] = await Promise.all([store.read({ cacheKey }), seqBefore ?? request.seq ?? this.catchUp()]);
     const snapshot = await this.judge(request, record, seq);
     if (snapshot.state === 'fresh') records.set(cacheKey, record, readAt);
-    else records.forget(cacheKey);
+    else records.remember(cacheKey, record);
     return snapshot;
+  }
+
+  /** Returns what is known of a value without asking the stores; others may have changed it since. */
+  async lastKnown(request: PageRequest): Promise<PageSnapshot> {
+    const { records, marks } = this.#options;
+    return this.judge(request, records.lastKnown(request.cacheKey) ?? unknownRecord, marks.cursor);
+  }
+
+  /** Keeps a value in memory, as the last known of a page, until its row is read. */
+  keep(cacheKey: string, entry: Entry, { value, bytes }: { value: Value; bytes: number }): void {
+    this.#values.set(entry.htmlPointer, { value }, bytes * decodedFactor);
+    this.#options.records.remember(cacheKey, { ...unknownRecord, entry });
   }
 
   /** Evaluates a record now, with the tags of the entry and of the look-up. */
   async judge(request: PageRequest, record: PageRecord, seq: number): Promise<PageSnapshot> {
-    const { clock, marks, seeds } = this.#options;
+    const { clock, marks, purges, seeds } = this.#options;
     const now = clock.now();
     const isMissing = !record.entry && !record.malformed;
     const seed = isMissing ? await seeds?.find(request, now) : undefined;
     const stored = record.entry ?? seed?.entry;
     // Rows of other services do not point at cached values of Next.js.
     if (!stored || stored.foreign) return { record, seed, seq, state: 'missing', isServable: false };
-    const cover: PurgeState = mergePurgeStates(
-      record.purge,
-      marks.purgeStateOf(request.cacheKey, [...stored.tags, ...request.tags], now),
-    );
-    const entry = seed ? { ...stored, purgeSeq: purgeSeqOf(seed, cover, seq) } : stored;
+    const tags = [...stored.tags, ...request.tags];
+    const known: PurgeState = mergePurgeStates(record.purge, marks.purgeStateOf(request.cacheKey, tags, now));
+    const entry = seed ? { ...stored, purgeSeq: purgeSeqOf(seed, known, seq) } : stored;
+    const cover = mergePurgeStates(known, purges.cover(entry, request.cacheKey, tags, now));
     const isServable = servableOnFailure(entry, cover, now);
     return { record: { ...record, entry }, seed, seq, state: freshness(entry, cover, now), isServable };
   }
@@ -115,7 +132,16 @@ export class Pages {
     if (!entry) return undefined;
     const known = this.#values.get(entry.htmlPointer);
     if (known) return known;
-    const found = await (seed ? seed.read() : this.#stored(entry));
+    return this.#remembered(entry, await (seed ? seed.read() : this.#stored(entry)));
+  }
+
+  /** Like {@link valueOf}, without the bucket: undefined also if the value is not in memory, nor in the files of the build. */
+  async localValueOf({ record: { entry }, seed }: PageSnapshot): Promise<{ value: Value } | undefined> {
+    if (!entry) return undefined;
+    return this.#values.get(entry.htmlPointer) ?? this.#remembered(entry, await seed?.read());
+  }
+
+  #remembered(entry: Entry, found: { value: Value; bytes: number } | undefined): { value: Value } | undefined {
     if (!found) return undefined;
     const { value, bytes } = found;
     this.#values.set(entry.htmlPointer, { value }, bytes * decodedFactor);

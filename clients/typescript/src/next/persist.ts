@@ -6,6 +6,7 @@ import type { Lease } from '../isr/lease.js';
 import { isBackoff } from '../isr/lockrow.js';
 import { periodsOf } from './answers.js';
 import { type CacheControl, type SetContext, tagsOf, type Value } from './contract.js';
+import { statusOf, unstoredEntry } from './entries.js';
 import { encode } from './envelope.js';
 import type { RenderStart } from './lookup.js';
 import type { Site } from './site.js';
@@ -99,7 +100,26 @@ async function publish(site: Site, lease: Lease, rendered: RenderedValue, body: 
     renderMs: Math.max(1, clock.now() - rendered.start.atMs),
     ttlUnixSeconds: horizon(clock.now() / 1000, rendered.keepSeconds ?? retentionSeconds),
   };
-  await site.store.publish(lease, lease.record, next);
+  const entry = await site.store.publish(lease, lease.record, next);
+  if (isPage(rendered)) site.pages.keep(rendered.cacheKey, entry, { value: rendered.value, bytes: body.length });
+}
+
+/** Reports whether a value is what a visitor gets, rather than a part of it. */
+function isPage({ value }: RenderedValue): boolean {
+  return value?.kind !== 'FETCH' && value?.kind !== 'USE_CACHE';
+}
+
+/**
+ * Keeps a page in memory that could not be stored: it replaces the last known one while the stores
+ * do not answer. If Next.js passes the old value, because it has failed to regenerate, that stays.
+ */
+export function keepUnstored(site: Site, rendered: RenderedValue): void {
+  const { cacheKey, value, ctx, start } = rendered;
+  if (!isPage(rendered) || (value !== null && site.served.has(value))) return;
+  const { atMs: generatedAtMs, seq: purgeSeq } = start;
+  const name = `unstored ${cacheKey}`;
+  const entry = unstoredEntry({ name, value, tags: ctx.tags, life: lifetimeOf(rendered), generatedAtMs, purgeSeq });
+  site.pages.keep(cacheKey, entry, { value, bytes: encode(value).length });
 }
 
 /** Stores the body, unless the current entry has the same body and it still exists. */
@@ -122,12 +142,6 @@ function describe({ htmlPointer, contentSha256, contentLength }: Entry): Describ
 function lifetimeOf({ value, ctx }: RenderedValue): CacheControl {
   const own = value?.kind === 'FETCH' ? value['revalidate'] : ctx.revalidate;
   return ctx.cacheControl ?? { revalidate: typeof own === 'number' ? own : false };
-}
-
-function statusOf(value: Value): number {
-  if (value === null) return 404;
-  const status = value['status'];
-  return typeof status === 'number' && Number.isInteger(status) && status >= 100 && status <= 999 ? status : 200;
 }
 
 /** Returns the ttl of the row, in epoch seconds: by then the page was regenerated or is unused. */

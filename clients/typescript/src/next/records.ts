@@ -21,9 +21,13 @@ const bytesOfRecord = 2048;
 /** How many changed pages are remembered. If there are more, all pages count as changed. */
 const maxChanged = 10_000;
 
+/** When a record was read that is of use only in an outage, on the monotonic clock. */
+const outdated = Number.NEGATIVE_INFINITY;
+
 /**
  * The records of pages in memory. The purge log tells which pages have changed: {@link changed}
- * must be called for each before its sequence is used.
+ * must be called for each before its sequence is used. Records that have changed stay, for
+ * {@link lastKnown}.
  */
 export class Records {
   readonly #clock: Clock;
@@ -36,34 +40,46 @@ export class Records {
     this.#clock = clock;
   }
 
-  /** Returns the record of a page, if it is in memory. */
+  /** Returns the record of a page, if it is in memory and current. */
   get(cacheKey: string): PageRecord | undefined {
     const known = this.#records.get(cacheKey);
-    if (!known || this.#clock.elapsed() - known.readAt < maxAgeMs) return known?.record;
-    this.#records.delete(cacheKey);
-    return undefined;
+    if (!known || known.readAt < this.#allChangedAt) return undefined;
+    return this.#clock.elapsed() - known.readAt < maxAgeMs ? known.record : undefined;
   }
 
-  /** Keeps a record whose read began at a time of the monotonic clock, unless the page has just changed. */
+  /** Returns the newest known record of a page, which others may have changed. */
+  lastKnown(cacheKey: string): PageRecord | undefined {
+    return this.#records.get(cacheKey)?.record;
+  }
+
+  /** Keeps a record whose read began at a time of the monotonic clock; it is not current if the page has just changed. */
   set(cacheKey: string, record: PageRecord, readAt: number): void {
     const changedAt = Math.max(this.#changedAt.get(cacheKey) ?? Number.NEGATIVE_INFINITY, this.#allChangedAt);
-    if (readAt < changedAt + unstableMs) return;
+    this.#keep(cacheKey, record, readAt < changedAt + unstableMs ? outdated : readAt);
+  }
+
+  /** Keeps a record for {@link lastKnown} only. */
+  remember(cacheKey: string, record: PageRecord): void {
+    this.#keep(cacheKey, record, outdated);
+  }
+
+  #keep(cacheKey: string, record: PageRecord, readAt: number): void {
     const tags = record.entry?.tags ?? [];
     // The rows are kept as well, so that each tag is in memory twice, in two bytes per character.
     const bytes = tags.reduce((sum, tag) => sum + 4 * tag.length + 100, bytesOfRecord);
     this.#records.set(cacheKey, { record, readAt }, bytes);
   }
 
-  /** Drops the record of a page. */
+  /** Makes the record of a page outdated. */
   forget(cacheKey: string): void {
-    this.#records.delete(cacheKey);
+    const record = this.lastKnown(cacheKey);
+    if (record) this.remember(cacheKey, record);
   }
 
-  /** Drops the record of a page that another process has changed, or all if it is unknown which have changed. */
+  /** Makes the record of a page outdated that another process has changed, or all if it is unknown which have changed. */
   changed(cacheKey: string | undefined): void {
     const now = this.#clock.elapsed();
     if (cacheKey === undefined || this.#isFull(now)) {
-      this.#records.clear();
       this.#changedAt.clear();
       this.#allChangedAt = now;
       return;

@@ -1,10 +1,8 @@
 import { writeFailure } from '../classify.js';
 import { InvalidInputError } from '../errors.js';
-import type { IsrMetaStore } from '../isr/metastore.js';
 import { BOUNDS } from '../isr/names.js';
-import type { PurgeOptions } from '../isr/purge.js';
-import { MAX_PURGE_TARGETS, type PurgeTarget } from '../isr/purgetarget.js';
-import { maxQueueMs } from './lookup.js';
+import { MAX_PURGE_TARGETS } from '../isr/purgetarget.js';
+import type { KeptPurges, PurgeHow } from './keptpurges.js';
 import type { Pages } from './pages.js';
 
 /** How a tag is revalidated: without durations now, otherwise as stale until `expire`, in seconds. */
@@ -17,17 +15,17 @@ export interface Durations {
  * handlers for the same one, in the same turn of the event loop: they share a purge.
  */
 export class Revalidations {
-  readonly #store: IsrMetaStore;
+  readonly #purges: KeptPurges;
   readonly #pages: Pages;
   /** The revalidations that have not been sent yet. */
   readonly #waiting = new Map<string, Promise<void>>();
 
-  constructor(store: IsrMetaStore, pages: Pages) {
-    this.#store = store;
+  constructor(purges: KeptPurges, pages: Pages) {
+    this.#purges = purges;
     this.#pages = pages;
   }
 
-  /** Rejects if the purge fails, so that a failed purge never goes unnoticed. */
+  /** Revalidates tags. It resolves once that is in the table, or is kept to be sent again; see {@link KeptPurges}. */
   revalidate(tags: string | readonly string[], durations: Durations | undefined): Promise<void> {
     const all = [...new Set(typeof tags === 'string' ? [tags] : tags)].filter((tag) => tag !== '');
     const name = JSON.stringify([durations !== undefined, durations?.expire, all]);
@@ -36,14 +34,23 @@ export class Revalidations {
     return known;
   }
 
+  /** Makes one page stale, by its cache key. It resolves as {@link revalidate} does. */
+  async revalidatePage(cacheKey: string): Promise<void> {
+    try {
+      await this.#purges.purge([{ kind: 'key', value: cacheKey }], {});
+    } finally {
+      this.#pages.forget(cacheKey);
+    }
+  }
+
   async #inNextTurn(name: string, tags: readonly string[], durations: Durations | undefined): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
     this.#waiting.delete(name);
     try {
-      const how = { ...purgeModeOf(durations), signal: AbortSignal.timeout(maxQueueMs) };
-      const targets = tags.map((value): PurgeTarget => ({ kind: 'tag', value }));
+      const how = purgeModeOf(durations);
+      const targets = tags.map((value) => ({ kind: 'tag' as const, value }));
       for (let at = 0; at < targets.length; at += MAX_PURGE_TARGETS) {
-        await this.#store.purge(targets.slice(at, at + MAX_PURGE_TARGETS), how);
+        await this.#purges.purge(targets.slice(at, at + MAX_PURGE_TARGETS), how);
       }
     } catch (error) {
       throw writeFailure(`the revalidation of ${named(tags)}`, [], error);
@@ -60,7 +67,7 @@ function named(tags: readonly string[]): string {
 }
 
 /** Maps Next.js's durations to a purge: hard without durations, soft until `expire` with them. */
-function purgeModeOf(durations: Durations | undefined): PurgeOptions {
+function purgeModeOf(durations: Durations | undefined): PurgeHow {
   const expire = durations?.expire;
   if (!durations || expire === 0) return { hard: true };
   if (expire !== undefined && !(typeof expire === 'number' && expire > 0)) {

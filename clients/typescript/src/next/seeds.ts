@@ -6,8 +6,8 @@ import { LruCache } from '../cache/lru.js';
 import { InvalidInputError } from '../errors.js';
 import type { Warn } from '../isr/backend.js';
 import type { Entry } from '../isr/entry.js';
-import { periodsOf } from './answers.js';
-import { type CacheControl, type GetContext, tagsOf, type Value } from './contract.js';
+import type { CacheControl, GetContext, Value } from './contract.js';
+import { unstoredEntry } from './entries.js';
 import { stampFile } from './stamp.js';
 
 /**
@@ -221,28 +221,9 @@ function builtRoute(route: ManifestRoute): BuiltRoute {
   return { life, srcRoute: route.srcRoute ?? undefined };
 }
 
-/** Returns the entry of a seed. Its body is in files: only the name in the memory of values is of use. */
+/** Returns the entry of a seed, whose body is in files. */
 function entryOf(name: string, value: Value, { life }: BuiltRoute, generatedAtMs: number): Entry {
-  const status = value?.['status'];
-  return {
-    htmlPointer: `seed ${name}`,
-    generatedAtMs,
-    ...periodsOf(life),
-    status: typeof status === 'number' ? status : value === null ? 404 : 200,
-    tags: tagsOf(value, {}),
-    foreign: false,
-    version: 0,
-    generationId: '',
-    key: '',
-    route: '',
-    headers: {},
-    contentSha256: '',
-    contentLength: 0,
-    purgeSeq: 0,
-    build: 0,
-    renderMs: 0,
-    initialAgeSeconds: 0,
-  };
+  return unstoredEntry({ name: `seed ${name}`, value, life, generatedAtMs, purgeSeq: 0 });
 }
 
 /** @throws InvalidInputError */

@@ -6,6 +6,7 @@ import { storesOf } from '../cache/stores.js';
 import type { Backend } from '../isr/backend.js';
 import type { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import type { HandlerContext, Value } from './contract.js';
+import { KeptPurges } from './keptpurges.js';
 import { buildIdOf } from './names.js';
 import type { Settings } from './options.js';
 import { Pages } from './pages.js';
@@ -53,9 +54,11 @@ export class Site {
     this.marks = new PurgeMarks(this.backend, tenant, (cacheKey) => records.changed(cacheKey));
     this.bodies = bodies;
     this.seeds = Seeds.open(ctx.serverDistDir, settings.retentionSeconds, warn);
+    const purges = new KeptPurges(store, this.marks, settings);
     this.pages = new Pages({
       store: this.store,
       marks: this.marks,
+      purges,
       records,
       bodies: this.bodies,
       seeds: this.seeds,
@@ -64,7 +67,7 @@ export class Site {
       memoryBytes: ctx.maxMemoryCacheSize ?? 0,
     });
     this.renderings = new Renderings({ ...settings, store: this.store, unknownMs });
-    this.revalidations = new Revalidations(this.store, this.pages);
+    this.revalidations = new Revalidations(purges, this.pages);
     this.breaker = breaker;
     this.visits.listen();
   }

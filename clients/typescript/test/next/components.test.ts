@@ -241,6 +241,27 @@ describe("'use cache'", { concurrency: 4 }, () => {
     },
   );
 
+  onFleet(
+    'a Server Action in an outage succeeds, and its updateTag reaches all servers after it',
+    async (stores, t) => {
+      const { fleet, table } = stores;
+      const proxy = await newProxy(t, table.engine.endpoint);
+      const [server, other] = await Promise.all([
+        fleet.start({ AWS_ENDPOINT_URL_DYNAMODB: proxy.url, SITE_CALL_SECONDS: '2', SITE_MEMORY: String(1 << 20) }),
+        fleet.start(),
+      ]);
+      fleet.data.set('action', 'one');
+      for (const of of [server, other]) assert.equal((await visit(of, '/item/action')).shown, 'one');
+      proxy.cut();
+      const answer = await change(server, 'action', 'two');
+      assert.deepEqual([answer.status, answer.shown], [200, 'two']);
+      assert.equal((await visit(server, '/item/action')).shown, 'two');
+      assert.equal((await visit(other, '/item/action')).shown, 'one', 'the other server cannot know');
+      proxy.restore();
+      await until('the other server shows it', async () => (await visit(other, '/item/action')).shown === 'two');
+    },
+  );
+
   onPair('purges by other programs apply to functions at once', async ({ two, fleet, table }) => {
     fleet.data.set('other', 'one');
     for (const server of two) assert.equal((await visit(server, '/item/other')).shown, 'one');

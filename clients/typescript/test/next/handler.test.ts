@@ -11,6 +11,7 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { ListObjectsV2Command } from '@aws-sdk/client-s3';
 
+import { TableNotFoundError } from '../../src/errors.js';
 import { FOREVER_MS } from '../../src/isr/names.js';
 import { hashedPartition } from '../../src/isr/partition.js';
 import type { PurgeTarget } from '../../src/isr/purgetarget.js';
@@ -231,11 +232,10 @@ onStores('a revalidation with lost replies or lost requests is applied once', as
   }
 });
 
-onStores('a failed revalidation rejects', async ({ start, table }) => {
-  const ddb = table.connect({ maxAttempts: 1 });
-  injectFaults(ddb, () => 'not applied');
-  await assert.rejects(start({ ddb }).request().revalidateTag('news'), /the revalidation of news/);
-  assert.equal(await sequenceOf(table), 0);
+onStores('a revalidation that the table refuses rejects', async ({ start, table }) => {
+  const { ddb, tableName } = table;
+  const elsewhere = start({ ddb, tableName: `${tableName}-missing` });
+  await assert.rejects(elsewhere.request().revalidateTag('news'), TableNotFoundError);
 });
 
 /** Reads the hard sequences of all tag marks. */
@@ -504,9 +504,10 @@ onStores('a throttled table is a cache miss, and stores nothing until it answers
   assert.equal(await request.get('/page', pageContext), null);
   await request.set('/page', page('one'), minute);
   assert.deepEqual(warned, ['a look-up failed']);
-  await assert.rejects(process.request().revalidateTag('news'), /throttled/);
+  await process.request().revalidateTag('news'); // it is kept, and sent again
   isThrottled = false;
   s.watch.advance(2000);
+  while ((await sequenceOf(s.table)) === 0) await new Promise((resolve) => setTimeout(resolve, 20));
   await make(process, '/page', page('two'));
   assert.equal(html(await process.request().get('/page', pageContext)), 'two');
 });

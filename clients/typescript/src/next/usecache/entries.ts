@@ -1,6 +1,6 @@
 import { largestBody } from '../../cache/bodies.js';
 import { withTimeout } from '../../retry.js';
-import { lookUp, maxQueueMs } from '../lookup.js';
+import { lookUp } from '../lookup.js';
 import { persist } from '../persist.js';
 import { type Rendering, Renderings } from '../renderings.js';
 import type { Durations } from '../revalidations.js';
@@ -91,7 +91,7 @@ export class Entries {
   async revalidate(tags: readonly string[], durations: Durations | undefined): Promise<void> {
     const { revalidations, settings } = this.#site;
     try {
-      await withTimeout(2 * maxQueueMs, undefined, () => revalidations.revalidate(tags, durations));
+      await revalidations.revalidate(tags, durations);
     } catch (failure) {
       settings.warn('a revalidation failed', { failure });
     }
