@@ -67,11 +67,11 @@ export class PurgeMarks {
     return this.#current;
   }
 
-  /** Merges the known marks that cover a page with these tags, at a time in epoch milliseconds. */
-  purgeStateOf(cacheKey: string, tags: readonly string[], nowMs: number): PurgeState {
+  /** Merges the known marks that cover a page with these tags, or with any tag, at a time in epoch milliseconds. */
+  purgeStateOf(cacheKey: string, tags: readonly string[] | 'any', nowMs: number): PurgeState {
     const page = { tenant: this.#tenant, key: cacheKey };
-    const others = [...this.#others.values()].filter((mark) => covers(mark, page, tags));
-    const ofTags = tags.map((tag) => this.#ofTags.get(tag));
+    const others = [...this.#others.values()].filter((mark) => covers(mark, page, []));
+    const ofTags = tags === 'any' ? [...this.#ofTags.values()] : tags.map((tag) => this.#ofTags.get(tag));
     const ofPrefixes = Array.from(this.#ofPrefixes, ([length, marks]) => marks.get(cacheKey.slice(0, length)));
     const unpurged: PurgeState = { ...NEVER_PURGED, markLifetimeSeconds: this.#markLifetimeSeconds };
     return [...others, ...ofTags, ...ofPrefixes]

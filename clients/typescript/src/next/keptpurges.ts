@@ -7,6 +7,7 @@ import type { PurgeOptions } from '../isr/purge.js';
 import type { PurgeTarget } from '../isr/purgetarget.js';
 import { outcomeOf } from '../outcome.js';
 import { withTimeout } from '../retry.js';
+import { isOfAnyTag } from './manytags.js';
 import type { Settings } from './options.js';
 
 /** The limit of the targets of all purges that wait to be sent again. */
@@ -92,10 +93,10 @@ export class KeptPurges {
   cover(entry: Entry, cacheKey: string, tags: readonly string[], nowMs: number): PurgeState {
     if (this.#applied.length === 0) return NEVER_PURGED;
     this.#forget();
-    const names = new Set(tags);
+    const names = isOfAnyTag(entry) ? undefined : new Set(tags);
     const covering = this.#applied.filter(({ atMs, targets }) => {
       if (entry.generatedAtMs > atMs) return false;
-      return targets.some(({ kind, value }) => (kind === 'key' ? value === cacheKey : names.has(value)));
+      return targets.some(({ kind, value }) => (kind === 'key' ? value === cacheKey : (names?.has(value) ?? true)));
     });
     if (covering.length === 0) return NEVER_PURGED;
     // One purge more than the entry knows: the table will give it a later sequence.

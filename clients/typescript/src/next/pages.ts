@@ -10,6 +10,7 @@ import type { PageRecord } from '../isr/record.js';
 import type { Value } from './contract.js';
 import { decode, EnvelopeError } from './envelope.js';
 import type { KeptPurges } from './keptpurges.js';
+import { isOfAnyTag } from './manytags.js';
 import type { Records } from './records.js';
 import type { Seed, SeedRequest, Seeds } from './seeds.js';
 
@@ -120,7 +121,8 @@ export class Pages {
     // Rows of other services do not point at cached values of Next.js.
     if (!stored || stored.foreign) return { record, seed, seq, state: 'missing', isServable: false };
     const tags = [...stored.tags, ...request.tags];
-    const known: PurgeState = mergePurgeStates(record.purge, marks.purgeStateOf(request.cacheKey, tags, now));
+    const ofTags = marks.purgeStateOf(request.cacheKey, isOfAnyTag(stored) ? 'any' : tags, now);
+    const known: PurgeState = mergePurgeStates(record.purge, ofTags);
     const entry = seed ? { ...stored, purgeSeq: purgeSeqOf(seed, known, seq) } : stored;
     const cover = mergePurgeStates(known, purges.cover(entry, request.cacheKey, tags, now));
     const isServable = servableOnFailure(entry, cover, now);

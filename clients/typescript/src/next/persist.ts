@@ -87,6 +87,7 @@ async function publish(site: Site, lease: Lease, rendered: RenderedValue, body: 
   const described = await store(site, lease, generationId, body);
   const generatedAtMs = Math.min(rendered.start.atMs, clock.now());
   const periods = periodsOf(lifetimeOf(rendered));
+  const { tags, headers } = site.tagLimit.stored(rendered.cacheKey, tagsOf(rendered.value, rendered.ctx));
   const next: NextEntry = {
     ...described,
     ...periods,
@@ -94,8 +95,8 @@ async function publish(site: Site, lease: Lease, rendered: RenderedValue, body: 
     generatedAtMs,
     key: rendered.cacheKey,
     status: statusOf(rendered.value),
-    headers: { 'content-type': [contentType] },
-    tags: tagsOf(rendered.value, rendered.ctx),
+    headers: { 'content-type': [contentType], ...headers },
+    tags,
     purgeSeq: rendered.start.seq,
     renderMs: Math.max(1, clock.now() - rendered.start.atMs),
     ttlUnixSeconds: horizon(clock.now() / 1000, rendered.keepSeconds ?? retentionSeconds),

@@ -7,6 +7,7 @@ import type { Backend } from '../isr/backend.js';
 import type { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import type { HandlerContext, Value } from './contract.js';
 import { KeptPurges } from './keptpurges.js';
+import { TagLimit } from './manytags.js';
 import { buildIdOf } from './names.js';
 import type { Settings } from './options.js';
 import { Pages } from './pages.js';
@@ -37,6 +38,7 @@ export class Site {
   readonly renderings: Renderings;
   readonly revalidations: Revalidations;
   readonly breaker: CircuitBreaker;
+  readonly tagLimit: TagLimit;
   readonly visits = new Visits();
   /** The values that Next.js was given. If it passes one back to `set`, its regeneration has failed. */
   readonly served = new WeakSet<object>();
@@ -69,6 +71,7 @@ export class Site {
     this.renderings = new Renderings({ ...settings, store: this.store, unknownMs });
     this.revalidations = new Revalidations(purges, this.pages);
     this.breaker = breaker;
+    this.tagLimit = new TagLimit(warn);
     this.visits.listen();
   }
 

@@ -601,6 +601,30 @@ onStores('identical content is stored once', async ({ start, bucket, watch }) =>
   assert.equal(answer?.cacheControl?.revalidate, 59, 'and is fresh again');
 });
 
+onStores('a page with more tags than fit into a row is stored, and no revalidation of it is lost', async (s) => {
+  const warned: string[] = [];
+  const [a, b] = [s.start({ warn: (message) => warned.push(message) }), s.start()];
+  const tags = Array.from({ length: 4500 }, (_, i) => `a-tag-of-a-product-${i}-`.padEnd(100, 'x'));
+  for (const [text, tag, options] of [
+    ['one', tags[4499], undefined],
+    ['two', 'a tag that it may have', undefined],
+    ['three', tags[0], { expire: 31536000 }],
+  ] as const) {
+    await make(a, '/list', page(text, ...tags));
+    const seen = await b.request().get('/list', pageContext);
+    assert.deepEqual([html(seen), s.verdict(seen)], [text, 'fresh']);
+    await b.request().revalidateTag(String(tag), options);
+    for (const process of [a, b]) {
+      const verdict = s.verdict(await process.request({ purpose: 'prefetch' }).get('/list', pageContext));
+      assert.equal(verdict === 'missing', options === undefined, tag);
+    }
+  }
+  assert.equal(warned.length, 1, warned.join('\n'));
+  assert.match(String(warned[0]), /^the page next\/build\/build-1\/list has 4500 tags of 454500 bytes/);
+  await make(a, '/small', page('small'));
+  assert.equal(html(await b.request().get('/small', pageContext)), 'small', 'the circuit is closed');
+});
+
 onStores('paths of any length and characters can be cached', async ({ start }) => {
   const a = start();
   for (const path of [`/${'x'.repeat(5000)}`, '/ü/%/#?', '/..//', `/${randomUUID()}`]) {
