@@ -5,7 +5,7 @@ import { PurgeMarks } from '../cache/purgemarks.js';
 import { storesOf } from '../cache/stores.js';
 import { LeaseHeldError } from '../errors.js';
 import { randomText } from '../isr/backend.js';
-import type { Entry, NextEntry } from '../isr/entry.js';
+import type { Entry, NextEntry, PurgeState } from '../isr/entry.js';
 import { freshness, freshUntilMs, mergePurgeStates, type State, servableOnFailure } from '../isr/freshness.js';
 import { generationId as newGenerationId } from '../isr/generationid.js';
 import type { Lease } from '../isr/lease.js';
@@ -57,6 +57,8 @@ const maxBackOffMs = 300_000;
 const maxMissingSeconds = 300;
 const entryBytes = 2_048;
 const daySeconds = 24 * 3600;
+/** When a record was read that is of use only while the stores do not answer, on the monotonic clock. */
+const unread = Number.NEGATIVE_INFINITY;
 /** Why a redirect to the page's own key is refused; another visitor's spelling of the URL may be the one it leads to. */
 const selfRedirect = 'self-redirect';
 
@@ -140,6 +142,8 @@ export class PageCache {
     const { cacheKey, rendered } = p;
     const known = await this.#breaker.call('a look-up', () => this.#look(cacheKey));
     if (known?.page && known.state === 'fresh') return this.#serve(request, render, this.#answer(known.page, 'hit'));
+    const last = known ? undefined : this.#lastKnown(cacheKey);
+    if (last) return this.#serve(request, render, this.#answer(last, 'stale'));
     const isSearching = this.#joinable.has(cacheKey);
     const search = this.#joinable.get(cacheKey) ?? this.#begin(cacheKey, rendered, render);
     if (known?.page && known.state === 'stale') {
@@ -236,7 +240,7 @@ export class PageCache {
     const entry = record.entry ?? missing?.entry;
     if (!entry || entry.foreign) return { state: 'missing', record };
     const now = this.#settings.clock.now();
-    const cover = mergePurgeStates(record.purge, this.#marks.purgeStateOf(cacheKey, entry.tags, now));
+    const cover = this.#coverOf(cacheKey, record, entry, now);
     const state = freshness(entry, cover, now);
     const isServable = state === 'fresh' || servableOnFailure(this.#withLongestWindow(entry, now), cover, now);
     if (!isServable) return { state, record };
@@ -254,6 +258,24 @@ export class PageCache {
     const staleSeconds = Math.max(entry.staleSeconds, staleIfErrorOf(headers, this.#settings));
     const endedEarly = staleSeconds === 0 && nowMs < freshUntilMs(entry) && allowsOnError(headers);
     return { ...entry, staleSeconds: endedEarly ? 1 : staleSeconds };
+  }
+
+  #coverOf(cacheKey: string, record: PageRecord, entry: Entry, nowMs: number): PurgeState {
+    return mergePurgeStates(record.purge, this.#marks.purgeStateOf(cacheKey, entry.tags, nowMs));
+  }
+
+  /**
+   * Returns a page that this process has seen before, while the stores do not answer: within its windows,
+   * and if its body is in memory. Others may have purged it since.
+   */
+  #lastKnown(cacheKey: string): Page | undefined {
+    const record = this.#records.get(cacheKey)?.record;
+    const entry = record?.entry;
+    const body = entry && this.#inMemory.get(entry.htmlPointer);
+    if (!body || entry.foreign) return undefined;
+    const now = this.#settings.clock.now();
+    const state = freshness(entry, this.#coverOf(cacheKey, record, entry, now), now);
+    return state === 'fresh' || state === 'stale' ? { entry, body } : undefined;
   }
 
   async #record(cacheKey: string, now: boolean): Promise<PageRecord> {
@@ -331,6 +353,7 @@ export class PageCache {
     });
     if (before?.page && before.state === 'fresh') return this.#sharing(before.page, 'hit'); // another was faster
     const startedAt = this.#settings.clock.now();
+    const purges = this.#purges;
     const deadline = new Deadline(signal, AbortSignal.timeout(this.#settings.renderMs));
     try {
       const response = await this.#call(rendered, render, deadline);
@@ -345,7 +368,7 @@ export class PageCache {
       if (isEmpty(response, body)) {
         return await this.#refused(lease, response, body, { refused: 'empty', withdraws: false }, deadline);
       }
-      return await this.#publish(lease, startedAt, response, body, verdict);
+      return await this.#publish(lease, { startedAt, purges }, response, body, verdict);
     } catch (failure) {
       return this.#failed(lease, before?.page, failure, deadline);
     }
@@ -407,7 +430,7 @@ export class PageCache {
   /** Stores a page, body first. If that fails visitors get it nevertheless. */
   async #publish(
     lease: Lease,
-    startedAtMs: number,
+    { startedAt, purges }: { startedAt: number; purges: number },
     response: Response,
     body: Uint8Array,
     verdict: { revalidateSeconds: number; staleSeconds: number; tags: string[] },
@@ -415,7 +438,7 @@ export class PageCache {
     const { clock } = this.#settings;
     const { cacheKey, record } = lease;
     const generationId = newGenerationId(clock.now(), randomText());
-    const content = this.#contentOf(response, startedAtMs, verdict);
+    const content = this.#contentOf(response, startedAt, verdict);
     if ((response.status === 404 || response.status === 410) && !record.entry) {
       return this.#keepMissing(lease, { ...content, generationId }, body);
     }
@@ -426,6 +449,8 @@ export class PageCache {
     this.#records.delete(cacheKey);
     if (!stored) return shared(unstored(response, body, 'store-unavailable'));
     this.#inMemory.set(stored.htmlPointer, body, body.byteLength);
+    if (purges === this.#purges)
+      this.#records.set(cacheKey, { record: { ...lease.record, entry: stored }, readAt: unread }, 1);
     return this.#sharing({ entry: stored, body }, 'stored');
   }
 

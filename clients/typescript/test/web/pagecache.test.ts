@@ -7,6 +7,7 @@ import { DeleteObjectsCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { systemClock } from '../../src/clock.js';
 import { createPageCache, type PageCache, type PageCacheOptions, type Render } from '../../src/web/index.js';
 import { onEngines, type TestTable } from '../engines.js';
+import { wayTo } from '../faults.js';
 import { storeOn } from '../isr/table.js';
 import { newBucket, noBucket, type TestBucket } from '../next/stores.js';
 
@@ -312,6 +313,28 @@ onStores('a process that dies delays a page for its lease', async (rig) => {
   await storeOn(rig.table).acquireLease({ cacheKey: `${host}/`, leaseDurationMs: 1000 }); // and is never heard of again
   assert.equal(await rig.text(rig.cache()), 'page 1');
   assert.equal(await rig.text(rig.cache()), 'page 1');
+});
+
+onStores('pages seen before are served from memory in an outage, unless this process has purged them', async (rig) => {
+  const ddb = rig.table.connect({ maxAttempts: 1 });
+  const way = wayTo(ddb);
+  const [cache, other] = [rig.cache({ ddb, outageSeconds: 60 }), rig.cache()];
+  assert.equal(await rig.text(cache, '/own'), 'page 1');
+  assert.equal(await rig.text(other, '/others'), 'page 2');
+  assert.equal(await rig.text(cache, '/others'), 'page 2');
+  way.fail();
+  for (let i = 0; i < 3; i++) {
+    const answer = await rig.get(cache, '/own');
+    assert.match(answer.headers.get('cache-status') ?? '', /hit; .*detail=stale/);
+    assert.equal(await answer.text(), 'page 1');
+    assert.equal(await rig.text(cache, '/others'), 'page 2');
+  }
+  assert.equal(await rig.text(cache, '/unseen'), 'page 3');
+  await cache.invalidate({ method: 'POST', url: `http://${host}/own` }, new Response());
+  assert.equal(await rig.text(cache, '/own'), 'page 4');
+  await assert.rejects(cache.purge([{ kind: 'key', value: `${host}/others` }], { signal: AbortSignal.timeout(1000) }));
+  assert.equal(await rig.text(cache, '/others'), 'page 5');
+  way.open();
 });
 
 onStores('pages are rendered while the table is out of reach, and when a body is lost', async (rig) => {
