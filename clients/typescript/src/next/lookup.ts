@@ -69,16 +69,11 @@ export async function lookUp(site: Site, lookup: Lookup, answered: () => void): 
   const start: RenderStart = { atMs, seq: snapshot.seq };
   if (ctx.kind === 'FETCH') return { answer: await fetchOf(site, snapshot, ctx), start };
   const startedAt = site.settings.clock.elapsed();
-  let firstHolder: string | undefined;
   for (let poll = 1; ; poll++) {
     const found = await attempt(site, lookup, request, snapshot, start);
     if (found) return found;
     answered();
-    const { lock } = snapshot.record;
-    firstHolder ??= lock?.owner;
-    // No visitor waits for the renderings of two servers, one after the other.
-    const isSecond = lock !== undefined && lock.owner !== firstHolder;
-    if (isBackoff(lock) || isSecond || !(await waitForNextPoll(site, cacheKey, poll, startedAt)))
+    if (isBackoff(snapshot.record.lock) || !(await waitForNextPoll(site, cacheKey, poll, startedAt)))
       return { answer: null, start };
     pages.forget(cacheKey);
     snapshot = await pages.read(request);

@@ -22,6 +22,8 @@ export async function lookUpInOutage(site: Site, lookup: Lookup): Promise<Lookup
   const known = state === 'fresh' || state === 'stale' ? await pages.localValueOf(snapshot) : undefined;
   if (!record.entry || !known) return nothing;
   site.markServed(known.value);
-  const isServedOnly = state === 'fresh' || lookup.isPrefetch;
-  return { answer: (isServedOnly ? staleElsewhere : stale)(record.entry, known.value, nowMs), start };
+  if (state === 'stale' && !lookup.isPrefetch) {
+    return { answer: stale(record.entry, known.value, nowMs), start, says: 'regenerated here' };
+  }
+  return { answer: staleElsewhere(record.entry, known.value, nowMs), start, says: 'regenerated elsewhere' };
 }
