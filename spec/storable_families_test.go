@@ -121,6 +121,8 @@ func (c *cases) surrogate() {
 	c.stored(2, "Surrogate-Control with private alone does not govern", 60, "Surrogate-Control: private", "Cache-Control: max-age=60")
 	c.refused(2, "Expires beside Surrogate-Control", "no-freshness", "Surrogate-Control: max-age=0", "Expires: "+at(60), "Date: "+at(0))
 	c.refused(2, "a malformed Surrogate-Control", "malformed", "Surrogate-Control: content=\"ESI/1.0", "Cache-Control: max-age=60")
+	c.refused(2, "a semicolon after a quote that is not closed", "malformed", "Surrogate-Control: max-age=60, a=\"b;edge, no-store", "Cache-Control: max-age=60")
+	c.refused(2, "a quote that is not closed in Surrogate-Control for others", "malformed", "Surrogate-Control: content=\"ESI/1.0;edge", "Cache-Control: max-age=60")
 	c.stored(3, "Surrogate-Control in capitals", 60, "Surrogate-Control: MAX-AGE=60")
 	c.stored(3, "Surrogate-Control for others is ignored", 60, "Surrogate-Control: no-store;edge, max-age=5;varnish", "Cache-Control: max-age=60")
 	c.refused(3, "Surrogate-Control for others alone", "no-freshness", "Surrogate-Control: max-age=60;edge")
@@ -339,6 +341,10 @@ func (c *cases) dates() {
 	c.refused(8, "Expires without Date, when the time of the request is unknown", "no-freshness", "Expires: Fri, 27 Nov 2026 12:01:00 GMT")
 	c.stored(8, "Expires in 2037", tenYears, date, "Expires: Thu, 01 Jan 2037 00:00:00 GMT")
 	c.stored(8, "Expires in 2037, a day after Date", 86400, "Date: Wed, 31 Dec 2036 00:00:00 GMT", "Expires: Thu, 01 Jan 2037 00:00:00 GMT")
+	c.refused(8, "Expires in the year 1", "no-freshness", date, "Expires: Mon, 01 Jan 0001 00:00:00 GMT")
+	c.refused(8, "Expires in the year 1, and Age", "no-freshness", date, "Expires: Mon, 01 Jan 0001 00:00:00 GMT", "Age: 10").Age = 10
+	v := c.refused(9, "Date in the year 1", "too-old", "Date: Mon, 01 Jan 0001 00:00:00 GMT", "Expires: "+at(0))
+	v.Requested, v.Age = requested, tenYears
 	c.stored(8, "Expires in 9999", tenYears, date, "Expires: Fri, 31 Dec 9999 23:59:59 GMT")
 	c.stored(8, "a year of two digits in the next century", tenYears, date, "Expires: Thursday, 01-Jan-37 00:00:00 GMT")
 	c.stored(8, "a leap day", 86400, "Date: Mon, 28 Feb 2028 00:00:00 GMT", "Expires: Tue, 29 Feb 2028 00:00:00 GMT")

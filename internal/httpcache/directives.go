@@ -189,6 +189,9 @@ func parseSurrogate(lines []string) Directives {
 		}
 	}
 	d := ParseDirectives(append(own, all...)) // the first of repeated directives counts
+	if !balanced(strings.Join(lines, ", ")) { // a semicolon may be part of a quoted string
+		d[malformed] = ""
+	}
 	window, stale, extended := strings.Cut(d["max-age"], "+")
 	if !extended {
 		return d

@@ -310,11 +310,11 @@ func untilExpires(h http.Header, requested time.Time) time.Duration {
 		if date, ok = dateIn(lines); !ok {
 			return 0
 		}
-	}
-	if date.IsZero() {
+	} else if requested.IsZero() {
 		return 0
 	}
-	return min(expires.Sub(date), maxDelta)
+	// Not below zero: dates of the year 1, as .NET sends them, are a negative interval without room for an age.
+	return min(max(expires.Sub(date), 0), maxDelta)
 }
 
 // ParseDate parses a date in one of the three formats that a recipient must accept (RFC

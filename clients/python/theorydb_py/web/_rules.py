@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 Headers = list[tuple[str, str]]
@@ -207,6 +207,8 @@ def _surrogate(lines: list[str]) -> Directives:
         elif member[end + 1 :].strip(" \t").lower() == "isr":
             own.append(member[:end])
     directives = _cache_control(own + common, targeted=True)
+    if '"' in _QUOTED.sub("", ", ".join(lines)):  # a semicolon may be part of a quoted string
+        directives = replace(directives, malformed=True)
     window, plus, stale = directives.arguments.get("max-age", "").partition("+")
     if plus:
         directives.arguments["max-age"] = window.strip(" \t")

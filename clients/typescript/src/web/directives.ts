@@ -15,6 +15,7 @@ export const maxSeconds = 315_360_000;
 
 /** A quoted string (RFC 9110, section 5.6.4). */
 const quoted = /"(?:\\[\s\S]|[^"\\])*"/y;
+const quotedStrings = new RegExp(quoted.source, 'g');
 
 /** Returns the directives of the field that governs a response (RFC 9213, section 2.2). */
 export function directivesOf(headers: Headers): Directives {
@@ -64,7 +65,8 @@ function surrogateOf(line: string): Directives {
     else if (trim(member.slice(end + 1)).toLowerCase() === 'isr') own.push(member.slice(0, end));
   }
   const members = [...own, ...all];
-  const d = { of: argumentsOf(members), malformed: !members.every(isWellQuoted), targeted: true };
+  const isClosed = !line.replace(quotedStrings, '').includes('"'); // a semicolon may be part of a quoted string
+  const d = { of: argumentsOf(members), malformed: !isClosed || !members.every(isWellQuoted), targeted: true };
   const lifetime = d.of.get('max-age') ?? '';
   const plus = lifetime.indexOf('+');
   if (plus < 0) return d;
