@@ -354,3 +354,65 @@ onStores('pages are rendered while the table is out of reach, and when a body is
   await rig.text(b);
   assert.equal(rig.renders.length, renders + 1);
 });
+
+onStores('a page whose stale-if-error has not ended stands in for failures', async (rig) => {
+  let ahead = 0;
+  const clock = systemClock(() => Date.now() + ahead);
+  const cache = rig.cache({ clock });
+  rig.respond = (_, n) =>
+    n > 1
+      ? new Response('broken', { status: 500 })
+      : page('page', { 'cache-control': 'max-age=60, stale-if-error=600' });
+  await rig.text(cache);
+  ahead = 300_000;
+  const stale = await rig.get(cache);
+  assert.deepEqual([stale.status, await stale.text()], [200, 'page']);
+  ahead = 700_000;
+  assert.equal((await rig.get(rig.cache({ clock }))).status, 500);
+});
+
+onStores('a stored page has the fields, the validator and the age of its response', async (rig) => {
+  const name = Buffer.from('inline; filename="é.html"').toString('latin1'); // as UTF-8 comes from a connection
+  rig.respond = () =>
+    page('page', {
+      'content-disposition': name,
+      etag: 'W/"é"'.replace('é', Buffer.from('é').toString('latin1')),
+      age: '10, 20',
+      'cache-status': 'b; hit',
+      'server-timing': 'a;dur=1',
+      connection: 'x-hop',
+      'x-hop': '1',
+    });
+  for (const detail of ['fwd=miss; stored', 'hit; ttl=']) {
+    const { headers } = await rig.get(rig.cache());
+    assert.equal(headers.get('content-disposition'), name);
+    assert.equal(headers.get('etag'), 'W/"Ã©"');
+    assert.ok(Number(headers.get('age')) >= 10);
+    assert.ok(headers.get('cache-status')?.startsWith(`b; hit, isr; ${detail}`), headers.get('cache-status') ?? '');
+    assert.deepEqual([headers.has('server-timing'), headers.has('x-hop')], [false, false]);
+  }
+  const { entry } = await storeOn(rig.table).read({ cacheKey: `${host}/` });
+  assert.deepEqual(entry?.headers['content-disposition'], ['inline; filename="é.html"']);
+  assert.deepEqual([entry?.etag, entry?.revalidateSeconds, entry?.initialAgeSeconds], ['W/"é"', 50, 10]);
+});
+
+onStores('what the bounds of a cache, and no content, refuse', async (rig) => {
+  for (const [reason, options, response] of [
+    ['empty', {}, () => page('')],
+    ['no-freshness', { optIn: 'strict' }, () => page('a')],
+    ['tags', { maxTags: 2 }, () => page('a', { 'cache-tag': 'a,b,c' })],
+    ['header-too-large', { maxHeaderBytes: 1024 }, () => page('a', { 'x-long': 'x'.repeat(1024) })],
+  ] as const) {
+    rig.respond = response;
+    const refused = await rig.get(rig.cache(options), `/${reason}`);
+    assert.match(refused.headers.get('cache-status') ?? '', new RegExp(`detail=${reason}$`));
+    if (reason === 'empty') continue;
+    const stored = await rig.get(rig.cache(), `/${reason}/default`);
+    assert.match(stored.headers.get('cache-status') ?? '', /stored$/, reason);
+  }
+  assert.throws(
+    () => rig.cache({ optIn: 'never' as 'strict' }),
+    /optIn must be 'explicit' or 'strict' \(got "never"\)/,
+  );
+  assert.throws(() => rig.cache({ maxTags: 0 }), /maxTags must be a whole number from 1 to 2048/);
+});
