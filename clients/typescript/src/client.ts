@@ -101,6 +101,7 @@ const writeOptions: Members<WriteOptions> = {
 };
 
 const transactOptions: Members<TransactOptions> = { ...cancellable, clientRequestToken: true };
+const tableOptions: Members<TableOptions> = { ...cancellable, timeoutMs: true };
 const readOptions: Members<ReadOptions> = { ...cancellable, consistentRead: true };
 
 /** TableTheory's options of a write, which state their condition otherwise here. */
@@ -304,6 +305,7 @@ export class TheorydbClient<M extends Model = Model> {
    * if the table exists
    */
   async createTable(models: ModelName<M> | readonly ModelName<M>[], options: TableOptions = {}): Promise<void> {
+    checkOptions('createTable', options, tableOptions);
     await createTable(this.#ddb, this.#calls, this.#modelsOf(models), options);
   }
 
@@ -314,6 +316,7 @@ export class TheorydbClient<M extends Model = Model> {
    * @throws InvalidModelError if the table has other keys, or an index that differs
    */
   async ensureTable(models: ModelName<M> | readonly ModelName<M>[], options: TableOptions = {}): Promise<void> {
+    checkOptions('ensureTable', options, tableOptions);
     await ensureTable(this.#ddb, this.#calls, this.#modelsOf(models), options);
   }
 

@@ -36,6 +36,7 @@ export { LOG_LIFE_MS } from './log.js';
 export type {
   Acquisition,
   Commit,
+  Covered,
   Declaration,
   Described,
   IsrMetaStore,

@@ -1,7 +1,7 @@
 /** The members of the arguments of the meta store. One that is ignored could cost a fence, a pin or a hard purge. */
 
 import { cancellable, type Members } from '../options.js';
-import type { Acquisition, Commit, Declaration, Pin, Publishing, Rollback } from './metastore.js';
+import type { Acquisition, Commit, Covered, Declaration, Pin, Publishing, Rollback } from './metastore.js';
 import type { PurgeOptions } from './purge.js';
 
 export const acquisition: Members<Acquisition> = {
@@ -62,4 +62,5 @@ export const declaration: Members<Declaration> = {
 };
 export const rollingBack: Members<Rollback> = { ...declaration, to: true, pinnedUntilMs: true, assertedAtMs: true };
 export const pinning: Members<Pin> = { ...declaration, untilMs: true };
+export const covered: Members<Covered> = { ...cancellable, cacheKey: true, tags: true };
 export const purging: Members<PurgeOptions> = { ...cancellable, hard: true, expireSeconds: true, confirm: true };

@@ -27,6 +27,11 @@ export interface RefreshedLease {
   readonly leaseDurationMs: number;
 }
 
+/** A page and its tags, by which purges cover it. */
+export interface Covered extends PageRef {
+  tags?: readonly string[];
+}
+
 /** The arguments of an acquisition. */
 export interface Acquisition extends PageRef {
   /** The lifetime in milliseconds, rounded up to whole seconds. */
@@ -217,7 +222,7 @@ export interface IsrMetaStore {
    * purge of the page itself is part of {@link PageRecord.purge}.
    * @throws MalformedRowError
    */
-  covering(page: PageRef & { tags?: readonly string[] }): Promise<PurgeState>;
+  covering(page: Covered): Promise<PurgeState>;
 
   /**
    * Returns the sequence at which a build of the site was deployed, and makes the build the

@@ -1,5 +1,6 @@
 import { InvalidInputError, InvalidKeyError } from '../errors.js';
 import { shorten } from '../item.js';
+import { checkOptions, type Members } from '../options.js';
 import { canonicalKey } from './canonicalkey.js';
 import { checkCacheKey, checkTenant, isWellFormed } from './key.js';
 import type { Target } from './log.js';
@@ -37,6 +38,8 @@ export interface PurgeTarget {
   pk?: string;
 }
 
+const members: Members<PurgeTarget> = { kind: true, value: true, tenant: true, pk: true };
+
 /** A valid target, with its defaults. Members without a value are empty. */
 export type ResolvedTarget = Required<PurgeTarget>;
 
@@ -60,6 +63,7 @@ export function resolveTarget(
   target: PurgeTarget,
   of: { tenant: string; partition: (cacheKey: string) => string },
 ): ResolvedTarget {
+  checkOptions('a purge target', target ?? {}, members);
   const { kind, value = '', pk = '' } = target ?? {};
   const tenant = target?.tenant ?? (kind === 'site' ? '' : of.tenant);
   if (tenant !== '') checkTenant(tenant);

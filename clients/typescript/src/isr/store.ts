@@ -30,10 +30,11 @@ import { backOff, breakLease, refresh, release } from './leaseupdate.js';
 import { holdsUntil } from './lockrow.js';
 import { readChanges, readSequence } from './log.js';
 import { covering, readMarks } from './mark.js';
-import { acquisition, commit, declaration, pinning, publishing, purging, rollingBack } from './members.js';
+import { acquisition, commit, covered, declaration, pinning, publishing, purging, rollingBack } from './members.js';
 import type {
   Acquisition,
   Commit,
+  Covered,
   Declaration,
   IsrMetaStore,
   LeaseRef,
@@ -398,11 +399,13 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     return mapReadError('read the purge marks', readMarks(this.#backend, signal));
   }
 
-  async covering({ cacheKey, tags = [], signal }: PageRef & { tags?: readonly string[] }): Promise<PurgeState> {
+  async covering(page: Covered): Promise<PurgeState> {
+    checkOptions('covering', page, covered);
+    const { cacheKey, tags = [], signal } = page;
     checkCacheKey(cacheKey);
     const { markLifetimeSeconds } = await this.sequence({ signal });
-    const page = { tenant: this.#settings.tenant, key: cacheKey };
-    const marks = mapReadError(`read the purge marks of ${cacheKey}`, covering(this.#backend, signal, page, tags));
+    const at = { tenant: this.#settings.tenant, key: cacheKey };
+    const marks = mapReadError(`read the purge marks of ${cacheKey}`, covering(this.#backend, signal, at, tags));
     return { ...(await marks), markLifetimeSeconds };
   }
 
