@@ -14,6 +14,7 @@ import {
   TheorydbClient,
 } from '../src/index.js';
 import { settingsOf } from '../src/next/options.js';
+import { createPageCache } from '../src/web/index.js';
 import { createRuntimeStores } from '../src/web/runtimestores.js';
 import { onEngines } from './engines.js';
 
@@ -121,6 +122,12 @@ const unknownOptions: readonly [name: string, call: (option: object) => unknown,
   ['LeaseManager', (o) => new LeaseManager(ddb, tableName, o), { ttlBufferSeconds: 1 }, /an hour after/],
   ['LeaseManager', (o) => new LeaseManager(ddb, tableName, o), { clok: 1 }, /no option clok: expected now, clock/],
   ['LeaseManager', (o) => new LeaseManager(ddb, tableName, o), { __proto__: null, toString: 1 }, /no option toString/],
+  [
+    'createPageCache',
+    (o) => createPageCache({ ...stores, hosts: ['a'], ...o }),
+    { ignoreCookie: ['b'] },
+    /no option ignoreCookie: exp/,
+  ],
   [
     'createRuntimeStores',
     (o) => createRuntimeStores({ ...stores, ...o }),

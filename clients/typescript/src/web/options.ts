@@ -1,6 +1,8 @@
+import { storeMembers } from '../cache/members.js';
 import { milliseconds, type StoreOptions, type StoreSettings, storeSettingsOf } from '../cache/settings.js';
 import { InvalidInputError } from '../errors.js';
 import { canonicalKey } from '../isr/canonicalkey.js';
+import { checkOptions, type Members } from '../options.js';
 import type { OptIn } from './lifetime.js';
 
 /** The options of a page cache. Every member but `hosts` has a default, some of them from the environment. */
@@ -87,8 +89,27 @@ const maxHosts = 100;
 const maxMaxTags = 2048;
 const mebibyte = 1 << 20;
 
+const members: Members<PageCacheOptions> = {
+  ...storeMembers,
+  hosts: true,
+  scheme: true,
+  query: true,
+  ignoreCookies: true,
+  staleSeconds: true,
+  optIn: true,
+  maxHeaderBytes: true,
+  maxTags: true,
+  trustSeconds: true,
+  memoryBytes: true,
+  maxBodyBytes: true,
+  leaseSeconds: true,
+  renderSeconds: true,
+  waitSeconds: true,
+};
+
 /** @throws InvalidInputError InvalidKeyError */
 export function settingsOf(o: PageCacheOptions, environment: NodeJS.ProcessEnv): Settings {
+  checkOptions('createPageCache', o, members);
   const staleSeconds = milliseconds('staleSeconds', o.staleSeconds ?? 0, 0) / 1000;
   return {
     hosts: hostsOf(o.hosts),
