@@ -150,9 +150,7 @@ export async function regenerateWithPlural(): Promise<Build> {
 async function hashOf(...folders: string[]): Promise<string> {
   const hash = createHash('sha256').update(process.version);
   for (const folder of folders) {
-    const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-    const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
-    for (const file of files.filter((name) => !/\/(node_modules|\.next)\//.test(name)).sort()) {
+    for (const file of (await filesOf(folder)).sort()) {
       hash
         .update(`${file}\0`)
         .update(await readFile(file))
@@ -160,6 +158,17 @@ async function hashOf(...folders: string[]): Promise<string> {
     }
   }
   return hash.digest('hex');
+}
+
+/** Returns the files of a directory, without installed and built ones, which come and go while other tests build. */
+async function filesOf(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { withFileTypes: true });
+  const found = entries.map(async (entry) => {
+    const name = join(folder, entry.name);
+    if (!entry.isDirectory()) return [name];
+    return ['node_modules', '.next'].includes(entry.name) ? [] : filesOf(name);
+  });
+  return (await Promise.all(found)).flat();
 }
 
 /** Runs `next build`, for at most fifteen minutes. */

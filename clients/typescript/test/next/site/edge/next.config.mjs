@@ -1,8 +1,7 @@
-import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
 export default {
   i18n: { locales: ['en', 'de'], defaultLocale: 'en' },
-  cacheHandler: createRequire(import.meta.url).resolve('@facetheory/tabletheory/next'),
+  cacheHandler: fileURLToPath(new URL('../package-handler.mjs', import.meta.url)),
   outputFileTracingRoot: fileURLToPath(new URL('..', import.meta.url)),
 };

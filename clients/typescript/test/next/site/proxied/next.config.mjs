@@ -1,4 +1,3 @@
-import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -7,7 +6,7 @@ export default {
   basePath: '/shop',
   distDir: '.next/custom',
   output: 'standalone',
-  cacheHandler: createRequire(import.meta.url).resolve('@facetheory/tabletheory/next'),
+  cacheHandler: fileURLToPath(new URL('../package-handler.mjs', import.meta.url)),
   outputFileTracingRoot: root,
   turbopack: { root },
 };

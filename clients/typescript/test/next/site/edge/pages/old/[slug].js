@@ -10,7 +10,7 @@ export const getStaticPaths = ({ locales }) => ({
 export async function getStaticProps({ locale, params: { slug } }) {
   await rendering(`${locale}/${slug}`);
   if (slug === 'absent') return { notFound: true, revalidate: 3600 };
-  return { props: { locale, at: Date.now() }, revalidate: slug === 'built' ? 3600 : 3 };
+  return { props: { locale, at: Date.now() }, revalidate: slug === 'timed' ? 3 : 3600 };
 }
 
 export default function Old({ locale, at }) {

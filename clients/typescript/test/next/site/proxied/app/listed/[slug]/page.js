@@ -1,0 +1,1 @@
+export { default, generateStaticParams } from '../../../../app/listed/[slug]/page';
