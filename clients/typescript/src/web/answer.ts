@@ -50,10 +50,15 @@ export function plainFailure(response: Response, detail: string): Answer {
   return { status, headers, body: Buffer.from(`The page could not be rendered (status ${status}).\n`) };
 }
 
+/** Returns Cache-Status for a request that passed through: RFC 9211 has a value for its method, and for no other reason. */
+export function passedBecause(reason: string): string {
+  return `${cacheName}; ${reason === 'method' ? 'fwd=method' : `fwd=bypass; detail=${reason}`}`;
+}
+
 /** Marks the response to a request that passed through. */
 export function bypassed(response: Response, reason: string): Response {
   const headers = new Headers(response.headers);
-  headers.append('cache-status', `${cacheName}; fwd=bypass; detail=${reason}`);
+  headers.append('cache-status', passedBecause(reason));
   const { status, statusText, body } = response;
   return new Response(body, { status, statusText, headers });
 }

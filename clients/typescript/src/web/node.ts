@@ -11,6 +11,7 @@ import {
 import { duplexPair, Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
+import { passedBecause } from './answer.js';
 import { delayResponse } from './delay.js';
 import type { PageCache, Render } from './pagecache.js';
 import { isSafe } from './projection.js';
@@ -28,15 +29,16 @@ export * from './index.js';
  */
 export function nodeHandler(cache: PageCache, app: RequestListener): RequestListener {
   const render = renderer(app);
+  const pass = (req: IncomingMessage, res: ServerResponse, reason: string) => {
+    res.appendHeader('Cache-Status', passedBecause(reason));
+    invalidating(cache, req, res);
+    app(req, res);
+  };
   return (req, res) => {
     const asked = requestOf(req);
-    const reason = asked ? cache.bypassReason(asked) : 'method';
-    if (!asked || reason !== undefined) {
-      res.appendHeader('Cache-Status', `isr; fwd=bypass; detail=${reason}`);
-      invalidating(cache, req, res);
-      app(req, res);
-      return;
-    }
+    if (!asked) return pass(req, res, unaskable(req));
+    const reason = cache.bypassReason(asked);
+    if (reason !== undefined) return pass(req, res, reason);
     cache
       .handle(asked, render)
       .then((response) => write(res, response))
@@ -72,6 +74,12 @@ function urlOf({ url = '', headers, socket }: IncomingMessage): string | undefin
   const scheme = 'encrypted' in socket ? 'https' : 'http';
   const text = url.startsWith('/') ? `${scheme}://${headers.host}${url}` : url;
   return URL.canParse(text) ? text : undefined;
+}
+
+/** Returns why {@link requestOf} has no result. */
+function unaskable({ method, headers }: IncomingMessage): string {
+  if (method !== 'GET' && method !== 'HEAD') return 'method';
+  return hasBody(headers) ? 'body' : 'host';
 }
 
 function hasBody(headers: IncomingHttpHeaders): boolean {

@@ -2,8 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type IncomingHttpHeaders, type RequestListener, type Server } from 'node:http';
+import { createServer as createSecureServer, get as secureGet } from 'node:https';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -160,7 +162,7 @@ for (const [name, start] of Object.entries(frameworks)) {
     };
     assert.equal(await elsewhere(), (await get('/page')).text);
     const form = await fetch(`${url}/form`, { method: 'POST', redirect: 'manual' });
-    assert.deepEqual([form.status, form.headers.get('cache-status')], [303, 'isr; fwd=bypass; detail=method']);
+    assert.deepEqual([form.status, form.headers.get('cache-status')], [303, 'isr; fwd=method']);
     assert.equal(await elsewhere(), 'new');
     assert.equal((await get('/page')).text, 'new');
     // A path that begins with // is no host.
@@ -182,18 +184,20 @@ onEngines(
       body: 'hello',
       headers: { 'content-type': 'text/plain' },
     });
-    assert.deepEqual(
-      [await echo.text(), echo.headers.get('cache-status')],
-      ['echo hello', 'isr; fwd=bypass; detail=method'],
-    );
-    // A GET with a body, and one without a valid Host, on one raw connection.
-    const { port } = new URL(url);
-    const answers = await raw(
-      Number(port),
-      'GET /page HTTP/1.1\r\nHost: a b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n',
-    );
-    assert.match(answers, /^HTTP\/1\.1 200 /);
-    assert.match(answers, /detail=method/);
+    assert.deepEqual([await echo.text(), echo.headers.get('cache-status')], ['echo hello', 'isr; fwd=method']);
+    // A GET with a body, one without a valid Host, and one in absolute form.
+    for (const [target, field, body, reason] of [
+      ['/page', 'Host: 127.0.0.1\r\nContent-Length: 2', 'hi', 'fwd=bypass; detail=body'],
+      ['/page', 'Host: a b', '', 'fwd=bypass; detail=host'],
+      [`${url}/page`, 'Host: a', '', 'fwd=bypass; detail=host'],
+    ] as const) {
+      const answer = await raw(
+        Number(new URL(url).port),
+        `GET ${target} HTTP/1.1\r\n${field}\r\nConnection: close\r\n\r\n${body}`,
+      );
+      assert.match(answer, /^HTTP\/1\.1 200 /);
+      assert.ok(answer.includes(`isr; ${reason}\r\n`), answer);
+    }
     const broken = await siteOn(t, table, bucket, (cache, at) =>
       listening(
         nodeHandler(cache, (_, res) => void res.destroy()),
@@ -263,6 +267,33 @@ for (const [name, start] of Object.entries(schemes)) {
     }
   });
 }
+
+onEngines('a server of node:https renders pages of https without an option', async (table, t) => {
+  if (noBucket) {
+    t.skip(noBucket);
+    return;
+  }
+  const app = express();
+  app.use((req, res) => void res.set('cache-control', 'max-age=60').send(`${req.protocol} ${req.originalUrl}`));
+  const key = { psk: randomBytes(32), identity: 'test' }; // TLS without a certificate
+  const tls = { ciphers: 'PSK', maxVersion: 'TLSv1.2' } as const;
+  const { url } = await siteOn(t, table, await newBucket(t), (cache, port) => {
+    const server = createSecureServer({ ...tls, pskCallback: () => key.psk }, nodeHandler(cache, app));
+    return new Promise((resolve) => server.listen(port, '127.0.0.1', () => resolve(server)));
+  });
+  for (const status of [/stored/, /hit/]) {
+    const { text, headers } = await new Promise<{ text: string; headers: IncomingHttpHeaders }>((resolve, reject) => {
+      const client = { ...tls, agent: false, pskCallback: () => key, checkServerIdentity: () => undefined } as const;
+      secureGet(`${url.replace('http:', 'https:')}/page`, client, async (answer) => {
+        let text = '';
+        for await (const chunk of answer) text += chunk;
+        resolve({ text, headers: answer.headers });
+      }).on('error', reject);
+    });
+    assert.equal(text, 'https /page');
+    assert.match(String(headers['cache-status']), status);
+  }
+});
 
 onEngines('isr serve and the cache serve each other’s pages', async (table, t) => {
   const isr = process.env['ISR_TEST_ISR'];
