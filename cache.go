@@ -23,6 +23,7 @@ import (
 	"github.com/facetheory/isr/internal/breaker"
 	"github.com/facetheory/isr/internal/frequency"
 	"github.com/facetheory/isr/internal/marks"
+	"github.com/facetheory/isr/internal/offload"
 	"github.com/facetheory/isr/store"
 )
 
@@ -70,8 +71,8 @@ type Cache struct {
 	presence    *presence
 	peers       peering
 
-	sender        *sender        // nil: there is no queue
-	invalidations *invalidations // by unsafe requests
+	sender        *offload.Sender // nil: there is no queue
+	invalidations *invalidations  // by unsafe requests
 	crowded       crowdedPages
 	coder         *coder
 	local         store.LocalReader  // the bodies on a local disk; nil: there are none
