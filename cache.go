@@ -22,6 +22,7 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/breaker"
 	"github.com/facetheory/isr/internal/frequency"
+	"github.com/facetheory/isr/internal/invalidate"
 	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/internal/offload"
 	"github.com/facetheory/isr/store"
@@ -71,8 +72,8 @@ type Cache struct {
 	presence    *presence
 	peers       peering
 
-	sender        *offload.Sender // nil: there is no queue
-	invalidations *invalidations  // by unsafe requests
+	sender        *offload.Sender    // nil: there is no queue
+	invalidations *invalidate.Purges // by unsafe requests
 	crowded       crowdedPages
 	coder         *coder
 	local         store.LocalReader  // the bodies on a local disk; nil: there are none
@@ -414,8 +415,8 @@ func (c *Cache) Close(ctx context.Context) error {
 func (c *Cache) closeFlights(ctx context.Context) error {
 	c.flights.shut()
 	c.unstored.shut()
-	c.invalidations.shut()
-	return errors.Join(c.flights.wait(ctx), c.unstored.wait(ctx), c.invalidations.wait(ctx))
+	c.invalidations.Shut()
+	return errors.Join(c.flights.wait(ctx), c.unstored.wait(ctx), c.invalidations.Wait(ctx))
 }
 
 // partition returns the partition key of a caller's key. Errors wrap ErrInvalidKey.

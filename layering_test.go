@@ -24,6 +24,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/breaker", []string{module + "$", module + "/store"}, "the breaker counts answers, and knows no store"},
 		{"/internal/frequency", []string{module}, "the sketch must not depend on the cache"},
 		{"/internal/live", []string{module + "/gateway", module + "/dynamostore", "github.com/aws/"}, "counting needs the reports of the cache alone"},
+		{"/internal/invalidate", []string{module + "$", "github.com/aws/"}, "purges need the seam alone"},
 		{"/internal/offload", []string{module + "$", "github.com/aws/"}, "pages go to any queue"},
 		{"/internal/localfile", []string{module}, "files know no store"},
 		{"/cmd/isr", []string{module + "/internal/localfile/crashfs"}, "the file system that loses what was not synced is for tests"},

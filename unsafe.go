@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/invalidate"
 	"github.com/facetheory/isr/store"
 )
 
@@ -18,20 +19,15 @@ import (
 // those of Location and Content-Location if they are of the same host. They are purged, as
 // [Route.UnsafeRequests] says, before the visitor gets the answer, so that the page that the
 // visitor sees next has the change; or later, if visitors send many such requests (see
-// invalidate.go).
+// package invalidate).
 //
 // Visitors can send them for invented URLs too. What they can make grow is bounded by what is
 // stored: the purge is of the keys of those variants of the page that have an entry or a
 // lease, one PURGE row each (see listVariant). It writes no mark, which every process would
-// keep in memory, except for a page with more than maxInvalidatedVariants listed variants,
+// keep in memory, except for a page with more listed variants than one purge may name,
 // which gets one for all of them. A page without an entry gets no row.
 //
 // A pinned page or variant is left as it is: only an operator ends a pin.
-
-// maxInvalidatedVariants bounds the listed variants of a page that one purge covers by their
-// keys, each of which it reads first. Those of more are covered by a prefix mark. With the
-// longest keys they are nearly [store.MaxPurgeSize].
-const maxInvalidatedVariants = 50
 
 // An UnsafePurge says what a successful request with an unsafe method does to the stored copies
 // of the page that it changes.
@@ -101,7 +97,7 @@ func (u *unsafeRequest) answered(status int, header http.Header) {
 	}
 	var pending []<-chan struct{}
 	for _, changed := range u.pages(header) {
-		if done := u.h.c.invalidations.add(changed, u.client); done != nil {
+		if done := u.h.c.invalidations.Add(changed, u.client); done != nil {
 			pending = append(pending, done)
 		}
 	}
@@ -118,16 +114,8 @@ func (u *unsafeRequest) answered(status int, header http.Header) {
 	}
 }
 
-// A changedPage is a page that an answer invalidates: its key without a variant, and the
-// variant of it that the visitor gets.
-type changedPage struct {
-	page, variant store.Key
-	mode          UnsafePurge
-	renderTime    time.Duration // of pages of its route lately, 0 if unknown
-}
-
 // pages returns the pages of the URIs that an answer invalidates, each once.
-func (u *unsafeRequest) pages(header http.Header) []changedPage {
+func (u *unsafeRequest) pages(header http.Header) []invalidate.Change {
 	uris := []*url.URL{&u.uri}
 	for _, name := range []string{"Location", "Content-Location"} {
 		if text := header.Get(name); text != "" && len(text) <= store.MaxKeyLength {
@@ -136,7 +124,7 @@ func (u *unsafeRequest) pages(header http.Header) []changedPage {
 			}
 		}
 	}
-	pages := make([]changedPage, 0, len(uris))
+	pages := make([]invalidate.Change, 0, len(uris))
 	for _, uri := range uris {
 		// Keys have no scheme: http and https share their pages.
 		if host, ok := canonical.Host(uri.Host); !ok || host != u.host || uri.Scheme != "http" && uri.Scheme != "https" {
@@ -145,7 +133,7 @@ func (u *unsafeRequest) pages(header http.Header) []changedPage {
 		if uri.Path == "" {
 			uri.Path = "/"
 		}
-		if changed, ok := u.page(uri); ok && !slices.ContainsFunc(pages, func(other changedPage) bool { return other.page == changed.page }) {
+		if changed, ok := u.page(uri); ok && !slices.ContainsFunc(pages, func(other invalidate.Change) bool { return other.Page == changed.Page }) {
 			pages = append(pages, changed)
 		}
 	}
@@ -154,7 +142,7 @@ func (u *unsafeRequest) pages(header http.Header) []changedPage {
 
 // page returns the page of a URI, by the route that its GET requests have, which need not be
 // that of this request.
-func (u *unsafeRequest) page(uri *url.URL) (changed changedPage, ok bool) {
+func (u *unsafeRequest) page(uri *url.URL) (changed invalidate.Change, ok bool) {
 	path := url.URL{Path: uri.Path, RawPath: uri.RawPath}
 	k, bypass, err := u.h.route.keyOf("", u.host, &path, "")
 	if err != nil || bypass != "" {
@@ -170,18 +158,61 @@ func (u *unsafeRequest) page(uri *url.URL) (changed changedPage, ok bool) {
 	if route.UnsafeRequests == UnsafeIgnore {
 		return changed, false
 	}
-	changed.mode, changed.renderTime = route.UnsafeRequests, route.renders.median(0)
+	changed.Hard, changed.RenderTime = route.UnsafeRequests == UnsafeHard, route.renders.median(0)
 	tenant, _, err := route.tenant(u.header)
 	if err != nil {
 		return changed, false
 	}
-	changed.page, bypass, err = route.keyOf(tenant, u.host, uri, "")
+	changed.Page, bypass, err = route.keyOf(tenant, u.host, uri, "")
 	if err != nil || bypass != "" {
 		return changed, false
 	}
-	changed.variant, bypass, err = route.keyOf(tenant, u.host, uri, route.variant(u.header))
+	changed.Variant, bypass, err = route.keyOf(tenant, u.host, uri, route.variant(u.header))
 	if err != nil || bypass != "" { // the key is too long
-		changed.variant = changed.page
+		changed.Variant = changed.Page
 	}
 	return changed, true
+}
+
+// newInvalidations returns the purges of a cache that unsafe requests cause.
+func newInvalidations(c *Cache) *invalidate.Purges {
+	return invalidate.New(c.ctx, invalidate.Options{
+		Variants: c.listedVariants,
+		Records:  c.readAll,
+		Pinned:   c.isPinned,
+		Target: func(k store.Key) store.PurgeTarget {
+			t := PurgeKey(k)
+			t.PK = c.cfg.Partition(k)
+			return t
+		},
+		Targets: func(k store.Key) ([]store.PurgeTarget, error) {
+			return c.purgeTargets([]store.PurgeTarget{PurgeKey(k)})
+		},
+		Commit: c.purgePosted,
+		Drop:   c.reload,
+		Down: func() error {
+			if c.storeDown() != nil {
+				return errStoreSlow
+			}
+			return nil
+		},
+		Begin: c.activity.begin, End: c.activity.end,
+		Complain: c.complaints.log,
+		Freezes:  c.cfg.Freezes, Now: c.now, Random: c.cfg.Random,
+	})
+}
+
+// purgePosted executes a purge after unsafe requests. Flights learn of it before it takes effect.
+func (c *Cache) purgePosted(ctx context.Context, p store.Purge) (store.Receipt, error) {
+	receipt, err := c.commitPurge(ctx, p, func(seq int64) {
+		for _, t := range p.Targets {
+			k := store.Key{Tenant: t.Tenant, Text: t.Value}
+			c.flights.postedTo(k, seq)
+			c.unstored.postedTo(k, seq)
+		}
+	})
+	if err == nil {
+		c.log.Info("purged after an unsafe request", "targets", describeTargets(p.Targets), "hard", p.Hard, "seq", receipt.Seq)
+	}
+	return receipt, err
 }

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// A mutant is a bug inside package isr, where no wrapper can inject it.
+// A mutant is a bug inside package isr or a package below it, where no wrapper can inject it.
 type mutant struct {
 	name    string // the value of ISR_MUTANT that enables it
 	profile string // the profile that reveals it
 	edits   []edited
 }
 
-// An edited text must occur in its file exactly once.
+// An edited text must occur in its file, whose path is that below the module, exactly once.
 type edited struct{ file, text, mutated string }
 
 // mutants are compiled into one program by TestMutants; each is enabled by its name. mutantSource has
@@ -59,13 +59,13 @@ func mutants() []mutant {
 			{"regenerate.go", "next := s.entry(got, at, seq, rec)", "next := s.entry(got, at, s.mutantSequence(seq), rec)"},
 		}},
 		{"an unsafe request purges softly", "purges", []edited{
-			{"invalidate.go", "Hard: w.hard}", "Hard: w.hard && !mutated(\"an unsafe request purges softly\")}"},
+			{"internal/invalidate/invalidate.go", "Hard: w.hard}", "Hard: w.hard && !mutated(\"an unsafe request purges softly\")}"},
 		}},
 		{"an unsafe request only drops the page from memory", "purges", []edited{
-			{"invalidate.go", "if err != nil || len(found.targets) == 0 {", "if err != nil || len(found.targets) == 0 || mutated(\"an unsafe request only drops the page from memory\") {"},
+			{"internal/invalidate/invalidate.go", "if err != nil || len(found.targets) == 0 {", "if err != nil || len(found.targets) == 0 || mutated(\"an unsafe request only drops the page from memory\") {"},
 		}},
 		{"an unsafe request ignores a page that is being rendered", "posts", []edited{
-			{"invalidate.go", "if isLease(rec.Lock) {", "if isLease(rec.Lock) && !mutated(\"an unsafe request ignores a page that is being rendered\") {"},
+			{"internal/invalidate/invalidate.go", "if rec.Lock != nil && !rec.Lock.IsBackOff() {", "if rec.Lock != nil && !rec.Lock.IsBackOff() && !mutated(\"an unsafe request ignores a page that is being rendered\") {"},
 		}},
 		{"a receipt is not waited for", "purges", []edited{
 			{"minseq.go", "err = h.c.follower.reach(ctx, seq, &h.c.follower.receipts)", "err = h.c.mutantReach(ctx, seq)"},
@@ -177,12 +177,12 @@ func compileMutants(t *testing.T) (program string) {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	replaced := map[string]string{
-		filepath.Join(module, "mutant.go"):                mutantSource,
-		filepath.Join(module, "internal/marks/mutant.go"): "package marks\n\nimport \"os\"\n" + mutatedSource,
-	}
+	replaced := map[string]string{filepath.Join(module, "mutant.go"): mutantSource}
 	for _, m := range mutants() {
 		for _, e := range m.edits {
+			if folder := filepath.Dir(e.file); folder != "." {
+				replaced[filepath.Join(module, folder, "mutant.go")] = "package " + filepath.Base(folder) + "\n\nimport \"os\"\n" + mutatedSource
+			}
 			file := filepath.Join(module, e.file)
 			source, known := replaced[file]
 			if !known {
