@@ -21,6 +21,7 @@ import (
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/breaker"
+	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/internal/frequency"
 	"github.com/facetheory/isr/internal/invalidate"
 	"github.com/facetheory/isr/internal/marks"
@@ -69,8 +70,8 @@ type Cache struct {
 	lookUps     chan struct{} // has an element for each read of a search in progress (see maxLookUps)
 	unstored    flights       // those that call no store
 	follower    *follower
-	presence    *presence
-	peers       peering
+	presence    *fleet.Members // nil: it has no name
+	peers       *fleet.Peers
 
 	sender        *offload.Sender    // nil: there is no queue
 	invalidations *invalidate.Purges // by unsafe requests
@@ -188,8 +189,8 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 // follow starts to read the log, unless Config.Poll is negative.
 func (c *Cache) follow() {
 	c.follower = &follower{c: c, log: c.meta, staleness: newStaleness(c), begun: make(chan struct{})}
-	c.presence = newPresence(c)
-	c.peers.Peers, c.peers.c = c.cfg.Peers, c
+	c.peers = fleet.NewPeers(c.cfg.Peers)
+	c.presence = newMembers(c)
 	c.follower.units.Store(math.Float64bits(1))
 	if c.cfg.Poll < 0 {
 		if c.cfg.Build == "" {
@@ -201,7 +202,7 @@ func (c *Cache) follow() {
 	}
 	c.background.Go(func() { c.follower.run(c.ctx) })
 	if c.presence != nil {
-		c.background.Go(func() { c.presence.run(c.ctx) })
+		c.background.Go(func() { c.presence.Run(c.ctx) })
 	}
 }
 

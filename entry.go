@@ -55,7 +55,7 @@ func (s *search) draft(status int, h http.Header, v httpcache.Verdict, at timing
 		PurgeSeq:    seq,
 		Build:       s.c.build.Load(),
 		InitialAge:  httpcache.InitialAge(h, at.generatedAt),
-		Peer:        s.c.peers.own(),
+		Peer:        s.c.peers.Own(),
 	}
 	e.Header, e.ETag = httpcache.StoredHeader(h), httpcache.ETagOf(h)
 	return e

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/store"
 )
 
@@ -69,7 +70,7 @@ func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	now := time.Now()
 	k := store.Key{Text: "h/"}
 	c := &Cache{now: time.Now, unstored: newFlights(new(activity)), flights: newFlights(new(activity))}
-	c.follower = &follower{c: c}
+	c.follower, c.peers = &follower{c: c}, fleet.NewPeers(nil)
 	kept, err := newUnpublishedPages(1<<20, c)
 	if err != nil {
 		t.Fatal(err)

@@ -41,8 +41,8 @@ type follower struct {
 	// committed is the highest sequence that this process knows to be committed: at least
 	// the cursor, and that of every mark in memory.
 	committed atomic.Int64
-	// nodes is how many processes follow the log, as far as this one knows (see
-	// presence.go).
+	// nodes is how many processes follow the log, as far as this one knows (see package
+	// fleet).
 	nodes atomic.Int64
 	// units is the moving average of the read units of a poll, as a float64.
 	units atomic.Uint64
@@ -262,7 +262,7 @@ func (f *follower) apply(change store.Change) {
 	}
 	f.c.deliverFor(change, f.nodes.Load())
 	if change.Confirm {
-		f.c.presence.hurry()
+		f.c.presence.Hurry()
 	}
 }
 

@@ -6,14 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"net/netip"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/store"
 )
 
@@ -41,11 +37,6 @@ const (
 	peerPatienceEach = time.Millisecond
 	// peerTime bounds a read of peers.
 	peerTime = 500 * time.Millisecond
-	// peerFailures in a row open the circuit breaker of a peer, for firstPeerPause to
-	// maxPeerPause, with exponential backoff.
-	peerFailures   = 3
-	firstPeerPause = 5 * time.Second
-	maxPeerPause   = time.Minute
 )
 
 // LocalBody returns a stored body for a peer: that of a page which this process has in memory, or
@@ -101,7 +92,7 @@ func verify(e *store.Entry, body []byte) error {
 // readBodyOnce reads and verifies the body of an entry, from a peer or from the store. Errors are
 // those of the store.
 func (c *Cache) readBodyOnce(ctx context.Context, k store.Key, e *store.Entry) ([]byte, error) {
-	holders := c.peers.holders(k, e)
+	holders := c.holders(k, e)
 	if len(holders) == 0 {
 		return c.openBody(ctx, e)
 	}
@@ -130,7 +121,7 @@ func (c *Cache) race(ctx context.Context, k store.Key, e *store.Entry, holders [
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the one that lost
 	answers, late, lost := make(chan foundBody, 2), make(chan struct{}), error(nil)
-	go func() { answers <- c.peers.read(ctx, late, k, e, holders) }()
+	go func() { answers <- c.askPeers(ctx, late, k, e, holders) }()
 	timer := time.NewTimer(peerPatience + time.Duration(e.Length>>16)*peerPatienceEach)
 	defer timer.Stop()
 	asked, waiting := false, 1
@@ -198,49 +189,24 @@ func (c *Cache) openBody(ctx context.Context, e *store.Entry) ([]byte, error) {
 }
 
 // holders returns the peers that are asked for the body of an entry, at most two. Entries without a
-// digest, of other services, cannot be verified, and none is asked for them.
-func (p *peering) holders(k store.Key, e *store.Entry) []netip.AddrPort {
-	if p.Peers == nil || e.Foreign || len(e.SHA256) != 2*sha256.Size || e.Length > min(store.MaxPeerBody, p.c.cfg.MaxBody) {
+// digest, of other services, cannot be verified, and no peer is asked for them.
+func (c *Cache) holders(k store.Key, e *store.Entry) []netip.AddrPort {
+	if e.Foreign || len(e.SHA256) != 2*sha256.Size || e.Length > min(store.MaxPeerBody, c.cfg.MaxBody) {
 		return nil
 	}
-	all := p.all()
-	var holders []netip.AddrPort
-	if e.Peer.IsValid() && slices.Contains(all, e.Peer) && p.health.allows(e.Peer) {
-		holders = append(holders, e.Peer)
-	}
-	var best netip.AddrPort
-	most := uint64(0)
-	for _, at := range all {
-		if score := rendezvous(k, at); at != e.Peer && (score > most || !best.IsValid()) && p.health.allows(at) {
-			best, most = at, score
-		}
-	}
-	if best.IsValid() {
-		holders = append(holders, best)
-	}
-	return holders
+	return c.peers.Holders(k, e.Peer)
 }
 
-// rendezvous returns the weight of a peer for a page: each page has the peers in an order of its own.
-func rendezvous(k store.Key, at netip.AddrPort) uint64 {
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, k.Tenant+"\x00"+k.Text+"\x00"+at.String()) // it cannot fail
-	n := h.Sum64()
-	// FNV mixes its last bytes, which are those of the address, into few bits (MurmurHash3 finalizer).
-	n = (n ^ n>>33) * 0xff51afd7ed558ccd
-	return n ^ n>>33
-}
-
-// read asks peers for a body, one after the other, and returns it if it is what was published. late
+// askPeers asks peers for a body, one after the other, and returns it if it is what was published. late
 // is closed when peers have taken too long.
-func (p *peering) read(ctx context.Context, late <-chan struct{}, k store.Key, e *store.Entry, holders []netip.AddrPort) foundBody {
+func (c *Cache) askPeers(ctx context.Context, late <-chan struct{}, k store.Key, e *store.Entry, holders []netip.AddrPort) foundBody {
 	ctx, cancel := context.WithTimeout(ctx, peerTime)
 	defer cancel()
 	for _, at := range holders {
-		if !p.health.begin(at) {
+		if !c.peers.Begin(at) {
 			continue
 		}
-		body, err := p.ReadBody(ctx, at, store.PeerBody{Key: k, BodyKey: e.BodyKey, SHA256: e.SHA256, Length: e.Length})
+		body, err := c.cfg.Peers.ReadBody(ctx, at, store.PeerBody{Key: k, BodyKey: e.BodyKey, SHA256: e.SHA256, Length: e.Length})
 		if err == nil {
 			err = verify(e, body)
 		}
@@ -249,8 +215,12 @@ func (p *peering) read(ctx context.Context, late <-chan struct{}, k store.Key, e
 			break // the search was
 		}
 		result := peerResult(err, slow)
-		p.health.note(at, result, err == nil)
-		p.c.note(Event{Kind: EventPeerBody, Reason: result, Bytes: int64(len(body))})
+		if err == nil || result == peerAbsent || result == peerBusy {
+			c.peers.Answered(at)
+		} else {
+			c.peers.Failed(at, result == peerWrong)
+		}
+		c.note(Event{Kind: EventPeerBody, Reason: result, Bytes: int64(len(body))})
 		if err == nil {
 			return foundBody{body: body, ofPeer: true}
 		}
@@ -270,91 +240,22 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
+// Reasons of EventPeerBody on which the circuit breaker of a peer depends.
+const peerWrong, peerAbsent, peerBusy = "wrong", "absent", "busy"
+
 // peerResult is the reason of EventPeerBody.
 func peerResult(err error, slow bool) string {
 	switch {
 	case errors.Is(err, ErrNoBody):
-		return "wrong"
+		return peerWrong
 	case slow:
 		return "slow"
 	case err == nil:
 		return "hit"
 	case errors.Is(err, store.ErrNotFound):
-		return "absent"
+		return peerAbsent
 	case errors.Is(err, store.ErrPeerBusy):
-		return "busy"
+		return peerBusy
 	}
 	return "failed"
-}
-
-// peerHealth has the circuit breakers of peers, for bodies. The zero value has none. Its methods
-// are safe for concurrent use.
-type peerHealth struct {
-	mu    sync.Mutex
-	peers map[netip.AddrPort]*ailing // guarded by mu: those that have failed; all are known (see retain)
-}
-
-type ailing struct {
-	failures int       // in a row
-	until    time.Time // it is not asked before
-}
-
-// allows reports whether a peer may be asked.
-func (h *peerHealth) allows(at netip.AddrPort) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.allowsLocked(at)
-}
-
-func (h *peerHealth) allowsLocked(at netip.AddrPort) bool {
-	a := h.peers[at]
-	return a == nil || !time.Now().Before(a.until)
-}
-
-// begin reports whether a peer may still be asked. Of the requests after a pause, the first probes it.
-func (h *peerHealth) begin(at netip.AddrPort) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.allowsLocked(at) {
-		return false
-	}
-	if a := h.peers[at]; a != nil && a.failures >= peerFailures {
-		a.until = time.Now().Add(firstPeerPause)
-	}
-	return true
-}
-
-// note records the result of a request. Content that is wrong opens the circuit breaker at once.
-func (h *peerHealth) note(at netip.AddrPort, result string, sent bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if sent || result == "absent" || result == "busy" {
-		delete(h.peers, at)
-		return
-	}
-	a := h.peers[at]
-	if a == nil {
-		if h.peers == nil {
-			h.peers = make(map[netip.AddrPort]*ailing)
-		}
-		a = new(ailing)
-		h.peers[at] = a
-	}
-	if a.failures++; result == "wrong" {
-		a.failures = max(a.failures, peerFailures)
-	}
-	if a.failures >= peerFailures {
-		a.until = time.Now().Add(backoff.Exponential(firstPeerPause, maxPeerPause, a.failures-peerFailures))
-	}
-}
-
-// retain forgets all other peers.
-func (h *peerHealth) retain(all []netip.AddrPort) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for at := range h.peers {
-		if !slices.Contains(all, at) {
-			delete(h.peers, at)
-		}
-	}
 }

@@ -3,10 +3,10 @@ package isr
 import (
 	"context"
 	"net/netip"
-	"slices"
-	"sync/atomic"
+	"strings"
 	"time"
 
+	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/store"
 )
 
@@ -27,77 +27,25 @@ type Peers interface {
 	ReadBody(ctx context.Context, at netip.AddrPort, b store.PeerBody) ([]byte, error)
 }
 
-// peering is what a process knows of its peers.
-type peering struct {
-	Peers // nil: none
-	c     *Cache
-	// known are the addresses of the processes that have announced themselves, without this one.
-	known  atomic.Pointer[[]netip.AddrPort]
-	missed atomic.Bool // an address is not known: the processes are to be counted
-	health peerHealth
-}
-
-// own returns the address of this process; invalid if it has no peers.
-func (p *peering) own() netip.AddrPort {
-	if p.Peers == nil {
-		return netip.AddrPort{}
+// newMembers returns what announces this process, and counts the others; nil if the process has no
+// name, or does not read the log. Purges wait for processes that are announced (see
+// [Cache.AwaitPurge]), and each adapts its polls to the number of them.
+func newMembers(c *Cache) *fleet.Members {
+	if c.cfg.Node == "" || c.cfg.Poll < 0 {
+		return nil
 	}
-	return p.Address()
-}
-
-// count records the processes that have announced themselves.
-func (p *peering) count(nodes []store.Node) {
-	if p.Peers == nil {
-		return
-	}
-	own := p.Address()
-	var all []netip.AddrPort
-	for _, n := range nodes {
-		if n.Peer.IsValid() && n.Peer != own {
-			all = append(all, n.Peer)
-		}
-	}
-	p.known.Store(&all)
-	p.health.retain(all)
-}
-
-// all returns the known peers.
-func (p *peering) all() []netip.AddrPort {
-	if all := p.known.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
-
-// knows reports whether a process has announced itself with an address. No other is connected
-// to. If it has not, the processes are counted soon: it may be new.
-func (p *peering) knows(at netip.AddrPort) bool {
-	if slices.Contains(p.all(), at) {
-		return true
-	}
-	if at != p.Address() {
-		p.missed.Store(true)
-		p.c.presence.countSoon()
-	}
-	return false
-}
-
-// tell tells all peers that the log has changed up to a sequence.
-func (p *peering) tell(seq int64) {
-	if p.Peers == nil {
-		return
-	}
-	if all := p.all(); len(all) > 0 {
-		p.Tell(all, seq)
-	}
+	return fleet.New(fleet.Options{
+		Table: c.meta, Peers: c.peers,
+		ID: strings.ToLower(c.cfg.NewToken()), Name: c.cfg.Node, Release: c.cfg.Release, Configuration: c.cfg.Configuration,
+		Begun: c.follower.begun, Applied: c.follower.applied, Committed: c.follower.committed.Load, Counted: c.follower.setNodes,
+		Now: c.now, Below: c.below, Log: c.log,
+	})
 }
 
 // HearPeer is called for a process that has sent an authenticated message (see package peer): if
 // it is new, this process looks for it in the table. It is safe for concurrent use.
 func (c *Cache) HearPeer(at netip.AddrPort) {
-	if c.peers.Peers != nil {
-		c.peers.knows(at)
-	}
+	c.peers.Knows(at)
 }
 
 // HearChange is called when a peer says that the log has changed up to a sequence: this process
@@ -152,8 +100,7 @@ func (s *search) sleep(ctx context.Context, rec store.Record) error {
 // ask asks the holder of the lease to say when it has ended its work, unless this search has asked
 // it before.
 func (s *search) ask(ctx context.Context, holder netip.AddrPort) {
-	p := &s.c.peers
-	if p.Peers == nil || !holder.IsValid() || holder == s.asked || !p.knows(holder) {
+	if !holder.IsValid() || holder == s.asked || !s.c.peers.Knows(holder) {
 		return
 	}
 	s.stopAsking()
@@ -162,7 +109,7 @@ func (s *search) ask(ctx context.Context, holder netip.AddrPort) {
 	hinted := make(chan struct{})
 	s.hinted = hinted
 	s.c.background.Go(func() {
-		if p.AwaitLease(ctx, holder, s.key) {
+		if s.c.cfg.Peers.AwaitLease(ctx, holder, s.key) {
 			close(hinted)
 		} else if ctx.Err() == nil {
 			s.c.note(Event{Kind: EventPeer, Reason: "silent"})

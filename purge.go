@@ -138,7 +138,7 @@ func (c *Cache) applyPurge(targets []store.PurgeTarget, hard bool, seq int64) {
 		marks = append(marks, m)
 	}
 	c.marks.Apply(m.At, marks...)
-	c.peers.tell(seq)
+	c.peers.Tell(seq)
 }
 
 // purgeTargets checks targets, and completes those of pages: by their partition keys, and
@@ -307,7 +307,7 @@ func (c *Cache) AwaitPurge(ctx context.Context, r store.Receipt) (live, missing 
 		nodes, err := c.meta.Nodes(ctx)
 		if err == nil {
 			live, missing = nodes, slices.DeleteFunc(slices.Clone(nodes), func(n store.Node) bool {
-				return n.Applied >= r.Seq || c.presence.is(n) // this one has, before Purge returned
+				return n.Applied >= r.Seq || c.presence.Is(n) // this one has, before Purge returned
 			})
 			if len(missing) == 0 {
 				return live, nil, nil

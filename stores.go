@@ -21,6 +21,7 @@ import (
 const (
 	// tableTimeout is longer than a store needs to settle a lost reply.
 	tableTimeout = 20 * time.Second
+	nodesTimeout = 5 * time.Second
 	// bodyTimeout is for bodies up to 1 MiB; each further MiB adds a second.
 	bodyTimeout = 10 * time.Second
 	// storeTime is what all calls under a lease may take, in addition to the render.
@@ -246,6 +247,12 @@ func (t *watchedTable) Changes(ctx context.Context, after int64) (store.Sequence
 		t.c.marks.Note(seq)
 	}
 	return seq, changes, err
+}
+
+func (t *watchedTable) Nodes(ctx context.Context) ([]store.Node, error) {
+	call, cancel := context.WithTimeout(ctx, nodesTimeout)
+	defer cancel()
+	return t.MetaStore.Nodes(call)
 }
 
 // A watchedBodies adds deadlines and the circuit breaker to a BodyStore. The deadline of
