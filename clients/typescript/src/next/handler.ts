@@ -3,6 +3,7 @@ import type { Answer, GetContext, HandlerContext, SetContext, Value } from './co
 import { LocalCache } from './localcache.js';
 import type { RenderStart } from './lookup.js';
 import type { CacheHandlerOptions } from './options.js';
+import { checkPeers } from './peers.js';
 import { Release } from './release.js';
 import { SharedSite, sharedSite } from './shared.js';
 import { stampBuild } from './stamp.js';
@@ -32,11 +33,11 @@ export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHand
       static readonly [sharedSite] = shared;
       readonly #handler: CacheHandler;
 
+      /** @throws InvalidInputError in `next build` and `next dev` if the release of Next.js is not supported or, in the former, a peer is missing */
       constructor(ctx: HandlerContext) {
         if (isBuilding(ctx)) {
           if (!ctx.dev) stampBuild(ctx.serverDistDir, Date.now());
-          if (!local) new Release(); // throws if this package does not support it
-          local ??= new LocalCache();
+          local ??= newLocalCache(ctx);
           this.#handler = ofLocal(local);
           return;
         }
@@ -58,6 +59,13 @@ export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHand
       resetRequestCache(): void {}
     },
   );
+}
+
+/** Returns the cache of a build or of `next dev`. @throws InvalidInputError if its servers could not cache: the build fails */
+function newLocalCache(ctx: HandlerContext): LocalCache {
+  new Release(); // throws if it is not supported
+  if (!ctx.dev) checkPeers();
+  return new LocalCache();
 }
 
 /** Methods that Next.js looks for only in the handlers of `cacheHandlers`. */

@@ -1,11 +1,14 @@
 /** The releases of Next.js: which are supported, and what is different for them. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
 
 import type { CacheControl } from '../../src/next/contract.js';
 import { Release } from '../../src/next/release.js';
@@ -53,6 +56,28 @@ test('releases other than Next.js 15 and 16 are refused, with what to do', (t) =
     new Release(load(t, version, shared).modules);
   }
   new Release({}); // unknown, as in a process without Next.js
+});
+
+test('next build fails without the AWS SDK, which its servers need', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'next-peers-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  cpSync(fileURLToPath(new URL('../../src', import.meta.url)), folder, { recursive: true });
+  writeFileSync(join(folder, 'package.json'), JSON.stringify({ type: 'module' }));
+  const program = `
+    const { createCacheHandler } = await import(process.argv[1]);
+    new (createCacheHandler())({ dev: true });
+    try { new (createCacheHandler())({}); console.log('built'); } catch (failure) { console.log(failure.message); }
+  `;
+  const build = async (compiled: string) => {
+    const args = ['--input-type=module', '--eval', program, compiled];
+    const env = { ...process.env, NEXT_PHASE: 'phase-production-build' };
+    return (await promisify(execFile)(process.execPath, args, { env })).stdout.trim();
+  };
+  assert.equal(await build(new URL('../../src/next/index.js', import.meta.url).href), 'built');
+  assert.equal(
+    await build(pathToFileURL(join(folder, 'next/index.js')).href),
+    '@aws-sdk/client-dynamodb is missing: servers of this build need it; npm install @aws-sdk/client-dynamodb',
+  );
 });
 
 test('the range of peers has the same releases', () => {
