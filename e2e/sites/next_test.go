@@ -101,6 +101,7 @@ func (n *nextSite) assets(t *testing.T) {
 func (n *nextSite) conditional(t *testing.T) {
 	t.Parallel()
 	p, _ := n.behind(t)
+	p.renew(t, "/articles/wheat")
 	p.through.get(t, "/articles/wheat", nil) // may have no ETag, if it was sent while it was rendered
 	first := p.through.get(t, "/articles/wheat", nil)
 	etag := first.header.Get("Etag")
@@ -174,7 +175,19 @@ func (n *nextSite) revalidate(t *testing.T) {
 func (n *nextSite) windows(t *testing.T) {
 	t.Parallel()
 	p, _ := n.behind(t)
+	p.renew(t, "/articles/spelt")
 	expectLifecycle(t, p.through, "/articles/spelt", nil)
+}
+
+// renew waits until Next.js has made a page that its build had made, and that is stale in its own cache: isr keeps
+// a stale one for a second only.
+func (p pair) renew(t *testing.T, path string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); p.direct.get(t, path, nil).header.Get("X-Nextjs-Cache") == "STALE"; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is still stale in the cache of Next.js", path)
+		}
+	}
 }
 
 // expectLifecycle polls a page through a miss, hits and stale hits until new content arrives. The content

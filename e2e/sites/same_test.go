@@ -61,7 +61,8 @@ func headerDifferences(got, want http.Header, live bool) []string {
 		a, b := got[name], want[name]
 		switch name {
 		case "Date", "Connection", "Keep-Alive", "Age", "Cache-Status", // specific to a moment or a connection
-			"X-Nextjs-Cache", // the state of the origin's own cache
+			"X-Nextjs-Cache",    // the state of the origin's own cache
+			"Cdn-Cache-Control", // of what Next.js took stale from that, by isr
 			"X-Request-Id", "X-Runtime",
 			"Content-Length", // the body itself was compared; one side may have sent it in chunks
 			"Accept-Ranges":  // the cache serves ranges without announcing it
