@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.clocks import NOW
+from tests.isr.pages import replace_rows
 from tests.isr.vectors import comparable, item_from, load
 from theorydb_py import (
     Filter,
@@ -85,7 +86,7 @@ def test_contract(things: Table[Thing], client: DynamoDBClient, file: str, subte
     for vector in load(f"contract/{file}.json")["calls"]:
         with subtests.test(vector["name"]):
             name = things.table_name
-            replace_items(client, name, [encrypted(name, item_from(item)) for item in vector["before"]])
+            replace_rows(client, name, [encrypted(name, item_from(item)) for item in vector["before"]])
             CLOCK.now = vector.get("now_ms", NOW * 1000) / 1000
             result, error = None, None
             try:
@@ -219,13 +220,6 @@ def key_of(item: Mapping[str, Any]) -> tuple[str, str]:
 
 def stored_items(client: DynamoDBClient, table: str) -> list[Any]:
     return list(client.scan(TableName=table, ConsistentRead=True)["Items"])
-
-
-def replace_items(client: DynamoDBClient, table: str, items: list[Any]) -> None:
-    for item in stored_items(client, table):
-        client.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})
-    for item in items:
-        client.put_item(TableName=table, Item=item)
 
 
 def encrypted(table: str, item: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,11 @@ def publish(store: FaceTheoryIsrMetaStore, name: str = "g1", *, history: bool = 
 def rows(client: Any, table: str) -> dict[str, dict[str, Any]]:
     """Return all rows of a small table by pk and sk."""
     items = client.scan(TableName=table, ConsistentRead=True)["Items"]
-    return {f"{item['pk']['S']} {item['sk']['S']}": item for item in items}
+    return {_name(item): item for item in items}
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    return f"{item['pk']['S']} {item['sk']['S']}"
 
 
 def row(client: Any, table: str, store: FaceTheoryIsrMetaStore, sk: str) -> dict[str, Any]:
@@ -83,6 +87,11 @@ def fill(client: Any, table: str, items: Iterable[Mapping[str, Any]]) -> None:
 def clear(client: Any, table: str) -> None:
     """Delete all rows."""
     restore(client, table, {})
+
+
+def replace_rows(client: Any, table: str, items: Iterable[Mapping[str, Any]]) -> None:
+    """Replace all rows of a small table: one scan and one write, since requests are most of the time of a test."""
+    restore(client, table, {_name(item): item for item in items})
 
 
 def restore(client: Any, table: str, expected: Mapping[str, Mapping[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.clocks import Clock
-from tests.isr.pages import clear, fill, new_store
+from tests.isr.pages import new_store, replace_rows
 from tests.isr.vectors import entry_to_vector, item_from, load, purges_from
 from theorydb_py.errors import LeaseHeldError, MalformedRowError, TheorydbError
 
@@ -31,9 +31,8 @@ def test_reads(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
     assert store.partition_key(KEY) == ITEMS["pk"]
     for vector in ITEMS["reads"] + load("build.json")["reads"]:
         with subtests.test(vector["name"]):
-            fill(client, table_name, map(item_from, vector["rows"]))
+            replace_rows(client, table_name, map(item_from, vector["rows"]))
             record = store.read(KEY)
-            clear(client, table_name)
             assert error_fields(record.malformed) == expected(vector)
             assert entry_to_vector(record.entry) == vector.get("entry")
             assert record.purges == purges_from(vector.get("cover"))
@@ -45,9 +44,8 @@ def test_versions(client: Any, table_name: str, subtests: pytest.Subtests) -> No
     store = new_store(client, table_name)
     for vector in ITEMS["versions"]:
         with subtests.test(vector["name"]):
-            fill(client, table_name, map(item_from, vector["rows"]))
+            replace_rows(client, table_name, map(item_from, vector["rows"]))
             versions = store.versions(KEY)
-            clear(client, table_name)
             assert [entry_to_vector(entry) for entry in versions] == vector["entries"]
 
 
@@ -57,13 +55,12 @@ def test_requests(client: Any, table_name: str, subtests: pytest.Subtests) -> No
     for vector in ITEMS["requests"]:
         with subtests.test(vector["name"]):
             clock.now = vector["now_ms"] / 1000
-            fill(client, table_name, [item_from(vector["row"])])
+            replace_rows(client, table_name, [item_from(vector["row"])])
             request, malformed = None, None
             try:
                 request = store.request(KEY, vector["key"])
             except MalformedRowError as error:
                 malformed = error
-            clear(client, table_name)
             assert error_fields(malformed) == expected(vector)
             members = request and {n: v for n, v in vars(request).items() if v and n != "key"}
             assert members == vector.get("request")
@@ -73,14 +70,13 @@ def test_sequences(client: Any, table_name: str, subtests: pytest.Subtests) -> N
     store = new_store(client, table_name)
     for vector in ITEMS["sequences"]:
         with subtests.test(vector["name"]):
-            if vector["row"] is not None:
-                fill(client, table_name, [item_from(vector["row"])])
+            stored = [] if vector["row"] is None else [item_from(vector["row"])]
+            replace_rows(client, table_name, stored)
             found, malformed = None, None
             try:
                 found = store.sequence()
             except MalformedRowError as error:
                 malformed = error
-            clear(client, table_name)
             assert error_fields(malformed) == expected(vector)
             if found is not None:
                 assert (found.seq, found.mark_lifetime) == (vector.get("seq", 0), vector.get("mark_lifetime", 0))
@@ -90,9 +86,8 @@ def test_logs(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
     store = new_store(client, table_name)
     for vector in ITEMS["logs"] + MARKS["logs"]:
         with subtests.test(vector["name"]):
-            fill(client, table_name, map(item_from, vector["rows"]))
+            replace_rows(client, table_name, map(item_from, vector["rows"]))
             changes = store.changes(vector.get("after", 0))
-            clear(client, table_name)
             malformed = next((change.malformed for change in changes if change.malformed), None)
             assert error_fields(malformed) == expected(vector)
             assert [_said_change(vars(change)) for change in changes if not change.malformed] == [
@@ -112,13 +107,12 @@ def test_marks(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
     store = new_store(client, table_name)
     for vector in MARKS["marks"]:
         with subtests.test(vector["name"]):
-            fill(client, table_name, map(item_from, vector["rows"]))
+            replace_rows(client, table_name, map(item_from, vector["rows"]))
             marks, malformed = None, None
             try:
                 marks = [{name: value for name, value in vars(mark).items() if value} for mark in store.marks()]
             except MalformedRowError as error:
                 malformed = error
-            clear(client, table_name)
             assert error_fields(malformed) == expected(vector)
             assert malformed or marks == vector["marks"]
 
@@ -129,13 +123,12 @@ def test_covering(client: Any, table_name: str, subtests: pytest.Subtests) -> No
         with subtests.test(vector["name"]):
             clock.now = vector["now_ms"] / 1000
             store = new_store(client, table_name, now=clock, tenant=vector.get("tenant", ""))
-            fill(client, table_name, map(item_from, vector["rows"]))
+            replace_rows(client, table_name, map(item_from, vector["rows"]))
             cover, malformed = None, None
             try:
                 cover = store.covering(vector["key"], vector.get("tags") or ())
             except MalformedRowError as error:
                 malformed = error
-            clear(client, table_name)
             assert error_fields(malformed) == expected(vector)
             assert malformed or cover == purges_from(vector.get("cover"))
 
@@ -146,15 +139,15 @@ def test_locks(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
     for vector in load("lease-arithmetic.json")["locks"]:
         with subtests.test(vector["name"]):
             clock.now = vector["now_ms"] / 1000
-            if vector["item"] is not None:
-                fill(client, table_name, [{**item_from(vector["item"]), "pk": {"S": store.partition_key(KEY)}}])
+            pk = {"S": store.partition_key(KEY)}
+            stored = [] if vector["item"] is None else [{**item_from(vector["item"]), "pk": pk}]
+            replace_rows(client, table_name, stored)
             lock = store.read(KEY).lock
             held = False
             try:
                 store.acquire_lease(KEY)
             except LeaseHeldError:
                 held = True
-            clear(client, table_name)
             assert held is vector["held"]
             found = None if lock is None else {name: value for name, value in vars(lock).items() if value}
             assert found == vector["lock"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.clocks import Clock
-from tests.isr.pages import Tokens, clear, fill, new_store, rows
+from tests.isr.pages import Tokens, clear, new_store, replace_rows, rows
 from tests.isr.vectors import comparable, entry_from, item_from, load
 from theorydb_py.errors import TheorydbError
 from theorydb_py.isr import (
@@ -119,8 +119,7 @@ def _readable(item: dict[str, Any]) -> dict[str, Any]:
 def test_writes(client: Any, table_name: str, file: str, subtests: pytest.Subtests) -> None:
     for vector in load(file)["operations"]:
         with subtests.test(vector["name"]):
-            clear(client, table_name)
-            fill(client, table_name, map(item_from, vector["before"]))
+            replace_rows(client, table_name, map(item_from, vector["before"]))
             clock = Clock(vector["now_ms"] / 1000)
             tokens = Tokens(list(vector["tokens"]))
             store = new_store(client, table_name, now=clock, lease_owner=vector["owner"], new_token=tokens)
@@ -152,11 +151,10 @@ def test_lease_arithmetic(client: Any, table_name: str, subtests: pytest.Subtest
             assert lease.lease_expires_at == vector["lease_expires_at"]
     for vector in vectors["back_offs"]:
         with subtests.test(vector["name"]):
-            clear(client, table_name)
             clock.now = vector["now_ms"] / 1000
             failures = {"N": str(vector.get("failures_before", 0))}
             before = {"lease_token": {"S": "x"}, "lease_expires_at": {"N": "1"}, "failures": failures}
-            fill(client, table_name, [{"pk": {"S": store.partition_key(KEY)}, "sk": {"S": "LOCK"}, **before}])
+            replace_rows(client, table_name, [{"pk": {"S": store.partition_key(KEY)}, "sk": {"S": "LOCK"}, **before}])
             lease = store.acquire_lease(KEY)
             store.back_off(lease, pause_ms=vector["pause_ms"])
             lock = rows(client, table_name)[at]
