@@ -1,4 +1,4 @@
-"""Compiles the installed package, imports all of its modules, and runs tests of it, under any version of Python.
+"""Compiles the installed package, imports all of its modules by both names, and runs tests of it, under any Python.
 
 Warnings are errors. Its arguments are those of pytest.
 """
@@ -27,10 +27,13 @@ def main(arguments: list[str]) -> int:
             return 1
         for module in pkgutil.walk_packages(theorydb_py.__path__, "theorydb_py."):
             try:
-                importlib.import_module(module.name)
+                imported = importlib.import_module(module.name)
             except ImportError as error:
                 if (error.name or "").partition(".")[0] not in OPTIONAL:
                     raise
+            else:
+                suffix = module.name.removeprefix("theorydb_py")
+                assert importlib.import_module("tabletheory_py" + suffix) is imported, suffix
     return int(pytest.main(["-q", "-p", "no:cacheprovider", *arguments]))
 
 
