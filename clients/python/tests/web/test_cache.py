@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -22,7 +23,7 @@ from tests.web.outage import Proxy, proxy
 from theorydb_py import InvalidInputError, InvalidKeyError
 from theorydb_py._retry import Retry
 from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, PurgeTarget
-from theorydb_py.web import PageCache, WsgiCache
+from theorydb_py.web import AsgiCache, PageCache, WsgiCache
 from theorydb_py.web._follower import Follower
 from theorydb_py.web._memory import Memory
 from theorydb_py.web._presented import presented
@@ -571,6 +572,54 @@ def test_a_response_that_is_not_stored_is_for_its_visitor(
     assert sorted(answers) == [b"used"] * 7 + [b"welcome"]
     head = get(app, "/head", method="HEAD")
     assert (head.status, head.body, head.headers["content-length"]) == ("200 OK", b"", "7")
+
+
+def test_a_response_without_a_length_is_for_its_visitor(rig: Rig) -> None:
+    site = OneTime(("Cache-Control", "no-store"))
+
+    def without(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        return site(environ, lambda status, headers: start_response(status, headers[:-1]))
+
+    assert get(WsgiCache(without, rig.new()), "/list").body == b"welcome"
+
+
+def test_asgi_response_that_is_not_stored(rig: Rig) -> None:
+    """It is for the visitor who caused the render if its body is one message; a stream is not waited for."""
+    calls: list[str] = []
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        path = scope["path"]
+        calls.append(path)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"cache-control", b"no-store")]})
+        if path == "/late":
+            await asyncio.sleep(PATIENCE)
+        body = str(calls.count(path)).encode()
+        await send({"type": "http.response.body", "body": body, "more_body": path == "/parts"})
+        if path == "/parts":
+            await send({"type": "http.response.body", "body": b"."})
+
+    async def visit(path: str, *, until: int) -> bytes:
+        """Return what a visitor gets once the application was called so often."""
+        scope = {"type": "http", "method": "GET", "path": path, "headers": [(b"host", HOST.encode())]}
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        visitor = asyncio.create_task(cached(scope, receive, send))
+        while len(calls) < until or (path != "/late" and not visitor.done()):
+            await asyncio.sleep(0.01)
+        visitor.cancel()
+        return b"".join(message.get("body", b"") for message in sent)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    cached = AsgiCache(app, rig.new())
+    assert asyncio.run(visit("/whole", until=1)) == b"1"
+    assert asyncio.run(visit("/parts", until=3)) == b"2."
+    assert asyncio.run(visit("/late", until=5)) == b""
+    assert calls == ["/whole", "/parts", "/parts", "/late", "/late"]
 
 
 def test_a_visitor_of_another_variant_sends_their_own_request(rig: Rig) -> None:

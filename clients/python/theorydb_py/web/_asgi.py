@@ -20,6 +20,9 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+_BODY_SECONDS = 0.25
+"""How long the body of a response that is not stored is waited for, for the visitor who caused its render."""
+
 _logger = logging.getLogger("theorydb_py.web")
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -133,6 +136,7 @@ class _Call:
         self._headers: Headers = []
         self._body = bytearray()
         self._refused = ""
+        self._later: asyncio.TimerHandle | None = None
 
     async def run(self, app: Application, scope: Scope) -> None:
         try:
@@ -158,8 +162,12 @@ class _Call:
             self._status, self._headers = message["status"], _decoded(message.get("headers", []))
             self._refused = refusal(self._cache, self._status, self._headers)
             if self._refused and not is_short(self._headers, 0):
-                self._resolve(whole=False)
+                # Its body may follow at once, in one message; a stream is not waited for.
+                wait = 0.0 if self._refused in ("stream", "too-large") else _BODY_SECONDS
+                self._later = asyncio.get_running_loop().call_later(wait, lambda: self._resolve(whole=False))
         elif message["type"] == "http.response.body":
+            if self._later is not None:
+                self._later.cancel()
             self._body += message.get("body", b"")
             if len(self._body) > self._cache.max_body_bytes:
                 self._refused = "too-large"

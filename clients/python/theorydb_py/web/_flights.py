@@ -16,7 +16,7 @@ from theorydb_py.web._rules import Headers, values
 
 V = TypeVar("V")
 
-_MAX_HANDED_OVER = 1 << 20
+MAX_HANDED_OVER = 1 << 20
 """The largest body that is read although it is not stored, in bytes."""
 
 
@@ -41,7 +41,7 @@ class Rendered:
 def is_short(headers: Headers, read: int) -> bool:
     """Return whether to read the body of a response that is not stored, for the visitor who caused the render."""
     stated = values(headers, "content-length")
-    return len(stated) == 1 and stated[0].isdecimal() and read <= int(stated[0]) <= _MAX_HANDED_OVER
+    return len(stated) == 1 and stated[0].isdecimal() and read <= int(stated[0]) <= MAX_HANDED_OVER
 
 
 Render = Callable[[Projected], "Future[Rendered] | None"]

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from theorydb_py.web._cache import PageCache, Pass
-from theorydb_py.web._flights import Rendered, is_short
+from theorydb_py.web._flights import MAX_HANDED_OVER, Rendered, is_short
 from theorydb_py.web._pages import Response
 from theorydb_py.web._requests import Projected, Request
 from theorydb_py.web._rules import Headers
@@ -108,8 +108,9 @@ class WsgiCache:
         answer = self._app(environ, start)
         try:
             refused, whole = self._refusal(started, 0), True
+            at_hand = isinstance(answer, (list, tuple)) and sum(map(len, answer)) <= MAX_HANDED_OVER
             for chunk in answer:
-                if refused and not is_short(started[0][1], len(body)):
+                if refused and not at_hand and not is_short(started[0][1], len(body)):
                     whole = False
                     break
                 body += chunk
