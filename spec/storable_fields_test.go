@@ -17,7 +17,7 @@ func (c *cases) keep(name, etag string, stored []string, dropped ...string) {
 
 // storedFields: rule 13, which fields are stored.
 func (c *cases) storedFields() {
-	for _, name := range listed("responses.json", "fields") {
+	for _, name := range listed() {
 		switch name {
 		case "cache-status", "surrogate-control", "etag":
 			continue // have vectors of their own
@@ -170,23 +170,19 @@ func (c *cases) parameters() {
 	}
 }
 
-// listed returns the names of a list of a file of spec/, each made to a name that an entry of the kind prefix covers.
-func listed(file, list string) []string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		panic(err)
-	}
-	var lists map[string]json.RawMessage
-	var rows []struct{ Name, Kind string }
-	if err := json.Unmarshal(text, &lists); err == nil {
-		err = json.Unmarshal(lists[list], &rows)
+// listed returns the names of responses.json, each made to a name that an entry of the kind prefix covers.
+func listed() []string {
+	var file struct{ Fields []struct{ Name, Kind string } }
+	text, err := os.ReadFile("responses.json")
+	if err == nil {
+		err = json.Unmarshal(text, &file)
 	}
 	if err != nil {
 		panic(err)
 	}
-	names := make([]string, len(rows))
-	for i, r := range rows {
-		if names[i] = r.Name; r.Kind == "prefix" {
+	names := make([]string, len(file.Fields))
+	for i, f := range file.Fields {
+		if names[i] = f.Name; f.Kind == "prefix" {
 			names[i] += "x"
 		}
 	}

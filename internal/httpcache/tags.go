@@ -21,7 +21,7 @@ func Tags(h http.Header) ([]string, error) {
 	var tags []string
 	for _, line := range h["Surrogate-Key"] {
 		for tag := range strings.FieldsSeq(line) {
-			// A comma at the end is the one that joins lines (RFC 9110, section 5.3).
+			// A comma at the end joins lines (RFC 9110, section 5.3).
 			if tag = strings.TrimRight(tag, ","); tag != "" {
 				tags = append(tags, tag)
 			}

@@ -1,4 +1,4 @@
-"""Header fields: those that are stored and replayed, validators, and conditions of requests."""
+"""Header fields: which are stored and replayed, validators, and conditions of requests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The caching rules: which responses are stored and shared, and for how long (RFC 9111).
 
-They are those of spec/storable.md, which all languages follow. This module needs no other one.
+spec/storable.md has them for all languages. This module needs no other one.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def sets_cookie(headers: Headers) -> bool:
 
 
 def vary_names(headers: Headers) -> list[str]:
-    """Return the names of the request headers that a response varies on, except those that every key covers."""
+    """Return the names of the request headers that a response varies on, except the ones that every key covers."""
     names = {name.lower() for name in members(values(headers, "vary"))}
     return sorted(names - {"accept-encoding", "host"})
 
@@ -295,7 +295,7 @@ def _lifetime(headers: Headers, directives: Directives, opt_in: str, requested: 
 
 
 def _lifetime_of_error(headers: Headers, directives: Directives, lifetime: float, requested: float | None) -> float:
-    """Return the lifetime of an error: one that has that of a file is fresh for a moment only."""
+    """Return the lifetime of an error. One with the lifetime of a file is fresh for a moment only."""
     if directives.targeted or "s-maxage" in directives:
         return lifetime
     common = _cache_control(values(headers, "cache-control"))

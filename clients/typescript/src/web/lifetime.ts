@@ -24,7 +24,7 @@ export function lifetimeOf(headers: Headers, d: Directives, optIn: OptIn, reques
   return untilExpires(headers, requestedMs);
 }
 
-/** Returns the lifetime of an error: one that has that of a file is fresh for a moment only. */
+/** Returns the lifetime of an error. One with the lifetime of a file is fresh for a moment only. */
 export function lifetimeOfError(headers: Headers, d: Directives, lifetime: number, requestedMs?: number): number {
   if (d.targeted || d.of.has('s-maxage')) return lifetime;
   const common = cacheControlOf(headers.get('cache-control') ?? '');

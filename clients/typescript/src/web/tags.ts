@@ -3,7 +3,7 @@ import { parseList } from './structured.js';
 /** The longest tag, in bytes. */
 const maxTagBytes = 1024;
 
-/** What separates the members of Surrogate-Key, and surrounds those of Cache-Tag: the white space of Unicode. */
+/** The white space of Unicode, which separates the tags of Surrogate-Key and surrounds the tags of Cache-Tag. */
 const space = '[\\t-\\r \\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]';
 const spaces = new RegExp(`${space}+`);
 const around = new RegExp(`^${space}+|${space}+$`, 'g');
