@@ -18,7 +18,7 @@ export interface CacheHandlerOptions extends StoreOptions {
   renderSeconds?: number;
   /**
    * How long a cache miss waits for the server that is rendering the page, in seconds; then
-   * this server renders it too. Default: 10.
+   * this server renders it too. Default: 30.
    */
   waitSeconds?: number;
   /**
@@ -55,7 +55,7 @@ export function settingsOf(o: CacheHandlerOptions, environment: NodeJS.ProcessEn
     buildId: o.buildId,
     leaseMs: milliseconds('leaseSeconds', o.leaseSeconds ?? 15, 1),
     renderMs: milliseconds('renderSeconds', o.renderSeconds ?? 120, 1),
-    waitMs: milliseconds('waitSeconds', o.waitSeconds ?? 10, 0),
+    waitMs: milliseconds('waitSeconds', o.waitSeconds ?? 30, 0),
     trustMs: milliseconds('trustSeconds', o.trustSeconds ?? 0, 0),
   };
 }
