@@ -66,7 +66,7 @@ class RequestHandler implements CacheHandler {
       isPrefetch: this.#isPrefetch,
       isOnDemand: this.#isOnDemand,
       isOnlyGenerated: this.#isOnDemand && this.#headers[onlyGeneratedHeader] !== undefined,
-      visit: site.visits.of(this.#headers),
+      visits: site.visits.of(this.#headers),
     };
     const found =
       (await site.breaker.call('a look-up', (answered) => lookUp(site, lookup, answered))) ??

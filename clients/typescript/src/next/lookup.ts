@@ -30,8 +30,8 @@ export interface Lookup {
   isOnDemand: boolean;
   /** An on-demand revalidation only of a page that exists (`unstable_onlyGenerated`): without a value Next.js renders nothing. */
   isOnlyGenerated: boolean;
-  /** The visit that Next.js looks up the value for, if it is known. */
-  visit: Visit | undefined;
+  /** The visit that Next.js looks up the value for, which may be one of several; none if it is not known. */
+  visits: readonly Visit[];
   /** See {@link PageRequest.seq}. */
   seq?: number;
 }
@@ -173,10 +173,10 @@ async function askToRender(
   const { rendering } = start;
   const found = await previousOf(site, lookup, snapshot, start);
   // A page is rendered in the background of its visit; the call of a function is not what a visit is for.
-  const holder = lookup.ctx.kind === 'USE_CACHE' ? undefined : lookup.visit;
-  if (found.says === 'regenerated here') renderings.awaitReport(rendering, holder);
+  const holders = lookup.ctx.kind === 'USE_CACHE' ? [] : lookup.visits;
+  if (found.says === 'regenerated here') renderings.awaitReport(rendering, holders);
   else if (lookup.isOnlyGenerated && !found.answer) await renderings.giveUp(rendering);
-  else renderings.follow(rendering, lookup.visit);
+  else renderings.follow(rendering, lookup.visits);
   return found;
 }
 

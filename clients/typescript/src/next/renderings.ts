@@ -89,27 +89,28 @@ export class Renderings {
   }
 
   /** Follows a rendering of which Next.js reports the success only: it ends with its visits, or, if none is known, after `unknownMs`. */
-  follow(rendering: Rendering, visit: Visit | undefined): void {
+  follow(rendering: Rendering, candidates: readonly Visit[]): void {
     const progress = this.#progressOf(rendering);
-    if (!progress || progress.isReported || (visit && progress.visits.has(visit))) return;
+    if (!progress || progress.isReported) return;
     const { visits } = progress;
-    if (!visit || visit.isOver) {
-      if (visits.size === 0) this.#limit(progress, this.#of.unknownMs);
-      return;
+    for (const visit of candidates) {
+      if (visits.has(visit) || visit.isOver) continue;
+      const unwatch = visit.watch(() => {
+        visits.delete(visit);
+        if (visits.size === 0 && !progress.isReported) this.#limit(progress, settleMs, visit.hasFailed);
+      });
+      visits.set(visit, unwatch);
     }
-    const unwatch = visit.watch(() => {
-      visits.delete(visit);
-      if (visits.size === 0 && !progress.isReported) this.#limit(progress, settleMs, visit.hasFailed);
-    });
-    visits.set(visit, unwatch);
+    if (visits.size === 0) this.#limit(progress, this.#of.unknownMs);
   }
 
   /** Waits for Next.js to report the end of a rendering, in the background of a visit. */
-  awaitReport(rendering: Rendering, visit: Visit | undefined): void {
+  awaitReport(rendering: Rendering, candidates: readonly Visit[]): void {
     const progress = this.#progressOf(rendering);
     if (!progress) return;
     progress.isReported = true;
-    if (visit && !progress.visits.has(visit)) progress.visits.set(visit, visit.hold());
+    const [visit, ...others] = candidates;
+    if (visit && others.length === 0 && !progress.visits.has(visit)) progress.visits.set(visit, visit.hold());
   }
 
   /** Returns a rendering, whose result is stored now, if it is still in progress. */

@@ -4,34 +4,49 @@ import { type IncomingMessage, ServerResponse } from 'node:http';
 
 import type { HandlerContext } from './contract.js';
 
-/** How often, and how many times, a response whose visitor has gone is looked at, in milliseconds: ending it is no event then. */
+/** How often a response is looked at, in milliseconds, while a render is in progress for it. */
 const lookEveryMs = 250;
-const maxLooks = 2400;
 
 /**
  * A request that this process answers. While it lasts Next.js may be rendering for it: until its
  * response has ended, and until the regenerations that it has begun in the background have.
  */
 export class Visit {
+  readonly #response: ServerResponse;
+  #isClosed = false;
   #isAnswered = false;
-  #hasFailed = false;
   #inBackground = 0;
   readonly #watchers = new Set<() => void>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(response: ServerResponse) {
+    this.#response = response;
+    response.once('close', () => {
+      this.#isClosed = true;
+      this.#look();
+    });
+  }
 
   /** Nothing is rendered for it any more. */
   get isOver(): boolean {
+    this.#look();
     return this.#isAnswered && this.#inBackground === 0;
   }
 
   /** It was answered with a status of a failure, 500 or above. */
   get hasFailed(): boolean {
-    return this.#hasFailed;
+    return this.#response.statusCode >= 500;
   }
 
   /** Calls `watcher` once it is over, unless the returned function is called before. */
   watch(watcher: () => void): () => void {
     this.#watchers.add(watcher);
-    return () => this.#watchers.delete(watcher);
+    // The end of a response is no event while its visitor does not read it, or has left.
+    this.#timer ??= setInterval(() => this.#look(), lookEveryMs).unref();
+    return () => {
+      this.#watchers.delete(watcher);
+      this.#rest();
+    };
   }
 
   /** Keeps the visit from being over until the returned function is called. */
@@ -41,22 +56,26 @@ export class Visit {
     return () => {
       if (isHeld) this.#inBackground--;
       isHeld = false;
-      this.#tell();
+      this.#look();
     };
   }
 
-  /** Notes that the response has ended, with a status. */
-  answered(status: number): void {
-    this.#hasFailed = status >= 500;
-    this.#isAnswered = true;
-    this.#tell();
-  }
-
-  #tell(): void {
-    if (!this.isOver) return;
+  /** If the visitor has left, Next.js does not end the response to a failed render, but sets its status. */
+  #look(): void {
+    const { writableEnded, headersSent, statusCode } = this.#response;
+    this.#isAnswered ||= writableEnded || (this.#isClosed && (headersSent || statusCode >= 500));
+    if (!this.#isAnswered || this.#inBackground > 0) return;
     const watchers = [...this.#watchers];
     this.#watchers.clear();
+    this.#rest();
     for (const watcher of watchers) watcher();
+  }
+
+  /** Stops looking if there is nothing to tell. */
+  #rest(): void {
+    if (this.#watchers.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
   }
 }
 
@@ -76,12 +95,11 @@ export class Visits {
   readonly #early = new Map<Visit, RequestHeaders>();
   #isListening = false;
 
-  /** Returns the visit that the caller works for; undefined if that cannot be told. */
-  of(headers: RequestHeaders = {}): Visit | undefined {
+  /** Returns the visit that the caller works for, which may be one of several; none if that cannot be told. */
+  of(headers: RequestHeaders = {}): Visit[] {
     const known = this.#current.getStore();
-    if (known) return known;
-    const alike = [...this.#early].filter(([, sent]) => includes(headers, sent)).map(([visit]) => visit);
-    return alike.length > 1 ? allOf(alike) : alike[0];
+    if (known) return [known];
+    return [...this.#early].filter(([, sent]) => includes(headers, sent)).map(([visit]) => visit);
   }
 
   /** Begins to listen, unless it does already. */
@@ -89,15 +107,13 @@ export class Visits {
     if (this.#isListening) return;
     this.#isListening = true;
     for (const response of responsesInProgress()) {
-      const visit = new Visit();
+      const visit = new Visit(response);
       this.#early.set(visit, sentHeaders(response.req));
-      visit.watch(() => this.#early.delete(visit));
-      follow(visit, response);
+      response.once('close', () => this.#early.delete(visit));
     }
     subscribe('http.server.request.start', (message) => {
-      const visit = new Visit();
-      follow(visit, (message as { response: ServerResponse }).response);
-      this.#current.enterWith(visit); // Node.js emits the request in this context
+      // Node.js emits the request in this context.
+      this.#current.enterWith(new Visit((message as { response: ServerResponse }).response));
     });
   }
 }
@@ -110,40 +126,6 @@ function responsesInProgress(): ServerResponse[] {
   const { _getActiveHandles: list } = process as { _getActiveHandles?: () => { _httpMessage?: unknown }[] };
   const messages = (list?.call(process) ?? []).map(({ _httpMessage: message }) => message);
   return messages.filter((message) => message instanceof ServerResponse);
-}
-
-/** Returns a visit that is over when all of the visits are. */
-function allOf(visits: readonly Visit[]): Visit {
-  const all = new Visit();
-  let left = visits.length;
-  for (const visit of visits) {
-    visit.watch(() => {
-      left--;
-      if (left === 0) all.answered(visits.some(({ hasFailed }) => hasFailed) ? 500 : 200);
-    });
-  }
-  return all;
-}
-
-/**
- * Tells a visit when its response has ended, or, if its visitor has left before, when it would have:
- * Next.js then does not end the response to a failed render, but sets its status.
- */
-function follow(visit: Visit, response: ServerResponse): void {
-  response.once('close', () => {
-    if (response.writableEnded) {
-      visit.answered(response.statusCode);
-      return;
-    }
-    let looks = 0;
-    const timer = setInterval(() => {
-      const isDone = response.writableEnded || response.headersSent || response.statusCode >= 500;
-      if (!isDone && ++looks < maxLooks) return;
-      clearInterval(timer);
-      visit.answered(response.statusCode);
-    }, lookEveryMs);
-    timer.unref();
-  });
 }
 
 /** Returns the headers that a visitor has sent: Next.js adds others. */

@@ -63,7 +63,7 @@ export class Entries {
     if (!this.#isCurrent && !(await this.refresh())) return undefined;
     const ctx = { kind: 'USE_CACHE', softTags } as const;
     const never = { isPrefetch: false, isOnDemand: false, isOnlyGenerated: false };
-    const lookup = { cacheKey, key: '', ctx, ...never, visit: site.visits.of(), seq: site.marks.cursor };
+    const lookup = { cacheKey, key: '', ctx, ...never, visits: site.visits.of(), seq: site.marks.cursor };
     const limitMs = waitMs + 2 * callsPerLookUp * callMs + bodyMs;
     const found = await site.breaker.call("a look-up of 'use cache'", (answered) =>
       withTimeout(limitMs, undefined, () => lookUp(site, lookup, answered)),
