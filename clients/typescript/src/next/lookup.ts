@@ -98,9 +98,10 @@ async function attempt(
   snapshot: PageSnapshot,
   start: RenderStart,
 ): Promise<LookupResult | undefined> {
-  const now = site.settings.clock.now();
   const { entry } = snapshot.record;
   const known = await valueFor(site, snapshot);
+  // After the body has been read: Next.js renders if the second in which an answer is fresh is over.
+  const now = site.settings.clock.now();
   if (known && entry && snapshot.state === 'fresh')
     return { answer: shown(site, fresh(entry, known.value, now)), start, says: 'fresh' };
   const elsewhere = () =>

@@ -12,9 +12,10 @@ import type { Site } from './site.js';
  */
 export async function lookUpInOutage(site: Site, lookup: Lookup): Promise<LookupResult> {
   const { pages, marks, revalidations } = site;
-  const nowMs = site.settings.clock.now();
+  const { clock } = site.settings;
+  const atMs = clock.now();
   if (lookup.isOnDemand) await revalidations.revalidatePage(lookup.cacheKey);
-  const start = { atMs: nowMs, seq: marks.cursor };
+  const start = { atMs, seq: marks.cursor };
   const nothing = { answer: null, start };
   if (lookup.ctx.kind === 'FETCH') return nothing; // a page that is rendered now has current data
   const snapshot = await pages.lastKnown(requestOf(site, lookup));
@@ -22,6 +23,7 @@ export async function lookUpInOutage(site: Site, lookup: Lookup): Promise<Lookup
   const known = state === 'fresh' || state === 'stale' ? await pages.localValueOf(snapshot) : undefined;
   if (!record.entry || !known) return nothing;
   site.markServed(known.value);
+  const nowMs = clock.now(); // after files have been read
   if (state === 'stale' && !lookup.isPrefetch) {
     return { answer: stale(record.entry, known.value, nowMs), start, says: 'regenerated here' };
   }

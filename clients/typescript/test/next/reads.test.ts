@@ -1,7 +1,7 @@
 /** What a visit reads from the table and the bucket. */
 
 import assert from 'node:assert/strict';
-import type { S3Client } from '@aws-sdk/client-s3';
+import { S3Client } from '@aws-sdk/client-s3';
 
 import { Records } from '../../src/next/records.js';
 import { observe } from '../faults.js';
@@ -43,6 +43,26 @@ onStores('a visit of a fresh page in memory reads the log once, and within trust
     s.watch.advance(58_000);
     await make(a, '/page', page('one', 'news')); // for the next turn
   }
+});
+
+onStores('a body that is read slowly is fresh for as long as one that is read at once', async (s, t) => {
+  const { endpoint, accessKeyId, secretAccessKey } = s.bucket;
+  const credentials = { accessKeyId, secretAccessKey };
+  const slow = new S3Client({ endpoint, region: 'us-east-1', credentials, forcePathStyle: true });
+  t.after(() => slow.destroy());
+  slow.middlewareStack.add(
+    (next) => async (args) => {
+      s.watch.advance(2000);
+      return next(args);
+    },
+    { step: 'initialize', name: 'slowness' },
+  );
+  const a = s.start();
+  await make(a, '/page', page('one'));
+  s.watch.advance(61_000);
+  assert.equal(s.verdict(await a.request().get('/page', pageContext)), 'stale', 'it is regenerated here');
+  const answer = await s.start({ s3: slow }).request().get('/page', pageContext);
+  assert.deepEqual([html(answer), s.verdict(answer)], ['one', 'fresh'], 'it is regenerated elsewhere, for a second');
 });
 
 onStores('many visits at the same time share reads of the log', async ({ start, table, bucket, watch }) => {
