@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/bits"
 	"net/http"
 	"net/netip"
@@ -21,6 +20,7 @@ import (
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/breaker"
+	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/internal/frequency"
 	"github.com/facetheory/isr/internal/invalidate"
@@ -69,7 +69,7 @@ type Cache struct {
 	fills       fills
 	lookUps     chan struct{} // has an element for each read of a search in progress (see maxLookUps)
 	unstored    flights       // those that call no store
-	follower    *follower
+	follower    *changelog.Follower
 	presence    *fleet.Members // nil: it has no name
 	peers       *fleet.Peers
 
@@ -184,26 +184,6 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		c.background.Go(func() { c.collectPeriodically(c.ctx) })
 	}
 	return c, nil
-}
-
-// follow starts to read the log, unless Config.Poll is negative.
-func (c *Cache) follow() {
-	c.follower = &follower{c: c, log: c.meta, staleness: newStaleness(c), begun: make(chan struct{})}
-	c.peers = fleet.NewPeers(c.cfg.Peers)
-	c.presence = newMembers(c)
-	c.follower.units.Store(math.Float64bits(1))
-	if c.cfg.Poll < 0 {
-		if c.cfg.Build == "" {
-			close(c.follower.begun)
-			return
-		}
-		c.background.Go(func() { c.awaitBuild(c.ctx) })
-		return
-	}
-	c.background.Go(func() { c.follower.run(c.ctx) })
-	if c.presence != nil {
-		c.background.Go(func() { c.presence.Run(c.ctx) })
-	}
 }
 
 // Handler returns a handler that answers from the cache. It calls h to render missing

@@ -100,17 +100,17 @@ func (h *handler) consult(r *http.Request, d *decision) {
 	if d.page == nil && d.loaded != nil && !h.c.memory.isDropped(d.loaded) {
 		d.page = d.loaded // and is evicted again already
 	}
-	f := h.c.follower
 	switch {
 	case d.polled:
-		if d.cutOff && f.blind(d.now) {
+		if d.cutOff && h.c.blind(d.now) {
 			if d.act = actBlind; d.asked.onlyIfCached {
 				d.act = actUncached
 			}
 			return
 		}
-	case f.late(d.page, d.now) || f.blind(d.now):
-		if d.act = actAwaitPoll; f.polled.Load() == nil {
+	case h.c.late(d.page, d.now) || h.c.blind(d.now):
+		d.act = actAwaitPoll
+		if _, polled := h.c.follower.Age(d.now); !polled {
 			d.miss()
 		}
 		return
@@ -221,7 +221,7 @@ func (h *handler) awaitNeeds(w http.ResponseWriter, r *http.Request, d *decision
 			}
 			h.consult(r, d)
 		case actAwaitPoll:
-			d.cutOff, d.polled = h.c.follower.await(r.Context()), true
+			d.cutOff, d.polled = h.c.follower.Await(r.Context()), true
 			h.consult(r, d)
 		case actLoad:
 			if !h.load(w, r, d) {

@@ -206,7 +206,7 @@ func (c *Cache) addMarks(ctx context.Context, k store.Key, rec *store.Record, at
 	// Marks are not learned by flights: they apply to this entry, and not to one with
 	// other tags that a flight may be rendering.
 	rec.Purges = rec.Purges.Merge(c.marks.Covering(k, rec.Entry.Tags, c.now()))
-	if _, ok := c.follower.recent(c.now()); !ok {
+	if _, ok := c.follower.Recent(c.now()); !ok {
 		// This process does not follow the log, or could not read it lately.
 		at.asOf = at.began
 		stored, err := c.meta.Covering(ctx, k, rec.Entry.Tags)
@@ -243,7 +243,7 @@ func (s *search) lookUp(ctx context.Context) (store.Record, error) {
 // read calls [Cache.read], and repeats it if the page was reloaded meanwhile.
 func (s *search) read(ctx context.Context) (rec store.Record, err error) {
 	for again := true; again; again = s.c.floor.crossed(s.latest) || s.f.crossed(s.latest) {
-		s.asOf = s.c.follower.committed.Load()
+		s.asOf = s.c.follower.Committed()
 		if rec, s.latest, err = s.c.read(ctx, s.key, s.pk); err != nil {
 			return store.Record{}, err
 		}
@@ -304,7 +304,7 @@ func (s *search) keep(p *page) error {
 // purged meanwhile.
 func (s *search) load(ctx context.Context, rec store.Record) (p *page, err error) {
 	e := *rec.Entry // a copy, which reading the body of another service's page completes
-	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, &e) && p.cover == rec.Purges && !s.c.follower.late(p, s.c.now()) {
+	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, &e) && p.cover == rec.Purges && !s.c.late(p, s.c.now()) {
 		return p, nil
 	}
 	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &e) {

@@ -180,7 +180,7 @@ func (x *explainer) follow(d *decision) {
 		if x.fetch {
 			s := x.search(d.key)
 			x.ask(s, store.Record{}, func() (rendering, timing) {
-				return s.render(x.ctx(), store.Record{}, h.c.follower.committed.Load(), d.known.refused, nil)
+				return s.render(x.ctx(), store.Record{}, h.c.follower.Committed(), d.known.refused, nil)
 			})
 		}
 		x.pass(httpcache.Status{Forward: httpcache.ForwardBypass, Detail: d.known.refused})
@@ -224,15 +224,13 @@ func (x *explainer) load(d *decision) {
 // awaitNeeds describes what the request would wait for. It takes the log for readable, unless this
 // process knows that it is not. It returns false if the rest depends on the log.
 func (x *explainer) awaitNeeds(d *decision) bool {
-	f := x.h.c.follower
 	for d.act == actAwaitReceipt || d.act == actAwaitPoll || d.act == actLoad {
 		if d.act == actLoad {
 			x.load(d)
 			continue
 		}
 		if d.act == actAwaitPoll {
-			silent := f.silent.Load()
-			d.polled, d.cutOff = true, silent != nil && silent.before(x.h.c.now()) <= f.bound()
+			d.polled, d.cutOff = true, x.h.c.follower.Silent(x.h.c.now())
 			x.because("this server has not read the log of changes lately, and reads it first", "")
 			x.h.consult(x.r, d)
 			continue
@@ -242,7 +240,7 @@ func (x *explainer) awaitNeeds(d *decision) bool {
 			d.act, d.err = actRefuse, err
 			return true
 		}
-		if applied, _ := f.applied(); applied < seq {
+		if applied, _ := x.h.c.follower.Applied(); applied < seq {
 			x.because(fmt.Sprintf("the request waits until this server has applied the log up to its ISR-Min-Seq (it is at %d): if the log does not reach that, it gets 400, and 503 if the log cannot be read in time", applied), "")
 			x.out.Open = true
 			x.settle(VerdictMiss, 0, httpcache.Status{Forward: httpcache.ForwardMiss}.String())
@@ -331,8 +329,8 @@ func (x *explainer) settle(v Verdict, status int, cacheStatus string) {
 func (h *handler) remembered(k store.Key) Memory {
 	m := Memory{StoresDown: h.c.StoresDown(), OriginDown: h.route.budget.IsOpen(), LogAge: -1}
 	now := h.c.now()
-	if polled := h.c.follower.polled.Load(); polled != nil {
-		m.LogAge = polled.before(now)
+	if age, ok := h.c.follower.Age(now); ok {
+		m.LogAge = age
 	}
 	if k == (store.Key{}) {
 		return m

@@ -86,7 +86,7 @@ func (x *explainer) search(k store.Key) *search {
 
 // look reads the record of a search, without the effects of [search.read].
 func (s *search) look(x *explainer) (rec store.Record, err error) {
-	s.asOf = s.c.follower.committed.Load()
+	s.asOf = s.c.follower.Committed()
 	if rec, s.latest, err = s.c.readRow(x.ctx(), s.key, s.pk); err == nil {
 		err = s.c.addMarks(x.ctx(), s.key, &rec, &s.latest)
 	}

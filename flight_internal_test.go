@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/store"
 )
@@ -70,7 +71,7 @@ func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	now := time.Now()
 	k := store.Key{Text: "h/"}
 	c := &Cache{now: time.Now, unstored: newFlights(new(activity)), flights: newFlights(new(activity))}
-	c.follower, c.peers = &follower{c: c}, fleet.NewPeers(nil)
+	c.follower, c.peers = changelog.New(t.Context(), changelog.Options{Poll: -1}), fleet.NewPeers(nil)
 	kept, err := newUnpublishedPages(1<<20, c)
 	if err != nil {
 		t.Fatal(err)

@@ -181,7 +181,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 	}
 	own := h.handOver(r)
 	defer own.close()
-	came, known := time.Now(), h.c.follower.committed.Load()
+	came, known := time.Now(), h.c.follower.Committed()
 	for attempt := 0; ; attempt++ {
 		f, leader := h.joinFor(r, k, own, h.c.join)
 		if f == nil {
@@ -314,7 +314,7 @@ func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, 
 			if p == nil {
 				continue
 			}
-			if h.c.follower.late(p, h.c.now()) {
+			if h.c.late(p, h.c.now()) {
 				// It was read, and judged, too long ago, as by a process that was frozen.
 				old = p
 				continue

@@ -22,6 +22,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/peer", []string{module + "$", module + "/dynamostore", module + "/gateway", module + "/config", "github.com/aws/"}, "hints need the seam alone"},
 		{"/downstream", []string{module + "$", module + "/dynamostore", module + "/gateway"}, "deliveries need the seam alone"},
 		{"/internal/breaker", []string{module + "$", module + "/store"}, "the breaker counts answers, and knows no store"},
+		{"/internal/changelog", []string{module + "$", module + "/internal/marks", module + "/internal/fleet", "github.com/aws/"}, "the log knows nothing of what its changes are for"},
 		{"/internal/fleet", []string{module + "$", module + "/internal/peer", "github.com/aws/"}, "the list of nodes needs the seam alone"},
 		{"/internal/frequency", []string{module}, "the sketch must not depend on the cache"},
 		{"/internal/live", []string{module + "/gateway", module + "/dynamostore", "github.com/aws/"}, "counting needs the reports of the cache alone"},

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -56,11 +56,11 @@ func (h *handler) reachReceipt(w http.ResponseWriter, r *http.Request, values []
 	if err == nil {
 		ctx, cancel := context.WithTimeout(r.Context(), h.c.cfg.StoreTimeout)
 		defer cancel()
-		err = h.c.follower.reach(ctx, seq, &h.c.follower.receipts)
+		err = h.c.follower.Reach(ctx, seq)
 		switch {
 		case err == nil:
 			return seq, true
-		case errors.Is(err, errReceiptAhead):
+		case errors.Is(err, changelog.ErrAhead):
 			err = fmt.Errorf("the receipt %d in ISR-Min-Seq is higher than the sequence of the log: it is of another table, or mistyped", seq)
 		default:
 			h.refuseReceipt(w, r, httpcache.ForwardMiss)
@@ -90,7 +90,7 @@ func (h *handler) findSince(w http.ResponseWriter, r *http.Request, k store.Key,
 	ctx, cancel := context.WithTimeout(r.Context(), h.route.wait)
 	defer cancel()
 	// This process may know of later purges than that of the receipt.
-	known := h.c.follower.committed.Load()
+	known := h.c.follower.Committed()
 	for attempt := 0; h.c.storeDown() == nil; attempt++ {
 		s := h.waiting(r, k, own)
 		s.minSeq, s.skip = seq, h.c.sections.ask(h.route, k)
@@ -154,37 +154,6 @@ func (h *handler) mayServeSince(p *page, now time.Time, seq int64) bool {
 // another visitor, which did not wait for a new generation.
 func (h *handler) worthRejoining(f *flight, o failure, leader bool) bool {
 	return !leader && (f.search.minSeq == 0 || f.forced) && o.detail != detailStoreError
-}
-
-// A pollAllowance limits the polls that receipts ask for to half as many as the follower
-// makes anyway: visitors who send invented receipts must not use up the reads of the log. A few
-// may follow each other at once. It is safe for concurrent use.
-type pollAllowance struct {
-	mu   sync.Mutex
-	used time.Time       // guarded by mu: up to when the allowance is used
-	last <-chan struct{} // guarded by mu: the poll that was last asked for
-}
-
-// pollBurst is how many polls may be asked for at once.
-const pollBurst = 4
-
-// take reports whether the poll at whose end next is closed may be made at once. every is
-// the interval of the follower.
-func (a *pollAllowance) take(next <-chan struct{}, every time.Duration) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.last == next {
-		return true // asked for already
-	}
-	now := time.Now()
-	if a.used.Before(now) {
-		a.used = now
-	}
-	if a.used.Sub(now) >= pollBurst*2*every {
-		return false
-	}
-	a.used, a.last = a.used.Add(2*every), next
-	return true
 }
 
 // withoutReceipt returns a request as the renderer gets it if it passes through: a receipt

@@ -308,7 +308,7 @@ func (s *search) recall(ctx context.Context) *page {
 	if o == nil {
 		return nil
 	}
-	if p := o.page(s.key); s.c.follower.late(p, now) || s.c.follower.blind(now) || s.c.state(s.f, p, now) != store.Fresh {
+	if p := o.page(s.key); s.c.late(p, now) || s.c.blind(now) || s.c.state(s.f, p, now) != store.Fresh {
 		return nil
 	}
 	e := parseEntry(o.text)

@@ -37,7 +37,7 @@ func newMembers(c *Cache) *fleet.Members {
 	return fleet.New(fleet.Options{
 		Table: c.meta, Peers: c.peers,
 		ID: strings.ToLower(c.cfg.NewToken()), Name: c.cfg.Node, Release: c.cfg.Release, Configuration: c.cfg.Configuration,
-		Begun: c.follower.begun, Applied: c.follower.applied, Committed: c.follower.committed.Load, Counted: c.follower.setNodes,
+		Begun: c.follower.Begun(), Applied: c.follower.Applied, Committed: c.follower.Committed, Counted: c.follower.SetNodes,
 		Now: c.now, Below: c.below, Log: c.log,
 	})
 }
@@ -53,7 +53,7 @@ func (c *Cache) HearPeer(at netip.AddrPort) {
 // that change. The error is that of ctx, or says that the log does not reach the sequence. It is safe
 // for concurrent use.
 func (c *Cache) HearChange(ctx context.Context, seq int64) error {
-	return c.follower.reach(ctx, seq, &c.follower.heard)
+	return c.follower.Hear(ctx, seq)
 }
 
 // AwaitFlight waits until this process has ended its work on a page, such as a render and its

@@ -121,7 +121,7 @@ func (c *Cache) commitPurge(ctx context.Context, p store.Purge, committed func(s
 // applyPurge makes this node's own purge take effect. If we crash before that, the node
 // learns of it from the log, as the others do.
 func (c *Cache) applyPurge(targets []store.PurgeTarget, hard bool, seq int64) {
-	c.follower.learn(seq)
+	c.follower.Learn(seq)
 	m := store.Mark{Seq: seq, At: c.now().Truncate(time.Second)}
 	if hard {
 		m.HardSeq = seq
@@ -458,7 +458,7 @@ func (c *Cache) awaitBuild(ctx context.Context) {
 	for round := 0; ; round++ {
 		err := c.readBuild(ctx)
 		if round == 0 {
-			close(c.follower.begun)
+			c.follower.Skip()
 		}
 		if err == nil {
 			return

@@ -124,7 +124,7 @@ func (s *search) run(ctx context.Context) outcome {
 	defer s.stopAsking()
 	s.storeWait.start()
 	select {
-	case <-s.c.follower.begun:
+	case <-s.c.follower.Begun():
 	case <-ctx.Done():
 	}
 	if p := s.secondLook(); p != nil {
@@ -243,7 +243,7 @@ func (s *search) secondLook() *page {
 		return nil
 	}
 	p, now := s.c.memory.get(s.key), s.c.now()
-	if p == nil || s.c.follower.late(p, now) || s.c.follower.blind(now) || s.c.state(s.f, p, now) != store.Fresh {
+	if p == nil || s.c.late(p, now) || s.c.blind(now) || s.c.state(s.f, p, now) != store.Fresh {
 		return nil
 	}
 	return p
@@ -378,7 +378,7 @@ func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec stor
 // sequence returns a sequence that was committed before now, and is not lower than that of
 // a purge that covers rec: the one that the log was read up to, or else SEQ.
 func (s *search) sequence(ctx context.Context, rec store.Record) (int64, error) {
-	if seq, ok := s.c.follower.recent(s.c.now()); ok && seq >= rec.Purges.Seq {
+	if seq, ok := s.c.follower.Recent(s.c.now()); ok && seq >= rec.Purges.Seq {
 		return seq, nil
 	}
 	s.seqAt = time.Now()

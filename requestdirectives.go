@@ -97,7 +97,7 @@ func (h *handler) refuseUncached(w http.ResponseWriter, r *http.Request) {
 // is stored, fresh or stale. The search that it starts renders nothing.
 func (h *handler) answerStored(w http.ResponseWriter, r *http.Request, k store.Key, minSeq int64, a asked) {
 	now, came := h.c.now(), time.Now()
-	known := h.c.follower.committed.Load()
+	known := h.c.follower.Committed()
 	if negative := h.c.negative.get(k, time.Now()); negative != nil && negative.page != nil && minSeq == 0 {
 		if state, _ := h.judge(nil, negative.page, now); state == store.Fresh && a.accepts(negative.page, now) {
 			negative.page.serveHit(w, r, h.route.present, now, state, false)

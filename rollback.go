@@ -159,7 +159,7 @@ func (c *Cache) assert(ctx context.Context, k store.Key, declare func(store.Reco
 		e, err := declare(rec)
 		if !errors.Is(err, store.ErrMoved) || move == maxMoves {
 			if err == nil {
-				c.peers.Tell(c.follower.committed.Load() + 1) // at least
+				c.peers.Tell(c.follower.Committed() + 1) // at least
 			}
 			return e, err
 		}

@@ -13,7 +13,7 @@ import (
 //	invalidations   purges after unsafe requests: awaited by Settle, and not spread over time
 //	codings         awaited by Settle; what is cut off is made again
 //	the log         is not followed while the process is frozen: a request polls it first
-//	                (see staleness.go)
+//	                (see package changelog)
 //
 // What has a deadline ends with the request that began it: renders, and leases, which another
 // process can take over soon after this one is gone.

@@ -61,8 +61,8 @@ func (c *Cache) Stats() Stats {
 	}
 	if c.cfg.Poll >= 0 {
 		s.PollLag = time.Since(c.created)
-		if polled := c.follower.polled.Load(); polled != nil {
-			s.PollLag = polled.before(c.now())
+		if age, ok := c.follower.Age(c.now()); ok {
+			s.PollLag = age
 		}
 	}
 	return s

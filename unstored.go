@@ -126,7 +126,7 @@ func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store
 	var got reply
 	own := h.handOver(r)
 	defer own.close()
-	came, known := time.Now(), h.c.follower.committed.Load()
+	came, known := time.Now(), h.c.follower.Committed()
 	for attempt := 0; ; attempt++ {
 		f, leader := h.joinFor(r, k, own, h.c.joinUnstored)
 		status.Collapsed = f != nil && !leader
@@ -147,7 +147,7 @@ func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store
 				continue
 			}
 			if !h.takes(f, got, leader, known) && attempt < maxRejoins {
-				if h.c.storeDown() == nil && !h.c.follower.blind(h.c.now()) {
+				if h.c.storeDown() == nil && !h.c.blind(h.c.now()) {
 					// The render may have taken long: the store is asked again.
 					h.find(w, r, k, old)
 					return
@@ -184,9 +184,9 @@ func (s *search) runUnstored(ctx context.Context, detail string) (o outcome) {
 			return failure{cause: err, detail: admissionDetail(err)}
 		}
 	}
-	s.storeWait.stop()                     // no store is called
-	s.asOf = s.c.follower.committed.Load() // before the render: a later purge has a higher number
-	_, known := s.c.follower.applied()
+	s.storeWait.stop()                // no store is called
+	s.asOf = s.c.follower.Committed() // before the render: a later purge has a higher number
+	_, known := s.c.follower.Applied()
 	ctx = s.beginRender(ctx, triggerUnstored)
 	defer func() { s.endRender(o) }()
 	got, at := s.render(ctx, store.Record{}, s.asOf, detail, nil)

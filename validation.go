@@ -72,7 +72,7 @@ func (s *search) conditions(rec store.Record, seq int64) http.Header {
 		return nil
 	}
 	known := e.PurgeSeq // no purge up to here covers it
-	if applied, ok := s.c.follower.applied(); ok {
+	if applied, ok := s.c.follower.Applied(); ok {
 		known = max(known, applied)
 	}
 	// What was applied is looked at afterwards.

@@ -30,8 +30,10 @@ func mutants() []mutant {
 			{"entry.go", "\ts.f.found(rec)\n", "\ts.f.found(rec)\n\tmutantSeen.Store(s, rec)\n"},
 		}},
 		{"the floor is raised before SEQ is read", "log", []edited{
-			{"follower.go", "func (f *follower) begin(ctx context.Context) error {\n", "func (f *follower) begin(ctx context.Context) error {\n\tf.mutantRaise(true)\n"},
-			{"follower.go", "\tf.c.floor.raise(time.Now())\n\tselect", "\tf.mutantRaise(false)\n\tselect"},
+			{"internal/changelog/follower.go", "type Options struct {\n", "type Options struct {\n\tMutantRaise func()\n"},
+			{"internal/changelog/follower.go", "func (f *Follower) begin(ctx context.Context) error {\n", "func (f *Follower) begin(ctx context.Context) error {\n\tif mutated(\"the floor is raised before SEQ is read\") {\n\t\tf.o.MutantRaise()\n\t}\n"},
+			{"follow.go", "changelog.Options{\n", "changelog.Options{\n\t\tMutantRaise: func() { c.floor.raise(time.Now()) },\n"},
+			{"follow.go", "\tc.floor.raise(time.Now())\n\tselect", "\tif !mutated(\"the floor is raised before SEQ is read\") {\n\t\tc.floor.raise(time.Now())\n\t}\n\tselect"},
 		}},
 		{"visitors that cannot wait for the store render alone", "network", []edited{
 			{"cache.go", "c.unstored.join(", "c.mutantUnstored().join("},
@@ -40,7 +42,7 @@ func mutants() []mutant {
 			{"memory.go", "return p, otter.CancelOp\n\t})\n\tif dropped", "return p, mutantDrop()\n\t})\n\tif dropped"},
 		}},
 		{"a process that was frozen serves what it had", "freezes", []edited{
-			{"staleness.go", "\tif bound == 0 {", "\tif bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
+			{"internal/changelog/lag.go", "\tif bound == 0 {", "\tif bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
 		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
 			{"regenerate.go", "s.renderTime()+storeTime", "mutantTime(s.renderTime()+storeTime)"},
@@ -68,7 +70,7 @@ func mutants() []mutant {
 			{"internal/invalidate/invalidate.go", "if rec.Lock != nil && !rec.Lock.IsBackOff() {", "if rec.Lock != nil && !rec.Lock.IsBackOff() && !mutated(\"an unsafe request ignores a page that is being rendered\") {"},
 		}},
 		{"a receipt is not waited for", "purges", []edited{
-			{"minseq.go", "err = h.c.follower.reach(ctx, seq, &h.c.follower.receipts)", "err = h.c.mutantReach(ctx, seq)"},
+			{"minseq.go", "err = h.c.follower.Reach(ctx, seq)", "err = h.c.mutantReach(ctx, seq)"},
 		}},
 		{"a visitor with a receipt gets a stale page", "purges", []edited{
 			{"minseq.go", "&& h.c.acceptable(p, seq)", "&& (mutated(\"a visitor with a receipt gets a stale page\") || h.c.acceptable(p, seq))"},
@@ -109,12 +111,6 @@ func (s *search) mutantRead(ctx context.Context) (store.Record, error) {
 	return s.read(ctx)
 }
 
-func (f *follower) mutantRaise(before bool) {
-	if before == mutated("the floor is raised before SEQ is read") {
-		f.c.floor.raise(time.Now())
-	}
-}
-
 func (c *Cache) mutantUnstored() *flights {
 	if mutated("visitors that cannot wait for the store render alone") {
 		alone := newFlights(c.activity)
@@ -132,7 +128,7 @@ func mutantDrop() otter.ComputeOp {
 
 func (s *search) mutantSequence(seq int64) int64 {
 	if mutated("the purge sequence is that of the end of the render") {
-		return s.c.follower.committed.Load()
+		return s.c.follower.Committed()
 	}
 	return seq
 }
@@ -141,7 +137,7 @@ func (c *Cache) mutantReach(ctx context.Context, seq int64) error {
 	if mutated("a receipt is not waited for") {
 		return nil
 	}
-	return c.follower.reach(ctx, seq, &c.follower.receipts)
+	return c.follower.Reach(ctx, seq)
 }
 
 func mutantTime(d time.Duration) time.Duration {

@@ -1,4 +1,4 @@
-package isr
+package changelog
 
 import (
 	"testing"
@@ -8,8 +8,7 @@ import (
 // The monotonic clock stops while the machine sleeps, and times with a monotonic reading are
 // compared by that alone: a moment has the wall clock without one.
 func TestMomentsHaveTheWallClock(t *testing.T) {
-	c := &Cache{now: time.Now}
-	m := c.moment()
+	m := New(t.Context(), Options{Now: time.Now}).moment()
 	if m.wall != m.wall.Round(0) {
 		t.Errorf("the wall clock of a moment has a monotonic reading: %v", m.wall)
 	}

@@ -1,9 +1,10 @@
-package isr
+package changelog
 
 import (
 	"context"
 	"errors"
-	"iter"
+	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,7 +15,6 @@ import (
 
 // A sequenceStore is a log without pages.
 type sequenceStore struct {
-	store.MetaStore
 	seq   atomic.Int64
 	reads atomic.Int64
 	fails atomic.Bool
@@ -39,10 +39,6 @@ func (s *sequenceStore) Changes(_ context.Context, after int64) (end store.Seque
 
 func (s *sequenceStore) Recent(context.Context, int64) ([]store.Change, error) { return nil, nil }
 
-func (s *sequenceStore) Marks(context.Context) iter.Seq2[store.Mark, error] {
-	return func(func(store.Mark, error) bool) {}
-}
-
 // A caller that must not get anything older than a sequence waits for one poll at most, which
 // all callers share; a sequence that does not exist is found out by it.
 func TestReach(t *testing.T) {
@@ -50,21 +46,26 @@ func TestReach(t *testing.T) {
 		t.Run(poll.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := new(sequenceStore)
-				c, err := New(log, nil, Config{Poll: poll})
-				if err != nil {
-					t.Fatal(err)
+				process, end := context.WithCancelCause(t.Context())
+				f := New(process, Options{
+					Log: log, Poll: poll, LogLife: time.Hour,
+					Apply: func(store.Change) {}, Applied: func(store.Change, bool, int64) {},
+					Reset:  func(context.Context, []store.Change, int64) error { return nil },
+					Polled: func(time.Duration, error) {},
+					Now:    time.Now, Below: rand.Uint64N, Logger: slog.New(slog.DiscardHandler),
+				})
+				if poll < 0 {
+					f.Skip()
+				} else {
+					go f.Run(process)
 				}
-				defer func() {
-					if err := c.Close(context.Background()); err != nil {
-						t.Error(err)
-					}
-				}()
+				<-f.Begun()
 				time.Sleep(time.Second)
 				log.seq.Store(3)
 				began, reads := time.Now(), log.reads.Load()
 				results := make(chan error)
 				for range 50 {
-					go func() { results <- c.follower.reach(t.Context(), 3, &c.follower.receipts) }()
+					go func() { results <- f.Reach(t.Context(), 3) }()
 				}
 				for range 50 {
 					if err := <-results; err != nil {
@@ -77,17 +78,22 @@ func TestReach(t *testing.T) {
 				if n := log.reads.Load() - reads; poll > 0 && n > 6 {
 					t.Errorf("%d reads for 50 callers", n)
 				}
-				if err := c.follower.reach(t.Context(), 2, &c.follower.receipts); err != nil {
+				if err := f.Reach(t.Context(), 2); err != nil {
 					t.Errorf("an older sequence: %v", err)
 				}
-				if err := c.follower.reach(t.Context(), 4, &c.follower.receipts); !errors.Is(err, errReceiptAhead) {
+				if err := f.Reach(t.Context(), 4); !errors.Is(err, ErrAhead) {
 					t.Errorf("a sequence that does not exist: %v", err)
 				}
 				log.fails.Store(poll > 0)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := c.follower.reach(ctx, 4, &c.follower.receipts); poll > 0 && !errors.Is(err, context.DeadlineExceeded) {
+				if err := f.Reach(ctx, 4); poll > 0 && !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("while the log cannot be read: %v", err)
+				}
+				ended := errors.New("the process ends")
+				end(ended)
+				if err := f.Hear(t.Context(), 4); poll > 0 && !errors.Is(err, ended) {
+					t.Errorf("while the process ends: %v", err)
 				}
 			})
 		})
