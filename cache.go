@@ -19,10 +19,10 @@ import (
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
-	"github.com/facetheory/isr/internal/breaker"
 	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/internal/frequency"
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/invalidate"
 	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/internal/offload"
@@ -89,13 +89,13 @@ type Cache struct {
 	rendered      *buffers.Budget    // of bodies that are rendered or read: a part of Config.Buffers
 	localReads    chan struct{}      // has an element for each such read in progress (see maxLocalReads)
 
-	tableBreaker, bodiesBreaker *breaker.Breaker
-	complaints, refusals        *complaints // of stores, and of responses
-	renderLog                   *renderLog
-	held                        heldLeases
-	rendering, queued           atomic.Int64                  // renders in progress, and pages that wait for a turn at their origin
-	uses                        *frequency.Counter[store.Key] // nil: every page is stored
-	storing                     recentTimes                   // what leases took beyond the renders that they were for
+	stores               *guard.Stores
+	complaints, refusals *guard.Complaints // of stores, and of responses
+	renderLog            *renderLog
+	held                 heldLeases
+	rendering, queued    atomic.Int64                  // renders in progress, and pages that wait for a turn at their origin
+	uses                 *frequency.Counter[store.Key] // nil: every page is stored
+	storing              recentTimes                   // what leases took beyond the renders that they were for
 
 	// ctx is the context of all flights; it ends when the context of Close does.
 	ctx   context.Context
@@ -135,31 +135,29 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		return nil, err
 	}
 	c := &Cache{
-		cfg:           cfg,
-		now:           cfg.Now,
-		created:       time.Now(),
-		log:           cfg.Logger,
-		activity:      new(activity),
-		lookUps:       make(chan struct{}, maxLookUps),
-		localReads:    make(chan struct{}, maxLocalReads),
-		fills:         fills{free: cfg.Fills},
-		tableBreaker:  breaker.New("table", cfg.Logger),
-		bodiesBreaker: breaker.New("bodies", cfg.Logger),
-		complaints:    &complaints{logger: cfg.Logger, level: slog.LevelError},
-		refusals:      &complaints{logger: cfg.Logger, level: slog.LevelWarn},
-		renderLog:     &renderLog{logger: cfg.Logger},
-		routes:        make(map[string]*boundRoute),
+		cfg:        cfg,
+		now:        cfg.Now,
+		created:    time.Now(),
+		log:        cfg.Logger,
+		activity:   new(activity),
+		lookUps:    make(chan struct{}, maxLookUps),
+		localReads: make(chan struct{}, maxLocalReads),
+		fills:      fills{free: cfg.Fills},
+		complaints: guard.NewComplaints(cfg.Logger, slog.LevelError),
+		refusals:   guard.NewComplaints(cfg.Logger, slog.LevelWarn),
+		renderLog:  &renderLog{logger: cfg.Logger},
+		routes:     make(map[string]*boundRoute),
 	}
-	c.sections.log = &complaints{logger: cfg.Logger, level: slog.LevelWarn}
+	c.sections.log, c.sections.logger = guard.NewComplaints(cfg.Logger, slog.LevelWarn), cfg.Logger
 	c.flights, c.unstored = newFlights(c.activity), newFlights(c.activity)
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)
 	}
-	c.local = localReader(bodies, cfg.Observer)
 	c.cached, _ = bodies.(store.CachedReader) // observers learn of these reads as hits
 	c.keeper, _ = bodies.(store.LocalKeeper)
-	meta, bodies = observedStores(meta, bodies, cfg.Observer)
-	c.meta, c.bodies = &watchedTable{meta, c}, &watchedBodies{bodies, c}
+	c.ctx, c.abort = context.WithCancelCause(context.Background())
+	c.stores = newStores(c, meta, bodies)
+	c.meta, c.bodies, c.local = c.stores.Meta, c.stores.Bodies, c.stores.Local
 	var err error
 	if c.unpublished, err = newUnpublishedPages(cfg.Memory/unpublishedShare, c); err != nil {
 		return nil, err
@@ -175,16 +173,31 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	c.responses.open(cfg.Buffers)
 	_, bytes := cfg.Buffers.Usage()
 	c.rendered = cfg.Buffers.Part(bytes / renderShare)
-	c.ctx, c.abort = context.WithCancelCause(context.Background())
 	c.sender = newSender(c)
 	c.invalidations = newInvalidations(c)
-	c.coder = newCoder(c, bodies)
+	c.coder = newCoder(c, c.stores.Observed)
 	c.follow()
 	if cfg.Collect > 0 {
 		c.background.Go(func() { c.collectPeriodically(c.ctx) })
 	}
 	return c, nil
 }
+
+// newStores returns the stores of a cache, guarded and observed.
+func newStores(c *Cache, meta store.MetaStore, bodies store.BodyStore) *guard.Stores {
+	return guard.New(c.ctx, meta, bodies, guard.Options{
+		Table: calls(c.cfg.Observer, OperationTable), Bodies: calls(c.cfg.Observer, OperationBodies),
+		MaxBody:      c.cfg.MaxBody,
+		Sequence:     c.marks.Note,
+		Destinations: c.destinations, Changed: c.deliver,
+		Answers: []error{ErrNoBody, ErrClosed},
+		Go:      c.background.Go, Now: c.now, Jitter: c.jitter, Log: c.log,
+	})
+}
+
+// StoresDown returns the stores whose circuit breaker is open: "table", "bodies".
+// Visitors are served without them.
+func (c *Cache) StoresDown() []string { return c.stores.Names() }
 
 // Handler returns a handler that answers from the cache. It calls h to render missing
 // and stale pages, and for every request that bypasses the cache. Like http.ServeMux, it

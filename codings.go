@@ -13,6 +13,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/facetheory/isr/internal/coding"
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -298,11 +299,11 @@ func (d *coder) run(j codingJob) {
 		case err == nil:
 			return
 		case errors.Is(err, coding.ErrDamaged), errors.Is(err, store.ErrInvalidKey):
-			d.c.complaints.log("stored codings of a page are not usable; this process makes its own", "key", p.key.String(), "error", err)
+			d.c.complaints.Log("stored codings of a page are not usable; this process makes its own", "key", p.key.String(), "error", err)
 			d.make(j, j.wanted)
 			return
 		case !isAbsent(err):
-			d.c.complaints.log("failed to read the codings of a page; it is sent without", "key", p.key.String(), "error", err)
+			d.c.complaints.Log("failed to read the codings of a page; it is sent without", "key", p.key.String(), "error", err)
 			return
 		}
 	}
@@ -339,7 +340,7 @@ func (d *coder) read(ctx context.Context, e *store.Entry, choose func(coding.Has
 			return coding.Read(bytes.NewReader(all), int64(len(all)), e.Length, e.SHA256, choose)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, bodyTime(e.Length))
+	ctx, cancel := context.WithTimeout(ctx, guard.BodyTime(e.Length))
 	defer cancel()
 	rd, length, err := d.bodies.Open(ctx, store.CodingsKey(e.BodyKey))
 	if err != nil {
@@ -408,14 +409,14 @@ func (d *coder) put(p *page, set coding.Set) {
 	if d.c.full() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(d.c.ctx, bodyTime(p.entry.Length))
+	ctx, cancel := context.WithTimeout(d.c.ctx, guard.BodyTime(p.entry.Length))
 	defer cancel()
 	err := d.bodies.Put(ctx, store.CodingsKey(p.entry.BodyKey), set.Marshal(p.entry.SHA256))
 	switch {
 	case err == nil || errors.Is(err, store.ErrExists):
 		d.notePresent(p)
 	case d.c.ctx.Err() == nil:
-		d.c.complaints.log("failed to store the codings of a page; other nodes make them again", "key", p.key.String(), "error", err)
+		d.c.complaints.Log("failed to store the codings of a page; other nodes make them again", "key", p.key.String(), "error", err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -187,7 +188,7 @@ func (h *handler) bodyLost(w http.ResponseWriter, r *http.Request, p *page, err 
 	case r.Context().Err() != nil:
 	case errors.Is(err, errNoRoom):
 		h.serveFailure(w, r, plainResponse(http.StatusServiceUnavailable), httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailNoMemory}, h.c.now().Add(time.Second))
-	case errors.Is(err, errStoreSlow):
+	case errors.Is(err, guard.ErrSlow):
 		h.c.localSlow(&p.entry)
 		h.withoutStore(w, r, p.key, nil, httpcache.Status{Forward: httpcache.ForwardMiss})
 	default:
@@ -200,7 +201,7 @@ func (h *handler) bodyLost(w http.ResponseWriter, r *http.Request, p *page, err 
 func (c *Cache) suspect(p *page, err error) {
 	c.suspects.add(p.entry.BodyKey)
 	c.memory.drop(p.key)
-	c.complaints.log("the body of a page cannot be sent from the store; it is verified", "key", p.key.String(), "body", p.entry.BodyKey, "error", err)
+	c.complaints.Log("the body of a page cannot be sent from the store; it is verified", "key", p.key.String(), "body", p.entry.BodyKey, "error", err)
 }
 
 // A bodySet is a bounded set of keys of bodies. It is safe for concurrent use.
@@ -241,7 +242,7 @@ type source struct {
 }
 
 // source returns the source of the body of a response with a representation. The caller must close it.
-// errNoRoom, errStoreSlow, or what reading the body returns: nothing was sent.
+// errNoRoom, guard.ErrSlow, or what reading the body returns: nothing was sent.
 func (p *page) source(r *http.Request, as *presentation, rep *representation, ranged bool) (source, error) {
 	if !p.detached && rep.pin == nil {
 		return source{rep: rep}, nil
@@ -382,7 +383,7 @@ func (w pieceWriter) ReadFrom(r io.Reader) (int64, error) {
 func (w pieceWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // begin reads the first bytes that are wanted, so that a body that cannot be read is found before a
-// response begins. errStoreSlow: that took longer than the limit.
+// response begins. guard.ErrSlow: that took longer than the limit.
 func (b *storedBody) begin(limit time.Duration) error {
 	if b.field != "" {
 		b.at = httpcache.FirstOfRange(b.field, b.e.Length)
@@ -404,7 +405,7 @@ func (b *storedBody) begin(limit time.Duration) error {
 	select {
 	case <-timer.C:
 		if !left.Swap(true) {
-			return fmt.Errorf("reading the body %s: %w", b.e.BodyKey, errStoreSlow)
+			return fmt.Errorf("reading the body %s: %w", b.e.BodyKey, guard.ErrSlow)
 		}
 		err = <-done
 	case err = <-done:

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -227,14 +228,14 @@ const maxLookUps = 128
 // as waiting for the store: the countdown of visitors runs, and the wait is bounded by the
 // deadline of a read.
 func (s *search) lookUp(ctx context.Context) (store.Record, error) {
-	timer := time.NewTimer(tableTimeout)
+	timer := time.NewTimer(guard.TableTimeout)
 	defer timer.Stop()
 	select {
 	case s.c.lookUps <- struct{}{}:
 		defer func() { <-s.c.lookUps }()
 		return s.read(ctx)
 	case <-timer.C:
-		return store.Record{}, fmt.Errorf("reading %s: %d other reads are in progress: %w", s.key, maxLookUps, errStoreSlow)
+		return store.Record{}, fmt.Errorf("reading %s: %d other reads are in progress: %w", s.key, maxLookUps, guard.ErrSlow)
 	case <-ctx.Done():
 		return store.Record{}, context.Cause(ctx)
 	}

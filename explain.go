@@ -189,7 +189,7 @@ func (x *explainer) follow(d *decision) {
 	case actRefuse:
 		x.refuse(d.err)
 	}
-	if d.act == actHitStale && h.c.storeDown() == nil {
+	if d.act == actHitStale && h.c.stores.Down() == nil {
 		x.regenerated()
 	}
 }

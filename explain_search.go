@@ -8,6 +8,7 @@ import (
 
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/details"
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -28,7 +29,7 @@ func (x *explainer) find(d *decision) {
 	if x.recall(d) {
 		return
 	}
-	if h.c.storeDown() != nil {
+	if h.c.stores.Down() != nil {
 		x.withoutStore(d.key, old, httpcache.Status{Forward: d.forward})
 		return
 	}
@@ -289,7 +290,7 @@ func (x *explainer) storeFailed(s *search, err error, old *page, status httpcach
 
 // withoutStore describes withoutStore.
 func (x *explainer) withoutStore(k store.Key, old *page, status httpcache.Status) {
-	got := x.h.orStale(nil, failure{cause: errStoreSlow, detail: detailStoreError}, old)
+	got := x.h.orStale(nil, failure{cause: guard.ErrSlow, detail: detailStoreError}, old)
 	if o := got.outcome.(failure); o.fallback != nil {
 		x.answerFailure(o, got.state, status)
 		return
@@ -352,7 +353,7 @@ func (x *explainer) findSince(d *decision) {
 	x.because("no page in memory is as new as the ISR-Min-Seq of the request demands", "")
 	switch {
 	case x.recall(d):
-	case x.h.c.storeDown() != nil:
+	case x.h.c.stores.Down() != nil:
 		x.refuseReceipt()
 	case x.h.c.flights.current(d.key) != nil:
 		x.join(x.h.c.flights.current(d.key), d.forward)
@@ -378,7 +379,7 @@ func (x *explainer) findStored(d *decision) {
 	}
 	s := x.search(d.key)
 	s.onlyStored = true
-	if h.c.storeDown() == nil {
+	if h.c.stores.Down() == nil {
 		if rec, err := s.look(x); err == nil && s.knownNegative(rec) == nil {
 			state := store.Freshness(rec.Entry, rec.Purges, d.now)
 			x.stored(rec, state, d.now)

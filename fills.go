@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/facetheory/isr/internal/guard"
 )
 
 // maxFillQueue bounds how many searches wait to read a body.
@@ -24,7 +26,7 @@ type fills struct {
 }
 
 // begin waits until a body may be read. The caller calls end after that. Errors wrap
-// errStoreSlow, or are the cause of the context's end.
+// guard.ErrSlow, or are the cause of the context's end.
 func (f *fills) begin(ctx context.Context) error {
 	f.mu.Lock()
 	if f.free > 0 {
@@ -33,7 +35,7 @@ func (f *fills) begin(ctx context.Context) error {
 		return nil
 	}
 	if len(f.waiting) == maxFillQueue {
-		f.waiting[0] <- fmt.Errorf("%d newer reads of bodies are waiting: %w", maxFillQueue, errStoreSlow)
+		f.waiting[0] <- fmt.Errorf("%d newer reads of bodies are waiting: %w", maxFillQueue, guard.ErrSlow)
 		f.waiting = slices.Delete(f.waiting, 0, 1)
 	}
 	turn := make(chan error, 1)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+
+	"github.com/facetheory/isr/internal/guard"
 )
 
 // The newest search reads first, one that gives up takes no turn, and the oldest of a full queue
@@ -45,7 +47,7 @@ func TestFills(t *testing.T) {
 		for i := range maxFillQueue + 1 {
 			begin(t.Context(), i)
 		}
-		if !errors.Is(results[0], errStoreSlow) || len(f.waiting) != maxFillQueue {
+		if !errors.Is(results[0], guard.ErrSlow) || len(f.waiting) != maxFillQueue {
 			t.Errorf("the oldest of a full queue: %v; %d are waiting", results[0], len(f.waiting))
 		}
 		for range maxFillQueue {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -62,7 +63,7 @@ func (h *handler) badRequest(w http.ResponseWriter, err error) {
 // refreshStale starts a regeneration in the background, for one of the requests that
 // find a page stale.
 func (h *handler) refreshStale(r *http.Request, p *page) {
-	if p.nextTry.claim(p) && h.c.storeDown() == nil {
+	if p.nextTry.claim(p) && h.c.stores.Down() == nil {
 		h.c.start(h.search(r, p.key))
 	}
 }
@@ -78,7 +79,7 @@ func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page, 
 	if h.c.negative.get(p.key, time.Now()) != nil {
 		return // the last attempt failed, or the page became uncacheable
 	}
-	if h.c.storeDown() != nil {
+	if h.c.stores.Down() != nil {
 		return // the new page could not be stored
 	}
 	forwardRequestID(w, r)
@@ -174,7 +175,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 	if h.answerFromMemory(w, r, k, old, fwd) {
 		return
 	}
-	if b := h.c.storeDown(); b != nil {
+	if b := h.c.stores.Down(); b != nil {
 		b.CountAffected()
 		h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
 		return
@@ -249,7 +250,7 @@ func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k store.Ke
 // the page in memory, even if stale, or with one that is rendered once for all waiting
 // requests.
 func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
-	got := h.orStale(nil, failure{cause: errStoreSlow, detail: detailStoreError}, old)
+	got := h.orStale(nil, failure{cause: guard.ErrSlow, detail: detailStoreError}, old)
 	if got.outcome.(failure).fallback != nil {
 		h.answer(w, r, k, got, status)
 		return
@@ -339,7 +340,7 @@ func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, 
 				state, _ := h.judge(f, p, h.c.now())
 				return reply{outcome: unpublishedPage{page: p, detail: detailUnpublished}, state: state}, true
 			}
-			return h.orStale(f, failure{cause: errStoreSlow, detail: detailStoreError}, old), true
+			return h.orStale(f, failure{cause: guard.ErrSlow, detail: detailStoreError}, old), true
 		case <-late:
 			waited = true // if the store is slow, the page is read later
 		case <-f.done:
@@ -406,7 +407,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, go
 func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status) {
 	storable := false
 	h.passJudged(w, r, k, status, func(v httpcache.Verdict) { storable = v.Refused == "" && !v.Failed })
-	if storable && h.c.storeDown() == nil {
+	if storable && h.c.stores.Down() == nil {
 		h.c.join(h.search(r, k))
 	}
 }

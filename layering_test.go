@@ -26,6 +26,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/fleet", []string{module + "$", module + "/internal/peer", "github.com/aws/"}, "the list of nodes needs the seam alone"},
 		{"/internal/frequency", []string{module}, "the sketch must not depend on the cache"},
 		{"/internal/live", []string{module + "/gateway", module + "/dynamostore", "github.com/aws/"}, "counting needs the reports of the cache alone"},
+		{"/internal/guard", []string{module + "$", module + "/internal/marks", module + "/downstream", "github.com/aws/"}, "the guard of the stores knows no policy"},
 		{"/internal/invalidate", []string{module + "$", "github.com/aws/"}, "purges need the seam alone"},
 		{"/internal/offload", []string{module + "$", "github.com/aws/"}, "pages go to any queue"},
 		{"/internal/localfile", []string{module}, "files know no store"},

@@ -2,6 +2,7 @@ package isr
 
 import (
 	"cmp"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/details"
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -72,9 +74,10 @@ type section struct {
 
 // sections are the sections of this process. Its methods are safe for concurrent use.
 type sections struct {
-	log   *complaints
-	mu    sync.Mutex
-	byKey map[sectionKey]*section // guarded by mu
+	log    *guard.Complaints
+	logger *slog.Logger
+	mu     sync.Mutex
+	byKey  map[sectionKey]*section // guarded by mu
 }
 
 // ask returns the reason for which a request for a page that is not stored is sent to the renderer
@@ -162,7 +165,7 @@ func (s *sections) refused(b *boundRoute, k store.Key, reason string) {
 	}
 	found.since, found.asked, found.tried = now, 0, now
 	d, _ := details.OfRefusal(reason)
-	s.log.log("pages of a section are not rendered any more before the requests of visitors pass through, because the last renders were refused",
+	s.log.Log("pages of a section are not rendered any more before the requests of visitors pass through, because the last renders were refused",
 		"route", b.Label, "section", at.host+at.path, "reason", reason, "means", d.Meaning, "advice", d.Advice)
 }
 
@@ -173,7 +176,7 @@ func (s *sections) cacheable(b *boundRoute, k store.Key) {
 	now := time.Now()
 	if at, found := s.findLocked(b, k, now); found != nil {
 		if !found.since.IsZero() {
-			s.log.logger.Info("pages of a section are rendered again", "route", b.Label, "section", at.host+at.path)
+			s.logger.Info("pages of a section are rendered again", "route", b.Label, "section", at.host+at.path)
 		}
 		*found = section{cacheable: now.Add(cacheableFor)}
 	}

@@ -91,7 +91,7 @@ func (h *handler) findSince(w http.ResponseWriter, r *http.Request, k store.Key,
 	defer cancel()
 	// This process may know of later purges than that of the receipt.
 	known := h.c.follower.Committed()
-	for attempt := 0; h.c.storeDown() == nil; attempt++ {
+	for attempt := 0; h.c.stores.Down() == nil; attempt++ {
 		s := h.waiting(r, k, own)
 		s.minSeq, s.skip = seq, h.c.sections.ask(h.route, k)
 		f, leader := h.c.join(s)

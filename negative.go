@@ -178,7 +178,7 @@ func (s *search) refused(readAt time.Time, reason string) outcome {
 // not: requests for it pass through. The stored page is good, and may be pinned, so it is
 // not rendered over.
 func (s *search) tooLarge(err error) outcome {
-	s.c.complaints.log("requests for a stored page pass through, because its body exceeds this node's limit", "key", s.key.String(), "error", err)
+	s.c.complaints.Log("requests for a stored page pass through, because its body exceeds this node's limit", "key", s.key.String(), "error", err)
 	return s.refused(s.latest.began, httpcache.RefusedTooLarge)
 }
 
@@ -280,7 +280,7 @@ func (s *search) withdraw(ctx context.Context, lease store.Lease, read store.Rec
 		return nil
 	case err != nil:
 		s.release(ctx, lease)
-		s.c.complaints.log("failed to store the withdrawal of a page; this process remembers it", "key", s.key.String(), "error", err)
+		s.c.complaints.Log("failed to store the withdrawal of a page; this process remembers it", "key", s.key.String(), "error", err)
 		s.withdrawHere(at, got.refused)
 		return refusal{got.refused}
 	}

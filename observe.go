@@ -2,8 +2,11 @@ package isr
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/store"
 )
 
@@ -126,3 +129,69 @@ const (
 	// EventCollected: garbage of so many bytes was deleted.
 	EventCollected EventKind = "collected"
 )
+
+// OutcomeOf returns the outcome of a store call whose caller has ctx: "ok", "held" (the lease is
+// held, or the page in back-off), "moved" (another writer was faster), "lost" (the lease),
+// "denied", "throttled", "not-found", "refused" (the state of the page, or the input, forbids
+// it), "timeout", "canceled" or "error". A store that retries answers what the last attempt did.
+func OutcomeOf(ctx context.Context, err error) string {
+	if err == nil {
+		return "ok"
+	}
+	for _, answer := range []struct {
+		err     error
+		outcome string
+	}{
+		{store.ErrMoved, "moved"},
+		{store.ErrLeaseLost, "lost"},
+		{store.ErrForeignLease, "lost"},
+		{store.ErrDenied, "denied"},
+		{store.ErrNotFound, "not-found"},
+		{store.ErrNoVersion, "not-found"},
+		{store.ErrNotQuarantined, "not-found"},
+		{store.ErrPinned, "refused"},
+		{store.ErrPurged, "refused"},
+		{store.ErrExists, "refused"},
+		{store.ErrInvalidKey, "refused"},
+		{store.ErrInvalidInput, "refused"},
+	} {
+		if errors.Is(err, answer.err) {
+			return answer.outcome
+		}
+	}
+	var held *store.HeldError
+	var earlier *store.RequestError
+	var api interface{ ErrorCode() string } // of AWS
+	switch {
+	case errors.As(err, &held):
+		return "held"
+	case errors.As(err, &earlier):
+		return "refused"
+	case errors.Is(ctx.Err(), context.Canceled):
+		return "canceled"
+	case errors.As(err, &api) && isThrottle(api.ErrorCode()):
+		return "throttled"
+	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	}
+	return "error"
+}
+
+// isThrottle reports whether an error code of DynamoDB or S3 says that there were too many
+// requests.
+func isThrottle(code string) bool {
+	return strings.HasPrefix(code, "Throttl") || code == "ProvisionedThroughputExceededException" || code == "RequestLimitExceeded" || code == "SlowDown"
+}
+
+// calls returns a function that begins operations of a kind; nil if o is nil.
+func calls(o Observer, kind OperationKind) guard.Begin {
+	if o == nil {
+		return nil
+	}
+	return func(ctx context.Context, name string) (context.Context, func(int64, error)) {
+		ctx, end := o.Begin(ctx, Operation{Kind: kind, Name: name})
+		return ctx, func(bytes int64, err error) {
+			end(Result{Outcome: OutcomeOf(ctx, err), Bytes: bytes, Err: err})
+		}
+	}
+}

@@ -117,14 +117,14 @@ func (s *search) storeFailed(ctx context.Context, err error) outcome {
 	if ctx.Err() != nil {
 		return failure{cause: context.Cause(ctx), detail: detailClosing}
 	}
-	s.c.complaints.log("the store failed", "key", s.key.String(), "error", err)
+	s.c.complaints.Log("the store failed", "key", s.key.String(), "error", err)
 	return failure{cause: err, detail: detailStoreError}
 }
 
 // notPublished ends a search whose page was rendered and could not be stored: waiting
 // requests, and those of the next seconds, get it.
 func (s *search) notPublished(err error) outcome {
-	s.c.complaints.log("rendered, but not published", "key", s.key.String(), "error", err)
+	s.c.complaints.Log("rendered, but not published", "key", s.key.String(), "error", err)
 	p := (*s.f.rendered.Load())()
 	p.outage = true
 	s.c.unpublished.put(p, s.f)

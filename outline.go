@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/facetheory/isr/internal/coding"
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -201,7 +202,7 @@ func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as
 // outlined reports whether the page of a decision is to be read from the local disk: its outline
 // is in memory, and fresh.
 func (h *handler) outlined(d *decision) bool {
-	if h.c.local == nil || d.sought || d.minSeq > 0 || h.c.bodiesBreaker.IsOpen() {
+	if h.c.local == nil || d.sought || d.minSeq > 0 || h.c.stores.BodiesDown() {
 		return false
 	}
 	o := h.c.memory.outline(d.key)
@@ -256,7 +257,7 @@ func (h *handler) loadSlow(w http.ResponseWriter, r *http.Request, d *decision) 
 // progress: what an outline says does not change, and the caller judges the page again.
 func (c *Cache) loadLocal(k store.Key, o *outline, e *store.Entry, as *presentation, accept httpcache.Accept) <-chan singleflight.Result {
 	return c.loads.DoChan(k.Tenant+"\x00"+k.Text, func() (any, error) {
-		ctx, cancel := context.WithTimeout(c.ctx, bodyTime(e.Length))
+		ctx, cancel := context.WithTimeout(c.ctx, guard.BodyTime(e.Length))
 		defer cancel()
 		end, err := c.forBody(ctx, e.Length)
 		if err != nil {
@@ -267,7 +268,7 @@ func (c *Cache) loadLocal(k store.Key, o *outline, e *store.Entry, as *presentat
 		if err != nil {
 			return nil, err
 		}
-		c.bodiesBreaker.NoteAnswer()
+		c.stores.BodyRead()
 		return c.restored(k, o, *e, body, as, func(p *page) { c.coder.addStored(ctx, p, as, accept) })
 	})
 }
@@ -291,11 +292,8 @@ func (c *Cache) readLocal(ctx context.Context, e *store.Entry) ([]byte, error) {
 // localSlow records that a visitor has waited for a body of the local disk in vain: a disk that
 // hangs returns no error that would. It opens the circuit breaker, so that others do not wait.
 func (c *Cache) localSlow(e *store.Entry) {
-	err := fmt.Errorf("reading the body %s from the local disk: %w", e.BodyKey, errStoreSlow)
-	c.answered(c.ctx, c.bodiesBreaker, e.BodyKey, err, func(ctx context.Context) error {
-		_, err := c.bodies.Stat(ctx, e.BodyKey)
-		return err
-	})
+	err := fmt.Errorf("reading the body %s from the local disk: %w", e.BodyKey, guard.ErrSlow)
+	c.stores.BodySlow(e.BodyKey, err)
 }
 
 // recall returns the page of an outline that a visitor may get without a look at the table; nil

@@ -312,7 +312,7 @@ func (c *Cache) AwaitPurge(ctx context.Context, r store.Receipt) (live, missing 
 			if len(missing) == 0 {
 				return live, nil, nil
 			}
-		} else if ctx.Err() == nil && !unreachable(err) {
+		} else if ctx.Err() == nil && !c.stores.Unreachable(err) {
 			return nil, nil, fmt.Errorf("listing the nodes: %w", err)
 		}
 		if late := backoff.Wait(ctx, c.jitter(backoff.Exponential(firstAwait, maxAwait, round))); late != nil {
@@ -367,7 +367,7 @@ func (s *search) unlistVariant(ctx context.Context) {
 		return
 	}
 	if err := s.c.meta.RemoveVariant(ctx, s.c.cfg.Partition(page), s.key, s.listed); err != nil {
-		s.c.complaints.log("failed to remove a variant that is not stored from the list of its page", "key", s.key.String(), "error", err)
+		s.c.complaints.Log("failed to remove a variant that is not stored from the list of its page", "key", s.key.String(), "error", err)
 	}
 	s.listed = time.Time{}
 }

@@ -174,7 +174,7 @@ func (s *search) suspicious(rec store.Record, got rendering) string {
 func (s *search) reject(ctx, held context.Context, lease store.Lease, rec store.Record, next store.Entry, got rendering, why string, took time.Duration) outcome {
 	if rec.Entry != nil || !isNegative(next.Status) { // invented URLs leave no rows
 		if err := s.quarantine(held, lease, next, got.response.body, why); err != nil {
-			s.c.complaints.log("failed to keep a rejected generation", "key", s.key.String(), "error", err)
+			s.c.complaints.Log("failed to keep a rejected generation", "key", s.key.String(), "error", err)
 		}
 	}
 	s.c.log.Warn("rejected a generation; the current one stays", "key", s.key.String(), "reason", why,

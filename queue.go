@@ -67,7 +67,7 @@ func (s *search) delegate(ctx context.Context, rec store.Record) outcome {
 	case ctx.Err() != nil:
 		return failure{cause: context.Cause(ctx), detail: detailClosing}
 	default:
-		s.c.complaints.log("failed to send a stale page to the queue", "key", s.key.String(), "error", err)
+		s.c.complaints.Log("failed to send a stale page to the queue", "key", s.key.String(), "error", err)
 		if !s.c.cfg.Freezes {
 			return nil
 		}

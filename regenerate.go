@@ -411,7 +411,7 @@ func (s *search) render(ctx context.Context, rec store.Record, seq int64, unstor
 	s.noteRender(got, at.took)
 	s.route.renders.add(at.took)
 	if cause := got.verdict.Cause; cause != nil {
-		s.c.refusals.log("a page is not stored", "key", s.key.String(), "reason", got.verdict.Refused, "error", cause)
+		s.c.refusals.Log("a page is not stored", "key", s.key.String(), "reason", got.verdict.Refused, "error", cause)
 	}
 	return got, at
 }
@@ -508,7 +508,7 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 		// and later ones what META says.
 		s.c.reload(s.key)
 		if _, err := s.read(ctx); err != nil {
-			s.c.complaints.log("failed to read how a page was purged while it was rendered", "key", s.key.String(), "error", err)
+			s.c.complaints.Log("failed to read how a page was purged while it was rendered", "key", s.key.String(), "error", err)
 		}
 		if s.mustRenderAgain(p) {
 			return nil
@@ -536,4 +536,22 @@ func (s *search) release(ctx context.Context, lease store.Lease) {
 	if err := s.c.meta.Release(settle, lease); err != nil {
 		s.c.log.Warn("failed to release a lease; it will expire", "key", s.key.String(), "error", err)
 	}
+}
+
+// storeTime is what all calls under a lease may take, in addition to the render.
+const storeTime = 30 * time.Second
+
+// putBody writes the body of the next generation under a key that was never used; or,
+// if the content is that of the current one, reuses the current body, after checking
+// that it exists. If we crash here, the body is garbage.
+func (s *search) putBody(ctx context.Context, current *store.Entry, next *store.Entry, body []byte) error {
+	unchanged := current != nil && !current.Foreign && current.BodyKey != s.noBody && current.SHA256 == next.SHA256
+	if unchanged {
+		info, err := s.c.bodies.Stat(ctx, current.BodyKey)
+		if err == nil && info.Length == next.Length {
+			next.BodyKey = current.BodyKey
+			return nil
+		}
+	}
+	return s.c.bodies.Put(ctx, next.BodyKey, body)
 }

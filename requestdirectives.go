@@ -104,7 +104,7 @@ func (h *handler) answerStored(w http.ResponseWriter, r *http.Request, k store.K
 			return
 		}
 	}
-	if h.c.storeDown() == nil {
+	if h.c.stores.Down() == nil {
 		s := h.search(r, k)
 		s.onlyStored = true
 		if f, leader := h.c.join(s); f != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/invalidate"
 	"github.com/facetheory/isr/store"
 )
@@ -191,13 +192,13 @@ func newInvalidations(c *Cache) *invalidate.Purges {
 		Commit: c.purgePosted,
 		Drop:   c.reload,
 		Down: func() error {
-			if c.storeDown() != nil {
-				return errStoreSlow
+			if c.stores.Down() != nil {
+				return guard.ErrSlow
 			}
 			return nil
 		},
 		Begin: c.activity.begin, End: c.activity.end,
-		Complain: c.complaints.log,
+		Complain: c.complaints.Log,
 		Freezes:  c.cfg.Freezes, Now: c.now, Random: c.cfg.Random,
 	})
 }

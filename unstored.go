@@ -2,7 +2,6 @@ package isr
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -44,8 +43,6 @@ const (
 	// to twice that.
 	useWindow = 30 * time.Minute
 )
-
-var errStoreSlow = errors.New("the store did not answer in time")
 
 // unpublishedPages are pages that were rendered for visitors and could not be stored,
 // kept for keepUnpublished each. They are not part of the memory tier: no other process
@@ -112,7 +109,7 @@ func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *
 // lookForStored looks for the stored page behind a request that gets an unpublished one, of an outage that may be over: the
 // store may have had a page all along, which takes precedence, such as one that an operator has rolled back to.
 func (h *handler) lookForStored(r *http.Request, p *page) {
-	if p.outage && p.nextTry.claim(p) && h.c.storeDown() == nil {
+	if p.outage && p.nextTry.claim(p) && h.c.stores.Down() == nil {
 		s := h.search(r, p.key)
 		s.onlyStored = true
 		h.c.start(s)
@@ -147,7 +144,7 @@ func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store
 				continue
 			}
 			if !h.takes(f, got, leader, known) && attempt < maxRejoins {
-				if h.c.storeDown() == nil && !h.c.blind(h.c.now()) {
+				if h.c.stores.Down() == nil && !h.c.blind(h.c.now()) {
 					// The render may have taken long: the store is asked again.
 					h.find(w, r, k, old)
 					return

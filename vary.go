@@ -210,7 +210,7 @@ func (s *search) admitVariant(ctx context.Context, rec store.Record) (refused bo
 	if refused {
 		base, _ := s.key.WithoutVariant()
 		s.c.crowded.note(base, kept, time.Now())
-		s.c.complaints.log("a page has too many variants by the headers that its Vary names; requests for others pass through", "key", base.String(), "variants", len(kept))
+		s.c.complaints.Log("a page has too many variants by the headers that its Vary names; requests for others pass through", "key", base.String(), "variants", len(kept))
 	}
 	return refused, err
 }

@@ -46,7 +46,7 @@ func mutants() []mutant {
 		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
 			{"regenerate.go", "s.renderTime()+storeTime", "mutantTime(s.renderTime()+storeTime)"},
-			{"stores.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
+			{"internal/guard/bodies.go", "BodyTime(int64(len(body))))\n", "func() time.Duration {\n\t\tif mutated(\"a lease is kept while the bucket hangs\") {\n\t\t\treturn 24 * time.Hour\n\t\t}\n\t\treturn BodyTime(int64(len(body)))\n\t}())\n"},
 		}},
 		{"a page keeps the purge state of the first version of the table", "purges", []edited{
 			{"internal/marks/marks.go", "known.version != version ||", "known.version != version && !mutated(\"a page keeps the purge state of the first version of the table\") ||"},
