@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// ErrAhead: a sequence is higher than that of the log.
+// ErrAhead: a sequence is higher than the newest sequence of the log.
 var ErrAhead = errors.New("the sequence is higher than that of the log")
 
 // Options are what a [Follower] needs.
@@ -30,15 +30,15 @@ type Options struct {
 	// MaxBlind is how long pages may be served without reading the log.
 	MaxBlind time.Duration
 
-	// Apply makes a change take effect in this process, before the cursor has moved past it. Then
-	// Applied is told of the change, whether this process had known the sequence before (own), and
-	// how many processes follow the log.
+	// Apply makes a change take effect in this process, before the cursor moves past it. Afterwards
+	// Applied is told of the change, whether this process knew its sequence before (own), and how
+	// many processes follow the log.
 	Apply   func(change store.Change)
 	Applied func(change store.Change, own bool, nodes int64)
 	// Reset makes everything that this process has read before be read again, and loads the purge
 	// marks: recent are the newest changes up to SEQ, which the marks that are read may not include
 	// yet, and keep is the sequence after which marks that are known are kept. It is called before
-	// the cursor moves to SEQ. If it fails, the log is read from the beginning again.
+	// the cursor moves to SEQ. If it fails, the next poll calls it again.
 	Reset func(ctx context.Context, recent []store.Change, keep int64) error
 	// Polled is told how each poll ended.
 	Polled func(took time.Duration, err error)

@@ -112,7 +112,7 @@ func (f *Follower) ended(began moment, err error) {
 		f.silent.Store(nil)
 		f.said.Store(false)
 		f.saidBlind.Store(false)
-	case began.before(f.o.Now()) <= f.Bound(): // else the process was frozen meanwhile
+	case began.before(f.o.Now()) <= f.Bound(): // else the process was frozen during the poll
 		f.noteSilence(began)
 	}
 	f.mu.Lock()

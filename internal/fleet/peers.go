@@ -121,7 +121,7 @@ func rendezvous(k store.Key, at netip.AddrPort) uint64 {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, k.Tenant+"\x00"+k.Text+"\x00"+at.String()) // it cannot fail
 	n := h.Sum64()
-	// FNV mixes its last bytes, which are those of the address, into few bits (MurmurHash3 finalizer).
+	// FNV mixes its last bytes, the address, into few bits (MurmurHash3 finalizer).
 	n = (n ^ n>>33) * 0xff51afd7ed558ccd
 	return n ^ n>>33
 }

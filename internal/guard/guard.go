@@ -193,7 +193,7 @@ type call struct {
 	timeout time.Duration // 0: there is none
 	bytes   int64         // that are written
 	// answered records the result in a circuit breaker; nil: it does not count. Its context is
-	// that of the caller.
+	// the caller's.
 	answered func(ctx context.Context, err error)
 }
 

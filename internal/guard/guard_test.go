@@ -200,7 +200,7 @@ func TestDeadlinesAndBreaker(t *testing.T) {
 	})
 }
 
-// Declared errors are answers, but for a denial. A caller who cancels says nothing.
+// Declared errors are answers, except a denial. A caller who cancels says nothing about the store.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bodies := new(someBodies)
