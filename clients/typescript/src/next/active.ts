@@ -87,7 +87,10 @@ class RequestHandler implements CacheHandler {
       await persist(site, rendered);
       return true;
     });
-    if (!isDone) keepUnstored(site, rendered);
+    if (isDone) return;
+    keepUnstored(site, rendered);
+    // No other server waits for this rendering any more. If the table does not answer, the lease expires.
+    if (start.rendering) void site.renderings.giveUp(start.rendering).catch(() => undefined);
   }
 
   /** Resolves once the revalidation is in the table, or is kept to be sent again. It rejects if neither is possible. */
