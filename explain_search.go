@@ -303,7 +303,8 @@ func (x *explainer) answerUnstored(k store.Key, old *page, status httpcache.Stat
 	x.because("the stores are not used: the page is rendered once for all requests that wait for it, and not stored", "")
 	if f := x.h.c.unstored.current(k); f != nil {
 		if x.h.route.Policy == Fail {
-			x.failure(plainFailure(errRendering), httpcache.Status{Forward: status.Forward, Detail: detailHeld})
+			got := x.h.orStaleIfError(failure{cause: errRendering, detail: detailHeld}, old)
+			x.answerFailure(got.outcome.(failure), got.state, httpcache.Status{Forward: status.Forward})
 			return
 		}
 		x.out.Open = true
