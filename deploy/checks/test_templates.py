@@ -273,9 +273,9 @@ def test_times_fit():
     environment = {e["Name"]: e["Value"] for e in container["Environment"] if "Name" in e}
     attributes = {a["Key"]: a["Value"] for a in group["TargetGroupAttributes"] + balancer["LoadBalancerAttributes"] if "Key" in a}
     origin = resources("edge")["Distribution"]["Properties"]["DistributionConfig"]["Origins"][0]["CustomOriginConfig"]
-    serve = (DEPLOY.parent / "cmd" / "isr" / "server.go").read_text()
+    serve = (DEPLOY.parent / "cmd" / "isr" / "server" / "server.go").read_text()
     keep_alive = 60 * int(re.search(r"IdleTimeout: +(\d+) \* time.Minute", serve)[1])
-    render = seconds(re.search(r'RenderTimeout +span +`default:"(\d+s)"', source("RenderTimeout"))[1])
+    render = seconds(re.search(r'RenderTimeout +cli\.Span +`default:"(\d+s)"', source("RenderTimeout"))[1])
     grace = render + 5
     drain = seconds(environment["ISR_DRAIN"])
     assert group["HealthCheckTimeoutSeconds"] < group["HealthCheckIntervalSeconds"]
@@ -289,8 +289,8 @@ def test_times_fit():
 
 
 def source(field):
-    for file in (DEPLOY.parent / "cmd" / "isr").glob("*.go"):
-        if re.search(rf"\t{field} +span", text := file.read_text()):
+    for file in (DEPLOY.parent / "cmd" / "isr" / "server").glob("*.go"):
+        if re.search(rf"\t{field} +cli\.Span", text := file.read_text()):
             return text
     raise AssertionError(field)
 
