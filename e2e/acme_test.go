@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -348,17 +347,12 @@ func startResolver(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// freeAddress returns an address on which nothing listens, for a server that has it again after
-// a restart. Its port is below those that systems give to connections.
+// freeAddress returns an address on which nothing listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000)))
-		if err == nil {
-			defer listener.Close()
-			return listener.Addr().String()
-		}
+	address, err := testbed.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("found no free address")
-	return ""
+	return address
 }

@@ -39,12 +39,7 @@ type switched struct {
 
 func newSwitched(t *testing.T, h http.Handler) *switched {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &switched{handler: h, address: l.Addr().String()}
-	_ = l.Close()
+	s := &switched{handler: h, address: freeAddress(t)}
 	t.Cleanup(s.stop)
 	return s
 }

@@ -190,12 +190,7 @@ func badClouds() []badStart {
 // closedAddress returns an address on which no process listens.
 func closedAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	return fmt.Sprintf("http://%s", l.Addr())
+	return "http://" + freeAddress(t)
 }
 
 // hangingAddress returns an address that accepts connections and never answers.

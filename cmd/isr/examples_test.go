@@ -90,7 +90,7 @@ func TestExamplesRun(t *testing.T) {
 // exampleScript returns a script that runs an example.
 func exampleScript(t *testing.T, example, site string, visits []string) string {
 	t.Helper()
-	address, err := freeAddress()
+	address, err := testbed.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}

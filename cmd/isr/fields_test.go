@@ -233,7 +233,7 @@ func (s *fieldServer) complete(file string) string {
 	}
 	file = strings.NewReplacer(append(s.texts, "ORIGIN", s.origin.URL, "DIR", s.dir)...).Replace(file)
 	for strings.Contains(file, "FREE") {
-		address, err := freeAddress()
+		address, err := testbed.FreeAddress()
 		if err != nil {
 			s.Fatal(err)
 		}

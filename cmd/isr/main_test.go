@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/facetheory/isr/internal/testbed"
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +34,7 @@ func scripts(dir string) testscript.Params {
 		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			for _, name := range []string{"ADDRESS", "DYNAMODB", "ADMIN", "ORIGIN"} {
-				address, err := freeAddress()
+				address, err := testbed.FreeAddress()
 				if err != nil {
 					return err
 				}
@@ -64,14 +66,6 @@ func scripts(dir string) testscript.Params {
 			"hung":      awaitHanging,
 		},
 	}
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // keep NAME REGEXP sets a variable to what the first group of a regular expression matches in

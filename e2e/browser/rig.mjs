@@ -56,13 +56,21 @@ async function until(server, what, condition) {
   }
 }
 
+// freePort returns a port on which nothing listens. It is below those that systems give to connections
+// and to listeners of port 0, so that no other program gets it before the server that is started.
 async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address();
-  server.close();
-  await once(server, 'close');
-  return port;
+  for (;;) {
+    const port = 12_000 + Math.floor(Math.random() * 20_000);
+    const server = createServer().listen(port, '127.0.0.1');
+    const free = await once(server, 'listening').then(() => true, (failure) => {
+      if (failure.code !== 'EADDRINUSE') throw failure;
+      return false;
+    });
+    if (!free) continue;
+    server.close();
+    await once(server, 'close');
+    return port;
+  }
 }
 
 // serveSite serves a site of e2e/sites until the end of the test.

@@ -1,19 +1,17 @@
 package sites
 
 import (
-	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/facetheory/isr/e2e/internal/process"
+	"github.com/facetheory/isr/internal/testbed"
 )
 
 // startTime bounds how long a server may take to answer on a busy machine.
@@ -22,16 +20,13 @@ const startTime = 3 * time.Minute
 // startSite starts the site in a folder and returns its address.
 func startSite(t *testing.T, folder string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := testbed.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	p := process.Start(t, exec.Command(filepath.Join(folder, "run"), "serve", strconv.Itoa(port)))
-	address := fmt.Sprintf("http://127.0.0.1:%d", port)
+	_, port, _ := strings.Cut(address, ":")
+	p := process.Start(t, exec.Command(filepath.Join(folder, "run"), "serve", port))
+	address = "http://" + address
 	p.Await(t, "the site in "+folder+" answered", startTime, func() bool {
 		res, err := http.Get(address)
 		if err != nil {

@@ -18,6 +18,7 @@ import pytest
 
 from tests.conftest import Engine
 from tests.polling import eventually
+from tests.ports import free_port
 from theorydb_py.errors import MovedError, RequestCompletedError
 from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, IsrLease, body_prefix, canonical_key
 from theorydb_py.isr._inputs import Json
@@ -83,16 +84,12 @@ class Server:
             return self.store.publish(lease, lease.record, self.entry(lease, path, body), history=True, keep=HISTORY)
 
 
-def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     if not BINARY:
         pytest.skip("ISR_TEST_ISR is not set: the path of the isr binary (go build ./cmd/isr)")
-    site, database, data = free_address(), free_address(), tmp_path / "data"
+    site, database = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    data = tmp_path / "data"
     command = [BINARY, "serve", "--demo", "--listen", site, "--data", str(data), "--dynamodb-listen", database]
     command += ["--admin", "none", "--history", str(HISTORY), "--store-timeout", "60s"]
     with (tmp_path / "log").open("w") as log, subprocess.Popen(command, stderr=log, stdout=log) as process:

@@ -21,6 +21,7 @@ import pytest
 
 from tests.conftest import Engine
 from tests.polling import eventually
+from tests.ports import free_port
 
 S3 = os.environ.get("ISR_TEST_S3", "")
 ROOT = Path(__file__).parents[2]
@@ -149,12 +150,6 @@ class Fleet:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, 9)
             process.wait()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

@@ -16,8 +16,9 @@ import pytest
 
 from tests.conftest import Engine
 from tests.polling import eventually
+from tests.ports import free_port
 from tests.web.apps import FRESH
-from tests.web.fleet import HOST, TOKEN, Fleet, fleet, free_port, until
+from tests.web.fleet import HOST, TOKEN, Fleet, fleet, until
 from theorydb_py.isr import FaceTheoryIsrMetaStore, PurgeTarget
 from theorydb_py.web import Gateway
 

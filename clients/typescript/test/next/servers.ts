@@ -387,13 +387,24 @@ function answers(port: number): Promise<boolean> {
   });
 }
 
-/** Returns a free port. */
+/**
+ * Returns a port on which nothing listens. It is below those that systems give to connections and to
+ * listeners of port 0, so that no other program gets it before the server that is started.
+ */
 export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  for (;;) {
+    const port = 12_000 + Math.floor(Math.random() * 20_000);
+    const server = createServer();
+    const isFree = await new Promise<boolean>((resolve, reject) => {
+      server.once('error', (failure: NodeJS.ErrnoException) =>
+        failure.code === 'EADDRINUSE' ? resolve(false) : reject(failure),
+      );
+      server.listen(port, '127.0.0.1', () => resolve(true));
+    });
+    if (!isFree) continue;
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
 }
 
 /** Waits until a condition holds, for at most three minutes. */
