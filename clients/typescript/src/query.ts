@@ -10,7 +10,7 @@ import type { AttributeNameOf, IndexNameOf, ItemOf, PartitionValueOf, PartOf, So
 import type { Item } from './item.js';
 import type { Model } from './model.js';
 import { type QueryScope, requestOf, scopeOf, type Terms } from './queryrequest.js';
-import { decodeItems, type Page, pageOf, Reader, type ReadPage, type Source } from './reader.js';
+import { countsFrom, decodeItems, type Page, pageOf, Reader, type ReadPage, type Source } from './reader.js';
 
 /**
  * An immutable query builder. Each method returns a new query, so queries may be shared.
@@ -103,12 +103,9 @@ export class Query<M extends Model, I = undefined, T = ItemOf<M>> extends Reader
   protected override async *counts(): AsyncGenerator<number, void, undefined> {
     const { cursor } = this.#terms;
     const scope = scopeOf(this.#model, this.#terms);
-    let start = cursor === undefined ? undefined : positionOf(scope, cursor);
-    do {
-      const { count, end } = await this.#read(start, scope, true);
-      yield count;
-      start = end;
-    } while (start !== undefined);
+    yield* countsFrom(cursor === undefined ? undefined : positionOf(scope, cursor), (start) =>
+      this.#read(start, scope, true),
+    );
   }
 
   async #read(start: Item | undefined, scope: QueryScope, counts = false): Promise<ReadPage> {

@@ -59,6 +59,18 @@ export function pageOf(answer: {
   return { items: answer.Items ?? [], count: answer.Count ?? 0, end: answer.LastEvaluatedKey };
 }
 
+/** Yields the counts of page after page, from a position on. */
+export async function* countsFrom(
+  start: Item | undefined,
+  read: (start: Item | undefined) => Promise<ReadPage>,
+): AsyncGenerator<number, void, undefined> {
+  do {
+    const { count, end } = await read(start);
+    yield count;
+    start = end;
+  } while (start !== undefined);
+}
+
 /** Results of a query or a scan, read a page at a time. */
 export abstract class Reader<T, M extends Model = Model> extends Filterable<M> implements AsyncIterable<T> {
   /**

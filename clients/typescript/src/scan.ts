@@ -10,7 +10,7 @@ import type { Item } from './item.js';
 import type { Model } from './model.js';
 import { checkLimit, selection } from './query.js';
 import { type ReadScope, type ScanTerms, scanRequestOf, scanScopeOf } from './queryrequest.js';
-import { decodeItems, type Page, pageOf, Reader, type ReadPage, type Source } from './reader.js';
+import { countsFrom, decodeItems, type Page, pageOf, Reader, type ReadPage, type Source } from './reader.js';
 
 /** DynamoDB's limit of the segments of a scan. */
 const maxSegments = 1_000_000;
@@ -117,12 +117,9 @@ export class Scan<M extends Model, T = ItemOf<M>> extends Reader<T, M> {
     }
     const { cursor } = this.#terms;
     const scope = scanScopeOf(this.#model, this.#terms);
-    let start = cursor === undefined ? undefined : positionOf(scope, cursor);
-    do {
-      const { count, end } = await this.#read(start, scope, true);
-      yield count;
-      start = end;
-    } while (start !== undefined);
+    yield* countsFrom(cursor === undefined ? undefined : positionOf(scope, cursor), (start) =>
+      this.#read(start, scope, true),
+    );
   }
 
   /** Returns the scans of the segments; undefined if this scan has none. */
