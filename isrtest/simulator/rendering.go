@@ -165,8 +165,9 @@ func (w *world) checkAlone(rd *rendering) {
 
 // leaseOf returns the lease under which a page is rendered, nil if there is none. A search renders at
 // the instant at which it has read the page, or then SEQ, or the body of a page that is purged
-// during the read, or, if it does not follow the log, the marks that cover the page, and no other render of its process begins in that step. In real time, which has no such instant, it is the process's lease, unless a store
-// has failed.
+// during the read, or, if it does not follow the log, the marks that cover the page, and no other
+// render of its process begins in that step. In real time, which has no such instant, it is the
+// process's lease, unless a store has failed.
 func (w *world) leaseOf(rd *rendering) *grant {
 	g := rd.life.pages[rd.page].lease
 	switch {
