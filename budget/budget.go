@@ -9,6 +9,13 @@
 //	  └─────► the queue is full, and no client has more in it: an *Error
 package budget
 
+// The files:
+//
+//	budget.go             turns at the origin
+//	queue.go, ranking.go  how clients share the turns
+//	reserve.go            turns that are kept for requests that have just arrived
+//	blame.go              which failures the circuit breaker counts
+
 import (
 	"container/list"
 	"errors"

@@ -30,6 +30,15 @@
 // is not supported. Folders and files have the modes 0700 and 0600.
 package dirbody
 
+// The files:
+//
+//	dirbody.go     the store: put, open, delete, list
+//	journal.go     small bodies become durable by group commit
+//	checkpoint.go  syncs their files later, and retries
+//	records.go     reads a journal past damaged records
+//	replay.go      restores bodies after a power failure
+//	adopt.go       takes over the journals of killed processes
+
 import (
 	"cmp"
 	"context"

@@ -31,3 +31,9 @@
 //     rate limits hold for the fleet. There is no order between jobs.
 //   - A job that cannot be delivered is kept as failed, with the reason, for an operator.
 package downstream
+
+// The files:
+//
+//   - courier.go: delivers the jobs of one destination
+//   - merge.go: which jobs are delivered together
+//   - cloudfront.go, fastly.go, cloudflare.go, varnish.go, isr.go: a destination each

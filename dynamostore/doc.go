@@ -89,3 +89,29 @@
 // more, a lease may be taken early, and the fence still refuses the slower of two
 // publishes.
 package dynamostore
+
+// What a crash leaves behind, by the last step that was made:
+//
+//   - acquiring the lease: a lease that expires, on the embedded store none; stale pages are served until then,
+//     requests for a missing page wait.
+//   - rendering: a lease that expires, as above.
+//   - writing the body: a lease that expires, and a body that no row refers to.
+//   - writing a small body to the journal of dirbody, before its file is linked or synced: the journal, from which
+//     the next start restores the file; if another process has the folder open, the file was not acknowledged and
+//     the journal is removed.
+//   - sending the publish: the page is current and the lease released, or neither.
+//   - writing the codings of a body, after the publish: a page without stored codings, or with damaged ones: a node
+//     that wants them makes them.
+//   - quarantining a generation, or accepting it: the row QUARANTINE, until it expires: the current generation is
+//     what META says.
+//   - a failed render: LOCK as a back-off row, which every server respects and the next attempt replaces.
+//   - acquiring the lease for a request with an idempotency key: also a request record in progress; once the lease
+//     would have expired, a repetition of the request executes it.
+//   - sending its publish: the page is current and the request completed, or neither.
+//   - sending a rollback or a pin: the page is as requested and the log tells every server, or neither; the same
+//     holds for all changes that share its transaction.
+//   - deleting garbage: a lease that expires; some unreferenced bodies are deleted.
+//
+// META never points at a body that was not written. If a body is lost later, its page counts as missing and is
+// rendered again. e2e/crash_test.go, e2e/holder_test.go and e2e/crashhistory_test.go kill real processes at these
+// points.

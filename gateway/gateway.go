@@ -12,6 +12,20 @@
 // address, and is sent without X-Forwarded-For, Forwarded and X-Real-IP.
 package gateway
 
+// The files:
+//
+//	gateway.go, edge.go, hosts.go   the public edge: hosts and their sites
+//	forwarded.go, peers.go          trusted proxies, and the client that a request comes from
+//	https.go, schemes.go            redirects to https, HSTS; proxies that contradict the public scheme
+//	site.go                         routes and origins, replaced while they serve
+//	origin.go, origins.go, pool.go  the addresses of an origin, failover, health checks
+//	proxy.go                        the reverse proxy to an origin, as a renderer
+//	via.go                          the field Via, and requests that come back
+//	requestbody.go, admission.go    limits per client
+//	draft.go                        unpublished content for editors
+//	nexttags.go                     the tags of paths by which Next.js revalidates
+//	explain.go                      all of this for one request, without serving it
+
 import (
 	"fmt"
 	"log/slog"

@@ -40,3 +40,26 @@
 // method Definite that returns true. FIDELITY.md lists unsupported features and
 // known differences from AWS.
 package localdynamo
+
+// The life of a request. Package wire decodes JSON into the input structs of the SDK and calls the method.
+//
+//  1. The request is planned (mutation.go, query.go, …). Checks run in the same order as on AWS: fields, expressions,
+//     table, keys, sizes. internal/expr parses each expression once, binds names and values, and refuses what no item
+//     could satisfy. Legacy parameters become the same trees (legacy.go).
+//  2. A read runs on a snapshot of the store and never blocks (get.go, page.go). Items stay encoded until they are
+//     needed (internal/value). Over HTTP its response has a budget (internal/answer): if it does not fit, the snapshot
+//     is dropped, and the read waits for room before it begins again (answer.go). The segments of a parallel Scan are
+//     ranges of keys (segments.go).
+//  3. A write goes to the single writer goroutine (groupcommit.go). It evaluates all queued writes in order in one
+//     transaction of the store, with their index entries (index.go), commits, and then replies to all of them. So
+//     conditions are serializable, and many writes share one fsync. A write of DB.Volatile does not wait for the disk
+//     (volatile.go): until a durable write of the same item commits, it is kept in memory (overlay.go) and added to
+//     every snapshot. The leases of isr serve on its own store are such writes, since the process that holds them ends
+//     with the engine.
+//  4. internal/store is an interface of four methods with two implementations: bbolt, and an in-memory tree. In the
+//     file every value has a checksum of itself and its key (localdynamo/internal/store/checksum.go), which each read
+//     verifies; a read that finds nothing verifies the neighbours and the branch pages
+//     (localdynamo/internal/store/pages.go). A damaged item fails alone, with a *DamageError (damage.go).
+//     localdynamo/internal/store/compact.go replaces the file by a copy while it is used.
+//  5. What requests leave behind is done in the background, in pieces between other writes (task.go): the entries of
+//     new indexes (backfill.go), and the items of deleted tables and indexes (abandon.go).

@@ -162,3 +162,21 @@
 // found by the action's label, and is the sentinel errors of its reasons. An
 // incomplete batch is a *[BatchError]. All of them wrap the SDK's errors.
 package tabletheory
+
+// The files:
+//
+//	query.go               builds the query that read.go and querywrite.go execute
+//	write.go, stamp.go     every write of one item; its version and timestamps
+//	transact.go            transactions
+//	errors.go, outcome.go  classify answers
+//	table.go               the generic API
+
+// The life of a call.
+//
+//  1. DB.Model finds the compiled plan of the struct (internal/model) and its table name.
+//  2. Calls add to the query. The first error is kept, and the call that ends the chain returns it. That call also
+//     refuses clauses that it cannot use: none is silently dropped.
+//  3. A read with key conditions becomes a GetItem or a Query, never a Scan. A write adds its conditions, its version
+//     and its timestamps (stamp.go), and encrypts last.
+//  4. The response is decoded into a copy before the caller's value changes. An error is classified once, by code and
+//     type. A transaction is retried under its client token if all cancellation reasons are transient.

@@ -17,6 +17,15 @@
 // repeated because its templates were wrong is executed.
 package trigger
 
+// The files:
+//
+//	trigger.go                the rules of a trigger
+//	webhook.go, signature.go  receive webhooks and verify their signatures
+//	event.go                  reads events of AWS
+//	template.go               makes purge targets of payloads
+//	debounce.go               merges a burst of messages into one purge
+//	past.go                   remembers executed messages
+
 import (
 	"context"
 	"crypto/sha256"

@@ -10,6 +10,11 @@
 // balancer states it only as the last member of X-Forwarded-For, which it appends.
 package function
 
+// The files:
+//
+//	event.go     parses the events of function URLs, API Gateway and load balancers
+//	response.go  writes the response that each of them takes, buffered or streamed
+
 import (
 	"bytes"
 	"context"

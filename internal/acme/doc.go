@@ -14,3 +14,9 @@
 // Several servers that serve the same hosts share the folder of the storage: one of them
 // obtains a certificate under a lock file, and each can answer the challenges of the others.
 package acme
+
+// The files:
+//
+//	acme.go  obtains and renews certificates, answers challenges at the server's own listeners
+//	host.go  the retries of a host
+//	log.go   brings the log of certmagic to slog

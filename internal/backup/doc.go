@@ -15,3 +15,10 @@
 // Guarantees: memory is bounded. A stream without its end, or with a changed byte, is refused. Restoring writes
 // beside the target, syncs, verifies, and gives the folder its name last.
 package backup
+
+// The files:
+//
+//	write.go             copies table and bodies
+//	read.go, restore.go  verify a backup and make a folder of it
+//	check.go             verifies a folder
+//	serve.go             the same for commands on the socket of a process that has it open

@@ -32,3 +32,9 @@
 //   - Times are measured by the wall clock and the monotonic clock, and the larger one counts: one
 //     stops while a machine sleeps, the other may be set back.
 package changelog
+
+// The files:
+//
+//	follower.go   the cursor, gaps, the interval of polls
+//	lag.go        how long this process has not read the log, and what may be served then
+//	allowance.go  waiting for a sequence, limited

@@ -8,6 +8,13 @@
 // can be shown to others.
 package doctor
 
+// The files:
+//
+//   - doctor.go: runs the checks
+//   - origin.go, clock.go, table.go, bucket.go, queue.go, disk.go, fleet.go: a subject each
+//   - process.go: limits of the process, proxies
+//   - redact.go: removes secrets
+
 import (
 	"cmp"
 	"context"

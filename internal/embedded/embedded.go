@@ -4,8 +4,19 @@
 //	DIR/bodies/      the bodies, package dirbody
 //	DIR/format.json  the format of the folder, and who may write to it
 //
+// isr serve keeps three more files there: isr.lock is held while it serves, isr.sock is for the commands (mode
+// 0600), and admin.token is the token of the admin API (mode 0600). With a table in DynamoDB the folder has the
+// lock and the socket alone.
+//
 // isr serve and the module of Caddy have the same folder, so that either can go on with the other's.
 package embedded
+
+// The files:
+//
+//	embedded.go  opens the folder
+//	disk.go      keeps it within its bound
+//	format.go    the format that it names
+//	hold.go      keeps bodies while it is copied
 
 import (
 	"context"

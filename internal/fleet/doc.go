@@ -24,3 +24,9 @@
 //   - A peer that fails three times in a row, or sends wrong content, is not asked for five seconds
 //     to a minute, with exponential backoff; one request then probes it.
 package fleet
+
+// The files:
+//
+//	members.go  which processes live, their versions, and how far each has read the log
+//	peers.go    the addresses of peers, and which are asked for a body
+//	health.go   the circuit breakers of peers

@@ -25,6 +25,12 @@
 //   - A caller who cancels says nothing about the store.
 package guard
 
+// The files:
+//
+//	guard.go             deadlines, circuit breakers and observation of one call
+//	table.go, bodies.go  the decorators of the two stores
+//	complaints.go        log lines about single pages, limited
+
 import (
 	"context"
 	"errors"

@@ -20,3 +20,10 @@
 // Messages are not encrypted: keys and bodies of pages can be read on the network between the
 // processes, which is to be private.
 package peer
+
+// The files:
+//
+//	auth.go    authenticates messages
+//	client.go  asks and tells
+//	server.go  answers
+//	body.go    asks for bodies of pages, and sends them

@@ -13,3 +13,8 @@
 // The trace context of a visitor is dropped: it decides nothing, reaches no origin and is
 // in no page. Attributes are bounded, and have no query parameters, cookies, or texts of errors.
 package tracing
+
+// The files:
+//
+//	request.go   spans from the visitor and to the origin
+//	observer.go  spans of renders, waits and store calls

@@ -14,6 +14,14 @@
 // its group that were received with it are left.
 package queue
 
+// The files:
+//
+//	queue.go                     the consumer
+//	purges.go, regenerations.go  what it executes
+//	message.go                   the format of regeneration requests
+//	sender.go                    sends them
+//	errors.go                    what to do about errors of SQS
+
 import (
 	"context"
 	"errors"

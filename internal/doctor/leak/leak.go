@@ -12,6 +12,12 @@
 // It sends GET requests only, to one host, at a bounded rate.
 package leak
 
+// The files:
+//
+//	examine.go  requests pages as different visitors, and compares
+//	client.go   the bounded client
+//	advice.go   which setting to change
+
 import (
 	"cmp"
 	"context"
