@@ -254,9 +254,9 @@ func setClocks(t *trial) {
 
 func (t *trial) varyRemedies(usual string) []remedy {
 	var names []string
-	for _, n := range nominatedBy(store.Key{}, t.header["Vary"]) {
-		if !t.route.covered(t.header)(n.name) {
-			names = append(names, n.name)
+	for _, n := range httpcache.NominatedBy("", t.header["Vary"]) {
+		if !t.route.covered(t.header)(n.Name) {
+			names = append(names, n.Name)
 		}
 	}
 	remove := removing("Vary")

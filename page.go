@@ -38,12 +38,12 @@ type page struct {
 	// detached: the page lacks its body, which is read from the store when it is sent (see newDetached).
 	detached bool
 
-	fields   []headerField // the stored header, with Vary and Date
-	upstream string        // the Cache-Status of caches between the origin and this one
-	varies   []nominated   // the headers that Vary names; nil without
-	hints    []string      // the links of the stored header that clients can use early; nil without
-	lastMod  time.Time     // Last-Modified, zero without
-	modified time.Time     // lastMod, or else when the page was generated, in whole seconds
+	fields   []headerField         // the stored header, with Vary and Date
+	upstream string                // the Cache-Status of caches between the origin and this one
+	varies   []httpcache.Nominated // the headers that Vary names; nil if there are none
+	hints    []string              // the links of the stored header that clients can use early; nil without
+	lastMod  time.Time             // Last-Modified, zero without
+	modified time.Time             // lastMod, or else when the page was generated, in whole seconds
 	plain    representation
 	brief    *lifetimes              // replaces the lifetime of an error response that is meant for a file; nil: nothing does
 	codable  bool                    // the body may have codings
@@ -123,7 +123,8 @@ func (p *page) prepare(h http.Header, body []byte, length int64, as *presentatio
 	if len(h["Content-Type"]) == 0 && len(body) > 0 {
 		h.Set("Content-Type", http.DetectContentType(body))
 	}
-	p.varies = nominatedBy(p.key, h["Vary"])
+	_, _, _, variant := p.key.Split()
+	p.varies = httpcache.NominatedBy(variant, h["Vary"])
 	p.hints = httpcache.EarlyHints(h["Link"])
 	p.codable = as.varyByCoding(h, length)
 	if text := h.Get("Last-Modified"); text != "" { // ParseTime makes an error for each of its formats
@@ -170,7 +171,7 @@ func (p *page) weight() uint32 {
 		n += fieldOverhead + 2*(len(f.name)+textBytes(f.values)) // once in a head
 	}
 	for _, v := range p.varies {
-		n += fieldOverhead + len(v.name) + len(v.value)
+		n += fieldOverhead + len(v.Name) + len(v.Value)
 	}
 	return uint32(n)
 }

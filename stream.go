@@ -404,7 +404,7 @@ func (h *handler) attach(r *http.Request, f *flight, leader bool, known int64, o
 }
 
 // streams reports whether a request can be answered by a stream. A page that the request does
-// not match (see nominated) is never shown. HEAD, ranges and, if the
+// not match (see [httpcache.Nominated]) is never shown. HEAD, ranges and, if the
 // origin states no entity tag, conditions need the whole page; so does HTTP/1.0 without a
 // length, which has no way to tell a broken response from a complete one.
 func (h *handler) streams(r *http.Request, st *stream) bool {

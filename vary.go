@@ -8,7 +8,6 @@ import (
 	"net/textproto"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -67,39 +66,15 @@ func (rt Route) validateVary() error {
 	return errors.Join(errs...)
 }
 
-// A nominated header is one that the Vary of a page names, with the value that the page was
-// rendered with; empty for none.
-type nominated struct{ name, value string }
-
-// nominatedBy returns the headers that Vary names, except those that every key covers.
-func nominatedBy(k store.Key, vary []string) []nominated {
-	var all []nominated
-	var values url.Values
-	for _, line := range vary {
-		for name := range httpcache.Members(line) {
-			name = textproto.CanonicalMIMEHeaderKey(name)
-			if name == "Accept-Encoding" || name == "Host" || slices.ContainsFunc(all, func(n nominated) bool { return n.name == name }) {
-				continue
-			}
-			if values == nil {
-				_, _, _, variant := k.Split()
-				values, _ = url.ParseQuery(variant) // what it cannot parse is no value
-			}
-			all = append(all, nominated{name, values.Get(strings.ToLower(name))})
-		}
-	}
-	return all
-}
-
 // selects reports whether a request may be answered with a page: whether the headers that its
 // Vary names, and that the route does not make part of all keys, have the values that it was
 // rendered with (RFC 9111, section 4.1). It is on the hit path of pages with Vary.
 func (p *projector) selects(pg *page, h http.Header) bool {
 	for _, n := range pg.varies {
-		if p.inKey(n.name) {
+		if p.inKey(n.Name) {
 			continue
 		}
-		if n.name == "*" || httpcache.Normalize(n.name, h[n.name]) != n.value {
+		if n.Name == "*" || httpcache.Normalize(n.Name, h[n.Name]) != n.Value {
 			return false
 		}
 	}
@@ -115,11 +90,11 @@ func (p *projector) variantFor(pg *page, h http.Header) (k store.Key, ok bool) {
 	names := p.learnedIn(pg.key)
 	for _, n := range pg.varies {
 		switch {
-		case p.inKey(n.name), slices.Contains(names, n.name):
-		case !wellknown.Learnable(n.name):
+		case p.inKey(n.Name), slices.Contains(names, n.Name):
+		case !wellknown.Learnable(n.Name):
 			return store.Key{}, false
-		case len(h[n.name]) > 0:
-			names = append(names, n.name)
+		case len(h[n.Name]) > 0:
+			names = append(names, n.Name)
 		}
 	}
 	if len(names) > maxLearned {
@@ -167,8 +142,8 @@ func (p *projector) covered(h http.Header) func(name string) bool {
 		return p.inKey
 	}
 	learned := 0
-	for _, n := range nominatedBy(store.Key{}, h["Vary"]) {
-		if p.learns(n.name) {
+	for _, n := range httpcache.NominatedBy("", h["Vary"]) {
+		if p.learns(n.Name) {
 			learned++
 		}
 	}
