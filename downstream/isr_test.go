@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/facetheory/isr/downstream"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/store"
 )

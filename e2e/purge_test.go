@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 const purgeToken = "correct-horse-battery"

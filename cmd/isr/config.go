@@ -10,7 +10,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/cmd/isr/server"
-	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/config"
 )
 
 type configCommand struct {

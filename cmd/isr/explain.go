@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/cmd/isr/server"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/store"
 )
 

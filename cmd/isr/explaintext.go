@@ -11,7 +11,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/cmd/isr/server"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 // writeExplained writes an explanation as text.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 // What an origin or a request says must not steer the terminal that shows it.

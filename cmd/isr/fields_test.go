@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/testbed"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 // TestCollectedText: isr gc says what it did to purge marks and pins, if anything.

@@ -20,10 +20,10 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/cmd/isr/server"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/doctor"
 	"github.com/facetheory/isr/internal/embedded"
 	"github.com/facetheory/isr/internal/limits"

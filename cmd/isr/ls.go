@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 type lsCommand struct {

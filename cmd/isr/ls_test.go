@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 // A firstWrite calls wrote on each write.

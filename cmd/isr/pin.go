@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 type pinCommand struct {

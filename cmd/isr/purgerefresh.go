@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 // refresh regenerates the stored pages that the targets cover, or counts them for a dry run.

@@ -11,7 +11,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 // A sorter sorts any number of pages in bounded memory, by an external merge sort:

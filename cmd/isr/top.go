@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 type topCommand struct {

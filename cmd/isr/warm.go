@@ -15,7 +15,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/sitemap"

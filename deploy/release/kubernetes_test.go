@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/config"
 )
 
 // TestKubernetes reads the manifests of deploy/kubernetes with Kubernetes' own types, strictly, and

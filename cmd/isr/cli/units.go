@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/config"
 )
 
 // Counted returns a number with its noun: "1 route", "2 routes".

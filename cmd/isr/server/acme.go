@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/internal/acme"
+	"github.com/facetheory/isr/internal/config"
 )
 
 // useACME prepares the certificates of the listeners that use ACME, whose addresses are open.

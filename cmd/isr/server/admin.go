@@ -13,8 +13,8 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/gateway/admin"
-	"github.com/facetheory/isr/gateway/console"
+	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/console"
 )
 
 const (

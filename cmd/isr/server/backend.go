@@ -9,8 +9,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/downstream"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/trigger/queue"
 )

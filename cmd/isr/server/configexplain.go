@@ -13,10 +13,10 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/routing"
 )
 

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 
 	"github.com/facetheory/isr/buffers"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/httpconn"
 )
 

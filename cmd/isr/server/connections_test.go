@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/config"
 )
 
 // Descriptors are reserved, and a client has a part of the others unless another limit is given.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/downstream"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/store"
 )
 

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/draft"
 )
 

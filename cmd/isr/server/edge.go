@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/config"
 )
 
 // EdgeFlags configure which public requests are accepted, and their limits.

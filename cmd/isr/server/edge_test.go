@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/config"
 )
 
 // serveFile serves the listeners of a file until the test ends.

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/store"
 )

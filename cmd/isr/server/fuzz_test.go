@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/config"
 )
 
 // A sentConn is a connection from an address, on which its peer has sent data and then closed.

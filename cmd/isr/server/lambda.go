@@ -14,9 +14,9 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/function"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/live"
 	"github.com/facetheory/isr/internal/metrics"
 	"github.com/facetheory/isr/internal/telemetry"

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/limits"
 )
 

@@ -15,10 +15,10 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/internal/acme"
+	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/fastpath"
 	"github.com/facetheory/isr/internal/httpconn"
 )

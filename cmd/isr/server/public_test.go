@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/testbed"
 )
 

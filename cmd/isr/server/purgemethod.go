@@ -6,7 +6,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 // purgeFlags configure the method PURGE at the public address.

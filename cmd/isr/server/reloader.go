@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/buffers"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/live"
 	"github.com/facetheory/isr/internal/metrics"
 )

@@ -14,8 +14,8 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/config"
 )
 
 // maxConfig is one byte more than the largest configuration file, whose size [config.Parse]

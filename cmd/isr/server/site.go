@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/examples/demosite/site"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/config"
 )
 
 // SiteConfig returns the routes and origins of a file.

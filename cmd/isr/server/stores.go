@@ -17,7 +17,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/dynamostore"
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/backup"
 	"github.com/facetheory/isr/internal/embedded"
 	"github.com/facetheory/isr/internal/pace"

@@ -19,7 +19,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/config"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/trigger"
 	"github.com/facetheory/isr/trigger/queue"
 )

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/internal/admin"
 )
 
 // A within is an HTTP server that only this process can reach, over pipes in memory. It is

@@ -15,8 +15,8 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/config"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger/queue"
 )
