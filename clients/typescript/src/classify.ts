@@ -108,7 +108,7 @@ function refused(
 }
 
 /**
- * Returns the error of a cancelled transaction: that of its first failed condition if
+ * Returns the error of a cancelled transaction: the error of its first failed condition if
  * there is one. An internal error of DynamoDB stays the SDK's own.
  */
 function cancelled(name: string, preconditions: readonly Precondition[], answer: Answer, error: unknown): unknown {

@@ -4,7 +4,7 @@
  * Invalid arguments throw before anything is sent. Conditions are never dropped, no read
  * becomes a scan, and values round-trip exactly. A retry after a lost reply is applied
  * once where DynamoDB supports idempotency, which is in transactions; elsewhere
- * `outcomeOf` tells whether a write may have been applied.
+ * `outcomeOf` returns whether a write may have been applied.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -389,7 +389,7 @@ export class TheorydbClient<M extends Model = Model> {
         });
       });
     } catch (error) {
-      // A refusal, such as expired credentials, says nothing about an earlier unanswered attempt.
+      // A refusal, such as expired credentials, proves nothing about an earlier unanswered attempt.
       const decisive = outcomeOf(error) === 'refused' ? (unanswered ?? error) : error;
       const preconditions = writes.map((write) => write.precondition);
       throw writeFailure(`write a transaction of ${writes.length} actions`, preconditions, decisive);
@@ -512,7 +512,7 @@ class NotRepeated extends Error {
 }
 
 /**
- * Makes the SDK repeat a command only after a response that says that it was not applied.
+ * Makes the SDK repeat a command only after a response that proves that it was not applied.
  * After a lost reply the SDK would repeat it by itself, and apply it twice.
  */
 function forbidRepeats(command: UpdateItemCommand): void {

@@ -26,7 +26,7 @@ export function systemClock(now: () => number = Date.now): Clock {
 
 /**
  * Returns the clock that options state: `clock`, else the one of this machine with `now` as
- * its wall clock. Each reading of the wall clock is checked; that of options also here.
+ * its wall clock. Each reading of the wall clock is checked; a wall clock of the options is also checked here.
  *
  * @throws InvalidInputError, here and from `now`, unless the wall clock is in epoch milliseconds.
  */

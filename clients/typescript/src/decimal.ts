@@ -102,7 +102,7 @@ const saturationExponent = 19;
 
 /**
  * Parses a decimal and rounds it down, saturated to ±2^62; undefined if the text is not a
- * number. It may have any magnitude and be a fraction, as those of other writers' clocks are.
+ * number. Other writers store readings of their clocks with any magnitude, and as fractions.
  */
 export function floorDecimal(text: string): bigint | undefined {
   return rounded(text, '-');

@@ -121,7 +121,7 @@ export class Encrypter {
   }
 }
 
-/** Returns a write that stores the sealed values in place of the plain ones. */
+/** Returns a write that stores the sealed values instead of the plain ones. */
 function withSealed<W extends Write>(write: W, plain: Item, sealed: Item): W {
   if (write.kind === 'put') {
     return { ...write, sealing: undefined, request: { ...write.request, Item: { ...write.request.Item, ...sealed } } };

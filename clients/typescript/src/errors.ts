@@ -96,7 +96,7 @@ export function hasTheorydbErrorCode(value: unknown, code: ErrorCode | TableTheo
 
 /**
  * An argument has the wrong type or is out of range: a negative interval, one beyond ten
- * years, milliseconds in place of seconds, a value that cannot be stored exactly. Nothing
+ * years, milliseconds instead of seconds, a value that cannot be stored exactly. Nothing
  * was sent.
  */
 export class InvalidInputError extends TheorydbError {
@@ -146,7 +146,7 @@ export interface Refusal extends Caused {
 /** A condition failed on the stored item. Nothing was changed. */
 export class ConditionFailedError extends TheorydbError {
   readonly code: 'ConditionFailed' | 'VersionConflict' = 'ConditionFailed';
-  /** The stored item in attribute values, if it exists; in a transaction, that of the first action whose condition failed. */
+  /** The stored item in attribute values, if it exists; in a transaction, the item of the first action whose condition failed. */
   readonly item: Readonly<Record<string, unknown>> | undefined;
   /** For a transaction: one entry per action, in order; empty otherwise. */
   readonly reasons: readonly Reason[];

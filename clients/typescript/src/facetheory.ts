@@ -8,9 +8,9 @@ import { defineModel } from './model.js';
 
 export * from './isr/index.js';
 
-/** What both packages tell of a page. */
+/** The fields of a page that both packages return. */
 export type FaceTheoryIsrMeta = Pick<Entry, 'htmlPointer' | 'generatedAtMs' | 'revalidateSeconds' | 'etag'>;
-/** What both packages tell of a lease. */
+/** The fields of a lease that both packages return. */
 export type FaceTheoryIsrLease = Pick<Lease, 'leaseToken' | 'leaseExpiresAtMs'>;
 /** The arguments of `get`. */
 export type FaceTheoryIsrMetaStoreGetArgs = PageRef;

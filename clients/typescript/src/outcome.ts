@@ -99,7 +99,7 @@ const outcomes: Readonly<Record<ErrorCode, Outcome>> = {
  * Classifies the error of one write, the SDK's or this package's; `undefined` is `applied`.
  *
  * The SDK retries a request whose reply was lost and reports only the last response. After
- * more than one attempt that response does not tell whether the first was applied, which
+ * more than one attempt that response does not show whether the first was applied, which
  * may be what made the condition false. Transactions are the exception: their client token
  * makes them idempotent.
  */

@@ -10,7 +10,7 @@ import { decodeItem, decodeKey } from './marshal.js';
 import type { Model } from './model.js';
 import { formatValue } from './value.js';
 
-/** An image: attribute values by name. Binary values are base64, as in an event, or bytes. */
+/** An image: attribute values by name. Binary values are base64, as events have them, or bytes. */
 export type StreamImage = Readonly<Record<string, unknown>>;
 
 /** A record of a stream: an event's, or one of GetRecords. */

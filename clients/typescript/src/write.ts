@@ -111,7 +111,7 @@ function itemPut(builder: WriteBuilder, kind: string, item: unknown, version: nu
   };
 }
 
-/** Returns the entry that stores a time in an attribute; none without such an attribute. */
+/** Returns the entry that stores a time in an attribute; none if there is no such attribute. */
 function timeStamp(declared: AttributeDefinition | undefined, nowMs: number): [string, string | number][] {
   if (declared === undefined) {
     return [];

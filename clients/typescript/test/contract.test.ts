@@ -157,7 +157,7 @@ async function replaceSecrets(table: string, item: Item, replace: typeof encrypt
   return { ...item, ...(await replace({ table, key }, Object.fromEntries(secrets))) };
 }
 
-/** Encrypts what a vector has in place of an encrypted attribute. */
+/** Encrypts the plain value that stands for an encrypted attribute in a vector. */
 function sealMarked(...[location, marked]: Parameters<typeof encryption.seal>): Promise<Item> {
   return encryption.seal(
     location,

@@ -36,10 +36,10 @@ function modelOf<const A extends ModelDefinition['attributes']>(table: TestTable
 
 const ada = { pk: 'p', sk: 's', name: 'Ada' };
 
-/** A client that loses the reply to the first request of a command. `meanwhile` runs before the SDK's retry. */
-function echoing(table: TestTable, command: string, meanwhile?: () => Promise<unknown>) {
+/** A client that loses the reply to the first request of a command. `interleaved` runs before the SDK's retry. */
+function echoing(table: TestTable, command: string, interleaved?: () => Promise<unknown>) {
   const ddb = table.connect();
-  loseReplies(ddb, command, 1, meanwhile);
+  loseReplies(ddb, command, 1, interleaved);
   return new TheorydbClient(ddb, { models: [modelOf(table, versioned)] });
 }
 
@@ -56,8 +56,8 @@ onEngines('a create, a put and an update that the SDK retries succeed', async (t
 
 onEngines('a write followed by another writer before the retry has an unknown outcome', async (table) => {
   const other = { pk: { S: 'p' }, sk: { S: 's' }, name: { S: 'Eve' }, version: { N: '2' } };
-  const meanwhile = () => table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: other }));
-  const creating = echoing(table, 'PutItem', meanwhile).create('Thing', ada);
+  const interleaved = () => table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: other }));
+  const creating = echoing(table, 'PutItem', interleaved).create('Thing', ada);
   await assert.rejects(creating, (error: unknown) => {
     assert.ok(error instanceof UnknownOutcomeError);
     assert.equal(outcomeOf(error), 'unknown');
@@ -102,7 +102,7 @@ interface Echo {
   outcome: string;
 }
 
-onEngines('echoes are classified as in the test vectors', async (table) => {
+onEngines('echoes are classified as the test vectors demand', async (table) => {
   const { echoes } = JSON.parse(readFileSync(specFile('vectors/outcomes.json'), 'utf8')) as { echoes: Echo[] };
   for (const echo of echoes.filter(({ computed }) => !computed)) {
     assert.equal(await outcomeOfEcho(table, echo), echo.outcome, echo.name);

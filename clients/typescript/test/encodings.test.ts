@@ -21,7 +21,7 @@ interface Vector {
   error?: string;
 }
 
-/** An attribute in DynamoDB JSON: as in the SDK, but with bytes in base64. */
+/** An attribute in DynamoDB JSON: the SDK's form, with bytes in base64. */
 type Json = Record<string, unknown>;
 
 interface Vectors {

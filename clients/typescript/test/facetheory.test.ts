@@ -91,7 +91,7 @@ onEngines('the partition key is selectable, by option and by environment', async
     fallbackRevalidateSeconds: 1,
   };
   assert.ok((await stores.metaStore.tryAcquireLease(asked)).acquired);
-  assert.ok((await partitions(table)).includes('TENANT#other#CACHE#/page'), 'also those of a cache');
+  assert.ok((await partitions(table)).includes('TENANT#other#CACHE#/page'), 'also the partitions of a cache');
   assert.throws(() => createRuntimeStores({ ...settings, partition: '' as never }), InvalidInputError);
   await withVariable('Raw', () => {
     assert.throws(() => createFaceTheoryIsrMetaStore({ ddb, tableName }), /FACETHEORY_CACHE_PARTITION is "Raw"/);

@@ -5,7 +5,7 @@ import { type DynamoDBClient, TransactionCanceledException } from '@aws-sdk/clie
 /** The fault of a request. */
 export type Fault = 'reply lost' | 'not applied';
 
-/** The error of both faults: the caller cannot tell them apart. */
+/** The error of both faults: the caller cannot distinguish them. */
 export class NoReply extends Error {
   override readonly name = 'TimeoutError';
 }
@@ -38,14 +38,14 @@ export function injectFaults(ddb: DynamoDBClient, plan: Plan): (command: string)
 
 /**
  * Loses the replies to the first attempts of a command below the SDK's own retries: the SDK
- * retries the request and reports only the last response. `meanwhile` runs before each
+ * retries the request and reports only the last response. `interleaved` runs before each
  * retry.
  */
 export function loseReplies(
   ddb: DynamoDBClient,
   command: string,
   attempts: number,
-  meanwhile?: () => Promise<unknown>,
+  interleaved?: () => Promise<unknown>,
 ): void {
   let left = attempts;
   ddb.middlewareStack.add(
@@ -54,23 +54,23 @@ export function loseReplies(
       if (commandName !== `${command}Command` || left === 0) return next(args);
       left--;
       await next(args).catch(() => undefined); // a refusal is lost as well
-      await meanwhile?.();
+      await interleaved?.();
       throw new NoReply('the reply was lost on the network');
     },
     { step: 'finalizeRequest', priority: 'low', name: 'losses' },
   );
 }
 
-/** Runs `meanwhile` before a client's n-th request of a command is sent. */
-export function before(ddb: DynamoDBClient, command: string, n: number, meanwhile: () => Promise<unknown>): void {
+/** Runs `interleaved` before a client's n-th request of a command is sent. */
+export function before(ddb: DynamoDBClient, command: string, n: number, interleaved: () => Promise<unknown>): void {
   let sent = 0;
   ddb.middlewareStack.add(
     (next, context) => async (args) => {
       const name = (context as { commandName?: string }).commandName;
-      if (name === `${command}Command` && ++sent === n) await meanwhile();
+      if (name === `${command}Command` && ++sent === n) await interleaved();
       return next(args);
     },
-    { step: 'initialize', priority: 'high', name: 'meanwhile' },
+    { step: 'initialize', priority: 'high', name: 'interleaved' },
   );
 }
 

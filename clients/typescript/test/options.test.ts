@@ -114,7 +114,7 @@ const update = (option: object) => ({
   ...option,
 });
 
-/** Calls with an option that does not exist, and what the refusal says. */
+/** Calls with an option that does not exist, and the text of the refusal. */
 const unknownOptions: readonly [name: string, call: (option: object) => unknown, option: object, expected: RegExp][] = [
   ['LeaseManager', (o) => new LeaseManager(ddb, tableName, o), { token: () => 'a' }, /no option token: .* newToken/],
   ['LeaseManager', (o) => new LeaseManager(ddb, tableName, o), { leaseToken: () => 'a' }, /newToken/],

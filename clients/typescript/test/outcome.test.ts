@@ -61,7 +61,7 @@ for (const [name, error, outcome, code] of table) {
 
 const vectors = JSON.parse(readFileSync(specFile('vectors/outcomes.json'), 'utf8'));
 
-test('responses are classified as in the test vectors', () => {
+test('responses are classified as the test vectors demand', () => {
   for (const { name, code, status, attempts, outcome } of vectors.answers) {
     const $metadata = { httpStatusCode: status, attempts };
     const lost = status === undefined;
@@ -73,7 +73,7 @@ test('responses are classified as in the test vectors', () => {
   }
 });
 
-test('this package’s errors are classified as in the test vectors', () => {
+test('this package’s errors are classified as the test vectors demand', () => {
   const missing = [];
   for (const { name, error, cause, outcome } of vectors.errors) {
     const created = errorOf(error, cause === undefined ? {} : { cause: errorOf(cause, {}) });

@@ -209,7 +209,7 @@ function exportsOf({ checker, program }: Project, files: readonly string[]): Set
 }
 
 /**
- * The types of the package that the declarations of a symbol name. Those of generic aliases are left out: their
+ * The types of the package that the declarations of a symbol name. Generic aliases are left out: their
  * helper types compute a type, and users meet only the result.
  */
 function typesIn({ checker }: Project, symbol: TypeScriptSymbol): TypeScriptSymbol[] {

@@ -120,7 +120,7 @@ async function kept(query: { projection(names: readonly ['n']): { all(): Promise
   return (await query.projection(['n']).all()).map(({ n }) => n);
 }
 
-onEngines('filters join as in TableTheory: an alternative is one to all filters before it', async (table) => {
+onEngines('filters join like TableTheory’s: an alternative is one to all filters before it', async (table) => {
   const { client, query } = await withVisits(table);
   const few = query.filter('n', '<', 6); // kinds a b c a b c
   assert.deepEqual(await kept(few.filter('kind', '=', 'a').orFilter('n', '=', 20)), [0, 3, 20]);

@@ -47,7 +47,7 @@ async function gone(endpoint: string): Promise<void> {
   assert.fail(`${endpoint} still answers`);
 }
 
-/** Writes a program that is executed in place of isr. */
+/** Writes a program that is executed instead of isr. */
 async function program(t: TestContext, text: string): Promise<string> {
   const folder = await mkdtemp(path.join(tmpdir(), 'testkit-'));
   t.after(() => rm(folder, { recursive: true }));
@@ -133,12 +133,12 @@ test('a program that is missing is named, with what to do', async () => {
       assert.match(error.message, /go build \.\/cmd\/isr.*ISR_BINARY/);
       return true;
     });
-  await missing('isr-that-nobody-has', /"isr-that-nobody-has" was not found: it is not in PATH/);
+  await missing('isr-that-is-not-installed', /"isr-that-is-not-installed" was not found: it is not in PATH/);
   await missing('/nowhere/isr', /it does not exist, or is not executable/);
   await missing(import.meta.filename, /not executable/);
 });
 
-test('what a program says that does not start is in the error', async (t) => {
+test('the output of a program that does not start is in the error', async (t) => {
   const failing = await program(t, 'echo "isr: the address is taken" >&2; exit 3');
   await assert.rejects(startDynamoDB({ binary: failing }), /ended with status 3 .*the address is taken/);
   const silent = await program(t, 'exec sleep 1000');

@@ -1,4 +1,4 @@
-/** Updates by builders, and tables: what the vectors of the contract cannot say. */
+/** Updates by builders, and tables: cases that the vectors of the contract cannot express. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-/** What the peer's documentation says: pages of the build are put into Redis when a server starts. */
+/** As the peer's documentation recommends, pages of the build are put into Redis when a server starts. */
 export async function register() {
   if (process.env.NEXT_RUNTIME !== 'nodejs' || process.env.BENCH_VARIANT !== 'redis') return;
   const { registerInitialCache } = await import('@fortedigital/nextjs-cache-handler/instrumentation');

@@ -19,7 +19,7 @@ export interface Described {
 
 /**
  * The stored bodies of generations: objects of one bucket, under unique keys
- * `bodies/<hex sha256 of pk>/<generation id>`, as in `isr serve`.
+ * `bodies/<hex sha256 of pk>/<generation id>`, the keys of `isr serve`.
  */
 export class Bodies {
   readonly #s3: S3Client;
@@ -91,7 +91,7 @@ export function sha256(body: Uint8Array): string {
   return createHash('sha256').update(body).digest('hex');
 }
 
-/** Reports whether S3 has no such key. It answers 403 in place of 404 to callers without the right to list the bucket. */
+/** Reports whether S3 has no such key. To callers without the right to list the bucket it answers 403, not 404. */
 export function isMissing(error: unknown): boolean {
   const status = (error as { $metadata?: { httpStatusCode?: number } })?.$metadata?.httpStatusCode;
   return status === 404 || status === 403;

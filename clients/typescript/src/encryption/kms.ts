@@ -6,7 +6,7 @@ import { TamperedError, UnknownKeyError } from '../errors.js';
 import type { DataKey, KeyProvider } from './keyprovider.js';
 
 /**
- * KMS authenticates it, and CloudTrail logs it. It tells these data keys from other uses of
+ * KMS authenticates it, and CloudTrail logs it. It separates these data keys from other uses of
  * the same key; the item is not in it, but in the additional data of the attributes.
  */
 const encryptionContext = { purpose: 'tabletheory-envelope' };
@@ -24,7 +24,7 @@ export class KmsKeys implements KeyProvider {
   /**
    * Seals with the symmetric KMS key `keyId`: a key ID, a key ARN, an alias name (alias/…) or
    * an alias ARN. It opens only data keys that were sealed by `keyId` or one of the previous
-   * keys: otherwise someone with write access to the table could plant values that were
+   * keys: otherwise an attacker with write access to the table could plant values that were
    * sealed with a key of another account.
    *
    * KMS's automatic rotation of key material needs no change here. To switch to another key,

@@ -109,7 +109,7 @@ function resolveRefusal(lease: HeldLease, refusal: unknown, startedAt: number): 
 
 /**
  * Releases a lease whose acquisition was not answered, and returns the caller's error. Its
- * timeout is shorter than that of settling a publish, since at worst the lease expires.
+ * timeout is shorter than the timeout for settling a publish: at worst the lease expires.
  */
 export async function abandon(lease: HeldLease, cause: unknown): Promise<unknown> {
   const b = lease.backend;

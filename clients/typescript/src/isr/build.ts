@@ -12,9 +12,9 @@ import { onRow, type Refusal, rowId } from './transaction.js';
 const maxAttempts = 8;
 
 /**
- * Returns the sequence at which a build was deployed: that of the row BUILD, if it has this
- * id, otherwise that of a change of the log which makes it the current build. If processes of
- * several builds start at the same time, the last one's is the current one.
+ * Returns the sequence at which a build was deployed. If the row BUILD has this id, it is the
+ * row's sequence; otherwise a new change of the log makes this the current build. If processes
+ * of several builds start at the same time, the last one's build is the current one.
  * @throws InvalidInputError MalformedRowError MovedError UnknownOutcomeError
  */
 export async function build(of: Settings, signal: AbortSignal | undefined, id: string): Promise<number> {
@@ -71,6 +71,6 @@ class Deployment implements LogChange {
   }
 
   refused(why: Refusal): Error | undefined {
-    return why.has('build') ? new MovedError(`${this.name}: another build was deployed meanwhile`) : undefined;
+    return why.has('build') ? new MovedError(`${this.name}: another build was deployed at the same time`) : undefined;
   }
 }

@@ -99,7 +99,7 @@ export interface PurgeState {
   build: number;
 }
 
-/** A LOCK row. It is a hint that may be outdated at once: only an acquisition decides who holds the lease. */
+/** A LOCK row. It is a hint that may be outdated at once: only an acquisition decides which process holds the lease. */
 export interface Lock {
   /** The holder's `leaseOwner`; empty if it set none, or the row is a backoff. */
   owner: string;

@@ -9,7 +9,7 @@ const maxInputsBytes = 64 << 10;
 
 /**
  * Returns the hex SHA-256 of the canonical JSON (RFC 8785) of a value. It is the same in
- * every language and for any order of members. Undefined members are omitted, as in JSON.
+ * every language and for any order of members. Undefined members are omitted, as JSON.stringify does.
  * Pass integers beyond 2^53 as strings: as numbers they have already lost digits.
  * @throws InvalidInputError for values without portable JSON: NaN, infinities, bigint, lone surrogates, cycles; and for more than 64 KiB.
  */

@@ -79,7 +79,7 @@ export function isFree(nowMs: number): Condition {
 }
 
 /**
- * {@link isFree}, and the failure count equals that of the row that was read. A transaction
+ * {@link isFree}, and the failure count is the one that was read. A transaction
  * does not return what it replaces, and a worker that froze after the read must not restore
  * failures that another process has since cleared.
  */

@@ -76,8 +76,8 @@ const maxTorn = 16;
 /**
  * Reads the newest changes up to a sequence, newest first: the last 1,000 rows, or the last megabyte.
  * A reader of SEQ and then of marks needs them, since a purge that is being committed may be seen in
- * SEQ, and not yet in its mark (see spec/schema.md). A row that is missing has expired, as have those
- * before it, or is being committed: a transaction tells which.
+ * SEQ, and not yet in its mark (see spec/schema.md). A missing row, and all rows before it, have
+ * expired, or the row is being committed: reading it in a transaction decides between the two.
  */
 export async function readRecent(b: Backend, signal: AbortSignal | undefined, upTo: number): Promise<Change[]> {
   const changes: Change[] = [];

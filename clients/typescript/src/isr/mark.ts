@@ -25,7 +25,7 @@ const siteValue = '*';
 /** A target of a mark: all but single pages. */
 type MarkTarget = Pick<Mark, 'kind' | 'tenant' | 'value'>;
 
-/** Returns the `value` of a mark's row and of its log target: that of a tenant is the tenant's name. */
+/** Returns the `value` of a mark's row and of its log target; for a tenant it is the tenant's name. */
 export function storedValueOf({ kind, tenant, value }: MarkTarget): string {
   if (value !== '') return value;
   if (kind === 'tenant') return tenant;
@@ -125,8 +125,8 @@ export function mergeMarks(before: Mark | undefined, logged: Mark): Mark {
 }
 
 /**
- * Merges all marks that cover a page with these tags, read strongly consistent: those of its
- * tags, and those of other kinds, of its tenant and of the whole site.
+ * Merges all marks that cover a page with these tags, read strongly consistent: the marks of
+ * its tags, and the marks of other kinds, of its tenant and of the whole site.
  *
  * The reads are made in the order of the kinds: marks that a later mark of a larger kind
  * includes are deleted, and must be read before that one.

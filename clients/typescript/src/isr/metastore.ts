@@ -63,7 +63,7 @@ export interface Publishing {
   keep?: number;
   /** When the superseded version may be garbage collected. Default: with the entry, but after a month at the latest. */
   supersededAtMs?: number;
-  /** The content equals that of the current entry: with history, the new version replaces the current one's. */
+  /** The content is the current entry's: with history, the new version replaces the current version. */
   unchanged?: boolean;
   /** Publishes even if the current entry is pinned. */
   unpin?: boolean;
@@ -120,7 +120,7 @@ export interface Pin extends Declaration {
 export interface IsrMetaStore {
   /**
    * Returns the current entry with its freshness, null if it is missing or malformed. Only
-   * purges of this page are considered, not those of its tags, tenant or site: see {@link covering}.
+   * purges of this page are considered, not purges of its tags, tenant or site: see {@link covering}.
    */
   get(page: PageRef): Promise<(Entry & { state: State }) | null>;
   /** Reads entry, purge state and lease of a page in one strongly consistent query. */
@@ -181,7 +181,7 @@ export interface IsrMetaStore {
    * Makes a generation current and releases the lease in one transaction, on condition that
    * the lease is held and the entry is unchanged since `record` was read. Unknown attributes
    * survive. It returns the entry as readers will see it. `purgeSeq` and `key` default to
-   * those of the lease.
+   * the lease's.
    * @throws LeaseLostError MovedError PinnedError ConditionFailedError (the id was used before) UnknownOutcomeError
    */
   publish(lease: Lease, record: PageRecord, next: NextEntry, how?: Publishing): Promise<Entry>;

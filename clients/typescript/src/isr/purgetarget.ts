@@ -24,7 +24,7 @@ export type PurgeKind = 'key' | 'tag' | 'prefix' | 'tenant' | 'site';
  *
  * - `key`: one page, by its cache key, `value`
  * - `tag`: the pages with the tag `value`
- * - `prefix`: the pages whose cache keys begin with `value`; {@link hostTarget} makes that of a host
+ * - `prefix`: the pages whose cache keys begin with `value`; {@link hostTarget} makes the target of a host
  * - `tenant`: all pages of a tenant
  * - `site`: all pages of all tenants
  */

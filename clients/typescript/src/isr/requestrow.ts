@@ -26,7 +26,7 @@ const statusKind: Kind<Status | ''> = {
 /**
  * Parses a request record; undefined if its ttl has passed, since DynamoDB deletes expired
  * rows late. The hash and the status are required; attributes that other services do not
- * write are parsed leniently, as in a lease.
+ * write are parsed leniently, like a lease's.
  * @throws MalformedRowError A malformed record never counts as absent: the request may have been executed.
  */
 export function readRequest(row: Row, key: string, nowMs: number): RequestRecord | undefined {

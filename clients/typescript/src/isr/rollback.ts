@@ -76,7 +76,7 @@ export async function rollback(
  * assertion time stay: a purged entry stays purged. Another service's entry cannot carry a
  * pin: regenerate it first.
  *
- * Unpinning keeps the end of the pin, at most now: it tells readers that the entry was
+ * Unpinning keeps the end of the pin, at most now: by it readers know that the entry was
  * pinned and may be served on failure until a render succeeds.
  * @throws NoVersionError if there is no entry to pin; PurgedError if a hard purge covers it, but never for unpinning
  */
@@ -127,7 +127,7 @@ function checkWithdrawn(entry: Entry, key: string): void {
   }
 }
 
-/** Returns the end of a pin that is ended now, in whole seconds; undefined without a pin. */
+/** Returns the end of a pin that is ended now, in whole seconds; undefined if there is no pin. */
 function pinEndedNow({ pinnedUntilMs }: Entry, nowMs: number): number | undefined {
   return pinnedUntilMs === undefined ? undefined : Math.min(pinnedUntilMs, Math.floor(nowMs / 1000) * 1000);
 }
@@ -161,7 +161,7 @@ async function assertGeneration(
   return swap.next;
 }
 
-/** Makes a generation current, and tells all nodes through the log. */
+/** Makes a generation current, and notifies all nodes through the log. */
 class AssertionChange implements LogChange {
   readonly name: string;
   readonly writes: readonly string[];

@@ -7,7 +7,7 @@ import { TokenAge } from '../token.js';
 import { type Backend, keyOf } from './backend.js';
 import { type Row, text } from './row.js';
 
-/** The purpose of an action, which tells what a failed condition means. */
+/** The purpose of an action, which determines what a failed condition means. */
 export type Purpose =
   /** META gets the next entry. */
   | 'meta'

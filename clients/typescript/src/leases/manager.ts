@@ -167,7 +167,7 @@ export class LeaseManager implements AsyncDisposable {
     try {
       this.#registry.add(held);
     } catch (error) {
-      await this.#finish(held); // closed meanwhile
+      await this.#finish(held); // the manager was closed during the request
       throw error;
     }
     return this.#lease(at, held);

@@ -72,9 +72,9 @@ class RequestHandler implements CacheHandler {
       (await site.breaker.call('a look-up', (answered) => lookUp(site, lookup, answered))) ??
       (await lookUpInOutage(site, lookup));
     this.#starts.set(cacheKey, found.start, 1);
-    const { answer, says } = found;
+    const { answer, state } = found;
     if (!answer || ctx.kind === 'FETCH' || ctx.kind === 'IMAGE') return answer;
-    return site.release.adapt(key, answer, says === 'regenerated here');
+    return site.release.adapt(key, answer, state === 'regenerated here');
   }
 
   async set(key: string, value: Value, ctx: SetContext): Promise<void> {

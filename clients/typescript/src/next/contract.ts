@@ -24,7 +24,7 @@ export interface CacheControl {
 /** Next.js's description of a look-up. */
 export interface GetContext {
   kind: Kind;
-  /** For a FETCH: the tags that the program set, and below those of the page that fetches. */
+  /** For a FETCH: the tags that the program set; `softTags` are the tags of the page that fetches. */
   tags?: readonly string[];
   softTags?: readonly string[];
   /** For a FETCH: the window that the program asks for, in seconds. */

@@ -7,7 +7,7 @@ export interface Unstored {
   /** Names the value in the memory of values. */
   name: string;
   value: Value;
-  /** The tags of its look-ups, in addition to those of the value. */
+  /** The tags of its look-ups, in addition to the value's own. */
   tags?: readonly string[] | undefined;
   life: CacheControl;
   /** When its rendering began, in epoch milliseconds, and the purge sequence known then. */

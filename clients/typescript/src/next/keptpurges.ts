@@ -25,7 +25,7 @@ const callsPerPurge = 4;
 /** The shortest pause before kept purges are sent again, in milliseconds. */
 const minPauseMs = 100;
 
-/** What a purge does: its mode, as in {@link PurgeOptions}. */
+/** What a purge does: its mode, from {@link PurgeOptions}. */
 export type PurgeHow = Pick<PurgeOptions, 'hard' | 'expireSeconds'>;
 
 /** A purge that is not known to be in the table. */

@@ -40,8 +40,8 @@ export interface Lookup {
 export interface LookupResult {
   answer: Answer | null;
   start: RenderStart;
-  /** What the answer says; undefined: Next.js renders while the visitor waits. */
-  says?: 'fresh' | 'regenerated here' | 'regenerated elsewhere';
+  /** What the answer means to Next.js; undefined: Next.js renders while the visitor waits. */
+  state?: 'fresh' | 'regenerated here' | 'regenerated elsewhere';
 }
 
 /** The shortest and the longest mean delay between polls of a page that another process renders, in milliseconds. */
@@ -103,10 +103,10 @@ async function attempt(
   // After the body has been read: Next.js renders if the second in which an answer is fresh is over.
   const now = site.settings.clock.now();
   if (known && entry && snapshot.state === 'fresh')
-    return { answer: shown(site, fresh(entry, known.value, now)), start, says: 'fresh' };
+    return { answer: shown(site, fresh(entry, known.value, now)), start, state: 'fresh' };
   const elsewhere = () =>
     known && entry
-      ? { answer: shown(site, staleElsewhere(entry, known.value, now)), start, says: 'regenerated elsewhere' as const }
+      ? { answer: shown(site, staleElsewhere(entry, known.value, now)), start, state: 'regenerated elsewhere' as const }
       : undefined;
   if (known && lookup.isPrefetch) return elsewhere();
   if (isWorthAcquiring(site, lookup.cacheKey, snapshot.record.lock)) {
@@ -155,11 +155,11 @@ async function checkUnderLease(
   const { entry } = snapshot.record;
   if (!known || !entry || snapshot.state !== 'fresh') return askToRender(site, lookup, snapshot, start);
   await site.renderings.giveUp(rendering);
-  return { answer: shown(site, fresh(entry, known.value, site.settings.clock.now())), start, says: 'fresh' };
+  return { answer: shown(site, fresh(entry, known.value, site.settings.clock.now())), start, state: 'fresh' };
 }
 
 /**
- * Tells Next.js to render the page, in the background or while the visitor waits. An expired
+ * Makes Next.js render the page, in the background or while the visitor waits. An expired
  * value is passed along, as Next.js itself does, so that Next.js reports a failed
  * regeneration. A purged value is not: Next.js would then refetch all data of the page, not
  * only the revalidated data.
@@ -175,13 +175,13 @@ async function askToRender(
   const found = await previousOf(site, lookup, snapshot, start);
   // A page is rendered in the background of its visit; the call of a function is not what a visit is for.
   const holders = lookup.ctx.kind === 'USE_CACHE' ? [] : lookup.visits;
-  if (found.says === 'regenerated here') renderings.awaitReport(rendering, holders);
+  if (found.state === 'regenerated here') renderings.awaitReport(rendering, holders);
   else if (lookup.isOnlyGenerated && !found.answer) await renderings.giveUp(rendering);
   else renderings.follow(rendering, lookup.visits);
   return found;
 }
 
-/** Returns the answer that tells Next.js to render, with the value that it replaces, if Next.js is to have it. */
+/** Returns the answer that makes Next.js render, with the value that it replaces, if Next.js is to have it. */
 async function previousOf(
   site: Site,
   { key, isOnlyGenerated }: Lookup,
@@ -189,7 +189,7 @@ async function previousOf(
   start: RenderStart,
 ): Promise<LookupResult> {
   const { record, state } = snapshot;
-  // Without a value Next.js would say again that the page does not exist, as the build found.
+  // Without a value Next.js would answer again that the page does not exist, as the build found.
   if (site.seeds?.isNotFound(key) && state !== 'stale') return { answer: { value: null, lastModified: -1 }, start };
   const isGiven = state === 'stale' || state === 'expired' || (state === 'purged' && isOnlyGenerated);
   const entry = isGiven ? record.entry : undefined;
@@ -197,7 +197,7 @@ async function previousOf(
   if (!entry || !known) return { answer: null, start };
   const now = site.settings.clock.now();
   if (state === 'stale') {
-    return { answer: shown(site, stale(entry, known.value, now)), start, says: 'regenerated here' };
+    return { answer: shown(site, stale(entry, known.value, now)), start, state: 'regenerated here' };
   }
   // For images Next.js has no way to express "expired".
   if (known.value?.kind === 'IMAGE') return { answer: null, start };

@@ -11,7 +11,7 @@ const maxPathBytes = 1024;
 /**
  * Returns the cache key of a value. Pages belong to a build, since they refer to its scripts
  * and styles; pages of another build must never be served. Responses of fetches, which
- * Next.js keys by the request, are shared between builds, as in Next.js itself.
+ * Next.js keys by the request, are shared between builds, as Next.js itself does.
  */
 export function cacheKeyOf(buildId: string, key: string, kind: Kind | 'FETCH'): string {
   const path = key.startsWith('/') ? key : `/${key}`;
@@ -24,10 +24,10 @@ export function cacheKeyOf(buildId: string, key: string, kind: Kind | 'FETCH'): 
 const buildIdOfDeployments = 'build-TfctsWXpff2fKS';
 
 /**
- * Returns the id of the build that belongs to a directory `.next/server`, as Next.js itself tells
- * builds apart: NEXT_DEPLOYMENT_ID, which Next.js sets to `deploymentId` of its configuration, else
+ * Returns the id of the build that belongs to a directory `.next/server`, by which Next.js itself
+ * distinguishes builds: NEXT_DEPLOYMENT_ID, which Next.js sets to `deploymentId` of its configuration, else
  * BUILD_ID. With a `deploymentId`, BUILD_ID is the same for all builds.
- * @throws InvalidInputError if there is none, since builds could not be told apart
+ * @throws InvalidInputError if there is none, since builds could not be distinguished
  */
 export function buildIdOf(serverDistDir: string | undefined, environment: NodeJS.ProcessEnv): string {
   const deployment = environment['NEXT_DEPLOYMENT_ID'];

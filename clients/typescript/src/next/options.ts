@@ -6,7 +6,7 @@ import { checkOptions, type Members } from '../options.js';
 export interface CacheHandlerOptions extends StoreOptions {
   /**
    * The id of the build that pages belong to. All servers of a build must use the same.
-   * Default: as in Next.js, `deploymentId` of its configuration, else `.next/BUILD_ID`.
+   * Default: the id that Next.js uses, `deploymentId` of its configuration, else `.next/BUILD_ID`.
    */
   buildId?: string;
   /**

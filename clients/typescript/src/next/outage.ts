@@ -25,7 +25,7 @@ export async function lookUpInOutage(site: Site, lookup: Lookup): Promise<Lookup
   site.markServed(known.value);
   const nowMs = clock.now(); // after files have been read
   if (state === 'stale' && !lookup.isPrefetch) {
-    return { answer: stale(record.entry, known.value, nowMs), start, says: 'regenerated here' };
+    return { answer: stale(record.entry, known.value, nowMs), start, state: 'regenerated here' };
   }
-  return { answer: staleElsewhere(record.entry, known.value, nowMs), start, says: 'regenerated elsewhere' };
+  return { answer: staleElsewhere(record.entry, known.value, nowMs), start, state: 'regenerated elsewhere' };
 }

@@ -16,7 +16,7 @@ import type { Seed, SeedRequest, Seeds } from './seeds.js';
 
 /** A snapshot of a value's metadata, with its freshness now. */
 export interface PageSnapshot {
-  /** The rows. If they have no entry, the entry is that of the seed, if there is one. */
+  /** The rows. If they have no entry, the entry is the seed's, if there is a seed. */
   record: PageRecord;
   /** The page as `next build` made it, if it is the entry. */
   seed: Seed | undefined;
@@ -29,7 +29,7 @@ export interface PageSnapshot {
 
 /** A value to read. */
 export interface PageRequest extends SeedRequest {
-  /** The tags of the look-up, in addition to those of the entry. */
+  /** The tags of the look-up, in addition to the entry's own. */
   tags: readonly string[];
   /** Reports whether the caller takes a fresh entry, read up to a minute ago. */
   isCurrent: (entry: Entry) => boolean;
@@ -174,7 +174,7 @@ export class Pages {
 }
 
 /**
- * Returns the purge sequence of a seed. The build has no table, so that only times tell which
+ * Returns the purge sequence of a seed. The build has no table, so that only times decide which
  * purges it includes: if all that cover the page were made before the build, up to a tolerance,
  * it includes them; otherwise none, since a mark has the time of its newest purge only.
  */

@@ -3,7 +3,7 @@ import type { Clock } from '../clock.js';
 import type { PageRecord } from '../isr/record.js';
 
 /**
- * How long a record is used, in milliseconds, whatever the log says: a change that is not in the
+ * How long a record is used, in milliseconds, even without a change in the log: a change that is not in the
  * log (rows restored or deleted by hand) is seen after that.
  */
 const maxAgeMs = 60_000;
@@ -25,7 +25,7 @@ const maxChanged = 10_000;
 const outdated = Number.NEGATIVE_INFINITY;
 
 /**
- * The records of pages in memory. The purge log tells which pages have changed: {@link changed}
+ * The records of pages in memory. The purge log names the pages that have changed: {@link changed}
  * must be called for each before its sequence is used. Records that have changed stay, for
  * {@link lastKnown}.
  */

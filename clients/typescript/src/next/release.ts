@@ -7,7 +7,7 @@ import type { Answer, CacheControl } from './contract.js';
  * Next.js 16.4 takes the lifetime of a page from the answer to a look-up. Earlier releases ignore it
  * and use what they remember in this process of their own last render of the page, else the manifest
  * of the build, else a second. A page that the answer calls stale is then fresh for them, and never
- * regenerated. So they are told the lifetime of each answer where they remember it; until 15.3 no
+ * regenerated. So the lifetime of each answer is written where they remember it; until 15.3 no
  * program can reach that, and a `lastModified` of -1 makes them regenerate the page.
  *
  * Until 16.2 Next.js serves a page with a `lastModified` of -1 while it regenerates it. So a page that must
@@ -38,8 +38,8 @@ export class Release {
   readonly #version: string | undefined;
   /** The lifetimes that Next.js remembers, by the names of pages. */
   readonly #remembered: Map<string, CacheControl> | undefined;
-  /** The names of those that it was told, the oldest first. */
-  readonly #told = new Set<string>();
+  /** The names of the pages whose lifetimes were written, the oldest first. */
+  readonly #written = new Set<string>();
 
   /** Finds the release among the loaded modules. @throws InvalidInputError if it is not supported */
   constructor(loaded: Modules = loadedModules()) {
@@ -59,7 +59,7 @@ export class Release {
    */
   adapt(key: string, answer: Answer, isStale: boolean): Answer | null {
     if (!this.#isEarly()) return answer;
-    // Without a value Next.js would say again that the page does not exist, as the build found.
+    // Without a value Next.js would answer again that the page does not exist, as the build found.
     if (answer.lastModified === -1) return answer.value === null ? answer : null;
     if (!this.#remembered) return isStale ? { ...answer, lastModified: -1 } : answer;
     if (answer.cacheControl) this.#tell(this.#remembered, nameOf(key), answer.cacheControl);
@@ -68,11 +68,11 @@ export class Release {
 
   #tell(remembered: Map<string, CacheControl>, name: string, lifetime: CacheControl): void {
     remembered.set(name, lifetime);
-    this.#told.delete(name);
-    this.#told.add(name);
-    for (const oldest of this.#told) {
-      if (this.#told.size <= maxLifetimes) return;
-      this.#told.delete(oldest);
+    this.#written.delete(name);
+    this.#written.add(name);
+    for (const oldest of this.#written) {
+      if (this.#written.size <= maxLifetimes) return;
+      this.#written.delete(oldest);
       remembered.delete(oldest);
     }
   }

@@ -95,7 +95,7 @@ export class Seeds {
   readonly #onDemandSecret: string;
   /** How old a seed may be, in milliseconds: rows that replace seeds are kept for longer. */
   readonly #maxAgeMs: number;
-  /** The pages of the build by their paths, as in keys. */
+  /** The pages of the build by their paths, as keys have them. */
   readonly #routes: ReadonlyMap<string, BuiltRoute>;
   readonly #notFound: ReadonlySet<string>;
   readonly #known = new LruCache<{ seed: Seed | undefined }>(maxKnown);
@@ -192,7 +192,7 @@ export class Seeds {
     };
   }
 
-  /** Reads the segments of a page. One without a file counts as dynamic, as in Next.js. */
+  /** Reads the segments of a page. A segment without a file counts as dynamic, as it does in Next.js. */
   async #segments(path: string, segments: readonly string[], ctx: GetContext): Promise<Map<string, Buffer>> {
     const read = await Promise.all(segments.map((name) => this.#file(`${path}.segments${name}`, '.segment.rsc', ctx)));
     return new Map(segments.flatMap((name, i) => (read[i] ? [[name, read[i]] as const] : [])));

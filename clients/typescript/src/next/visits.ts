@@ -71,7 +71,7 @@ export class Visit {
     for (const watcher of watchers) watcher();
   }
 
-  /** Stops looking if there is nothing to tell. */
+  /** Stops listening if there are no watchers. */
   #rest(): void {
     if (this.#watchers.size > 0) return;
     clearInterval(this.#timer);
@@ -83,8 +83,8 @@ export class Visit {
 export type RequestHeaders = NonNullable<HandlerContext['_requestHeaders']>;
 
 /**
- * The visits in progress in this process. Next.js tells a cache handler that a render begins and
- * that it has succeeded, but neither that it has failed nor that there is none. Node.js tells when
+ * The visits in progress in this process. Next.js notifies a cache handler when a render begins and
+ * when it has succeeded, but neither when it has failed nor when there is none. Node.js notifies when
  * the response has ended: by then there is no render (diagnostics_channel, "http.server").
  *
  * The first look-up begins to listen. Visits that are in progress then are found by their headers.
@@ -95,7 +95,7 @@ export class Visits {
   readonly #early = new Map<Visit, RequestHeaders>();
   #isListening = false;
 
-  /** Returns the visit that the caller works for, which may be one of several; none if that cannot be told. */
+  /** Returns the visit that the caller works for, which may be one of several; none if it is unknown. */
   of(headers: RequestHeaders = {}): Visit[] {
     const known = this.#current.getStore();
     if (known) return [known];

@@ -51,7 +51,7 @@ const region = 'us-east-1';
  * Starts the engine on a free port of 127.0.0.1, and waits until it answers. It needs a POSIX
  * shell. Tests that use different names of tables can share one.
  *
- * @throws InvalidInputError if the program is not found; Error, with what the program says, if
+ * @throws InvalidInputError if the program is not found; Error, with the program's output, if
  * it ends or does not answer in time; the reason of the signal
  */
 export async function startDynamoDB(options: StartOptions = {}): Promise<LocalDynamoDB> {
@@ -132,7 +132,7 @@ function environmentOf(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('ISR_')));
 }
 
-/** How much of what the program says is kept for an error, in characters. */
+/** How much of the program's output is kept for an error, in characters. */
 const keptText = 4_000;
 
 /** Returns the endpoint that the program logs once it answers. */

@@ -1,6 +1,6 @@
 /**
  * Purging the pages that unsafe requests have changed (RFC 9111, section 4.4). Anyone may send such requests, as often
- * as they like, so their effect on other visitors is limited, as in `isr serve`:
+ * as they like, so their effect on other visitors is limited, as `isr serve` does:
  *
  *	request ──► page ─ was purged within a multiple of its render time, by any process: wait
  *	             └─ read the record: an entry, or a lease? ──► purge

@@ -84,7 +84,7 @@ function isFailure(status: number): boolean {
 }
 
 const storable: ReadonlySet<number> = new Set([200, 203, 204, 300, 301, 302, 303, 307, 308, 404, 410]);
-/** Further registered statuses that say the same to all visitors (RFC 9111, section 3): here only those below 400 matter. */
+/** Further registered statuses with the same meaning for all visitors (RFC 9111, section 3): here only statuses below 400 matter. */
 const understood: ReadonlySet<number> = new Set([...storable, 201, 202, 205, 207, 208, 226, 305]);
 
 /** Removes a no-store that does not count beside must-understand (RFC 9111, section 5.2.2.3). */

@@ -14,8 +14,8 @@ export interface PageCacheOptions extends StoreOptions {
   hosts: readonly string[];
   /**
    * The scheme of the site's public URLs, `http` or `https`, for servers behind a proxy that terminates TLS. Renders get
-   * it, in their URL and as `X-Forwarded-Proto`, and applications of `node:http` as an encrypted connection, whatever the
-   * request of the visitor says: its own `X-Forwarded-Proto` is not trusted, and visitors of both schemes get the same
+   * it, in their URL and as `X-Forwarded-Proto`, and applications of `node:http` as an encrypted connection. The
+   * visitor's own `X-Forwarded-Proto` is not trusted, and visitors of both schemes get the same
    * pages. Default: the scheme of the connection to this server, which is `http` behind such a proxy.
    */
   scheme?: 'http' | 'https';
@@ -26,9 +26,9 @@ export interface PageCacheOptions extends StoreOptions {
    */
   query?: readonly string[];
   /**
-   * The cookies that pages do not depend on, beside those of load balancers, bot management, analytics, advertising,
+   * The cookies that pages do not depend on, beside the cookies of load balancers, bot management, analytics, advertising,
    * consent banners and chats that spec/requests.json lists; a name may end in `*`, and `*` means all. A name after `!`
-   * is that of a cookie on which they do depend, whatever else ignores it. A request with another cookie passes through.
+   * names a cookie on which pages do depend, whatever else ignores it. A request with another cookie passes through.
    * Default: none.
    */
   ignoreCookies?: readonly string[];
@@ -68,7 +68,7 @@ export interface PageCacheOptions extends StoreOptions {
 /** Options with defaults applied. Members ending in `Ms` are in milliseconds. */
 export interface Settings extends StoreSettings {
   readonly hosts: ReadonlySet<string>;
-  /** Undefined: that of each request. */
+  /** Undefined: the scheme of each request. */
   readonly scheme: 'http' | 'https' | undefined;
   readonly query: ReadonlySet<string>;
   readonly ignoreCookies: readonly string[];
@@ -153,7 +153,7 @@ function hostsOf(hosts: readonly string[] | undefined): ReadonlySet<string> {
 function schemeOf(scheme: unknown): 'http' | 'https' | undefined {
   if (scheme === undefined || scheme === 'http' || scheme === 'https') return scheme;
   throw new InvalidInputError(
-    `scheme must be 'http' or 'https', that of the site's public URLs (got ${JSON.stringify(scheme)})`,
+    `scheme must be 'http' or 'https', the scheme of the site's public URLs (got ${JSON.stringify(scheme)})`,
   );
 }
 

@@ -35,11 +35,11 @@ interface Page {
   isUnstored?: boolean;
 }
 
-/** The result of a search. A visitor for whom there is no answer sends their own request. */
+/** The result of a search. A visitor without an answer sends their own request. */
 interface Found {
   /** For the visitor who caused the search. */
   answer: Answer | undefined;
-  /** For those who waited for it: nothing that is personal to one visitor. */
+  /** For visitors who waited for it: nothing that is personal to one visitor. */
   others: Answer | undefined;
 }
 
@@ -170,7 +170,7 @@ export class PageCache {
 
   /**
    * Purges, hard and for all processes, the stored pages that a successful response to an unsafe request (POST, PUT, PATCH,
-   * DELETE, an unknown method) has changed: that of its URL, and those of its Location and Content-Location at the same host
+   * DELETE, an unknown method) has changed: the pages of its URL, Location and Content-Location at the same host
    * (RFC 9111, section 4.4). Other responses have no effect. {@link handle} and {@link nodeHandler} do it; call it in an
    * adapter of your own before the visitor gets the response. A pinned page stays.
    *
@@ -187,8 +187,8 @@ export class PageCache {
   }
 
   /**
-   * Purges pages, for all processes, as {@link IsrMetaStore.purge} does. The keys of pages are those of
-   * {@link canonicalKey}; their tags are those of `Cache-Tag` and `Surrogate-Key` in their responses.
+   * Purges pages, for all processes, as {@link IsrMetaStore.purge} does. {@link canonicalKey} makes the keys of
+   * pages; `Cache-Tag` and `Surrogate-Key` in their responses are their tags.
    */
   async purge(targets: readonly PurgeTarget[], options?: PurgeOptions): Promise<Receipt> {
     try {
@@ -250,7 +250,7 @@ export class PageCache {
   }
 
   /**
-   * Returns an entry with the window in which it is served while renders fail: its stale window, or that of stale-if-error.
+   * Returns an entry with the window in which it is served while renders fail: its stale window, or its stale-if-error.
    * What ends its freshness window early, a soft purge or a newer build, does not end this.
    */
   #withLongestWindow(entry: Entry, nowMs: number): Entry {
@@ -492,7 +492,7 @@ export class PageCache {
     return this.#sharing(page, 'missing');
   }
 
-  /** Renders a page without a lease, and without storing it. Those who wait for it share it if it could be stored. */
+  /** Renders a page without a lease, and without storing it. Visitors who wait for it share it if it could be stored. */
   async #withoutStoring(rendered: Request, render: Render, detail: string): Promise<Found> {
     const deadline = new Deadline(AbortSignal.timeout(this.#settings.renderMs));
     const startedAt = this.#settings.clock.now();
@@ -538,7 +538,7 @@ function isEmpty({ status }: Response, body: Uint8Array): boolean {
   return body.byteLength === 0 && (status === 200 || status === 203);
 }
 
-/** The renderer answered with a status that says that it failed. */
+/** The renderer answered with the status of a failure. */
 class FailedRender extends Error {
   readonly response: Response;
   readonly isPersonal: boolean;
@@ -565,7 +565,7 @@ function discard(unread: { body: Answer['body'] } | undefined): void {
   if (unread?.body instanceof ReadableStream) unread.body.cancel().catch(() => undefined); // it has failed
 }
 
-/** The response of a failed render, which those who waited for it get without what is personal to one visitor. */
+/** The response of a failed render. Visitors who waited for it get it without what is personal to one visitor. */
 function failed(response: Response, body: Answer['body'], isPersonal: boolean, detail: string): Found {
   const answer = unstored(response, body, detail);
   if (!isPersonal && !(body instanceof ReadableStream)) return shared(answer);

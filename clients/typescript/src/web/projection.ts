@@ -13,7 +13,7 @@ export type Projection = { cacheKey: string; rendered: Request } | { bypass: str
 
 /** The longest reference in a response that is read, in characters. */
 const maxReference = 4_096;
-/** Headers by which sites commonly tell tenants apart. */
+/** Headers by which sites commonly distinguish tenants. */
 const tenantHeaders = ['x-tenant', 'x-tenant-id', 'tenant-id', 'x-org-id', 'x-organization-id', 'x-account-id'];
 
 /** The methods that only read (RFC 9110, section 9.2.1, and the IANA registry of methods). */
@@ -82,7 +82,7 @@ export function keyOfReference(base: string, reference: string, settings: Settin
 
 /**
  * Returns the keys of the pages that a successful response to an unsafe request has changed (RFC 9111, section 4.4): the
- * page at its URL, and those of its Location and Content-Location at the same host.
+ * pages of its URL, Location and Content-Location at the same host.
  */
 export function changedKeys(url: string, headers: Headers, settings: Settings): string[] {
   const host = keyOfReference(url, '/', settings);

@@ -46,7 +46,7 @@ export interface RuntimeStoresOptions extends StoreOptions {
 
 const runtimeMembers: Members<RuntimeStoresOptions> = { ...storeMembers, staleSeconds: true };
 
-/** What the runtime tells of a lease that it asks for. */
+/** The runtime's request for a lease. */
 export interface RuntimeAcquisition {
   cacheKey: string;
   leaseOwner: string;
@@ -177,8 +177,8 @@ export class RuntimeMetaStore {
   }
 
   /**
-   * Returns a page for the runtime, which knows no state but the freshness window: that of a page that is not fresh
-   * any more has ended, and that of a pinned page ends with the pin.
+   * Returns a page for the runtime, which knows no state but the freshness window: the window of a page that is not fresh
+   * any more has ended, and the window of a pinned page ends with the pin.
    */
   #recordOf(cacheKey: string, entry: Entry, ofPage: PurgeState): RuntimeRecord | null {
     const now = this.#clock.now();
@@ -207,7 +207,7 @@ function isServable({ status, headers }: Entry): boolean {
   return !(status >= 300 && status < 400) && headers['content-encoding'] === undefined;
 }
 
-/** Returns the values of a field of a page; null without. */
+/** Returns the values of a field of a page; null if it has none. */
 function fieldOf({ headers }: Entry, name: string): string | null {
   const values = headers[name]?.map((value) =>
     typeof value === 'string' ? value : Buffer.from(value).toString('latin1'),

@@ -15,7 +15,7 @@ import { freePort, until } from '../next/servers.js';
 
 const site = process.env['ISR_TEST_ASTRO_CACHE'] ?? fileURLToPath(new URL('../../../test/astro/site', import.meta.url));
 const isr = process.env['ISR_TEST_ISR'];
-/** Astro needs a newer Node.js than this package: that of the site. */
+/** The site's Node.js: Astro needs a newer one than this package. */
 const node = join(site, 'node_modules/.bin/node');
 const token = 'a-token-of-the-tests';
 
@@ -119,7 +119,7 @@ test('Astro pages are cached by isr serve, and invalidated by path and by tag', 
   }
 });
 
-test('an invalidation that does not reach the gateway is an error that says what to do', async () => {
+test('an invalidation that does not reach the gateway is an error that names the remedy', async () => {
   const before = process.env['ISR_ADMIN_TOKEN'];
   delete process.env['ISR_ADMIN_TOKEN'];
   try {

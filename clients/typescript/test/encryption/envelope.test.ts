@@ -1,4 +1,4 @@
-/** Envelopes: what the vectors cannot say. */
+/** Envelopes: cases that the vectors cannot express. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-/** Encrypted attributes of models: what the vectors of the contract cannot say. */
+/** Encrypted attributes of models: cases that the vectors of the contract cannot express. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

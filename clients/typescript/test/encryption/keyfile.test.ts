@@ -1,4 +1,4 @@
-/** Key files: what the vectors cannot say. */
+/** Key files: cases that the vectors cannot express. */
 
 import assert from 'node:assert/strict';
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';

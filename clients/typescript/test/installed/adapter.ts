@@ -64,7 +64,7 @@ assert.equal(await adapter.get('/adapted'), null);
 const first = await adapter.acquire(asked);
 assert.ok(first.leaseToken && first.leaseExpiresAt > asked.nowMs);
 assert.deepEqual(first.record, { cacheKey: '/adapted', htmlPointer: null, generatedAt: 0, revalidateSeconds: 7, etag: null });
-assert.equal((await other.acquire(asked)).leaseToken, null, 'the same row in both ways to say it');
+assert.equal((await other.acquire(asked)).leaseToken, null, 'both notations name the same row');
 
 const generatedAt = Math.floor(asked.nowMs / 1000) * 1000;
 await assert.rejects(adapter.commit('/adapted', 'not the token', 'p', generatedAt), (error) => {

@@ -11,7 +11,7 @@ async function publish(leaseToken: string, etag: string | undefined): Promise<vo
   const nowUnix = Math.floor(Date.now() / 1000);
   const [s3_key, revalidate_seconds, ttl] = ['s3://bucket/key.html', 60, nowUnix + 86400];
 
-  // As written in the reference, but for the indentation.
+  // The text of the reference, indented.
   await client.transactWrite([
     {
       kind: 'put',

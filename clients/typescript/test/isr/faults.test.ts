@@ -182,7 +182,7 @@ for (const fault of pairs) {
     const entry = await store.publish(lease, lease.record, generation('g3', Date.now()), { unpin: true });
     assert.equal(sent('TransactWriteItems'), 3);
     assert.deepEqual((await store.read({ cacheKey })).entry, entry);
-    assert.equal((await store.sequence()).seq, 2, 'told once');
+    assert.equal((await store.sequence()).seq, 2, 'one change of the log');
   });
 
   onEngines(`a publish over a pin whose caller went away, ${fault}, is settled`, async (table) => {
@@ -331,7 +331,7 @@ async function twoVersions(table: TestTable): Promise<void> {
 /** A signal that is aborted after a client's first unanswered transaction. */
 function afterFirst(ddb: DynamoDBClient): AbortSignal {
   const caller = new AbortController();
-  // As from a heartbeat whose own write was refused: it says nothing about our write.
+  // The error of a heartbeat whose own write was refused: it proves nothing about our write.
   const cause = new ConditionalCheckFailedException({ message: 'refused', $metadata: { httpStatusCode: 400 } });
   const lost = new LeaseLostError('the caller went away', { cause });
   ddb.middlewareStack.add(

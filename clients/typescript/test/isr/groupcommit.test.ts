@@ -53,7 +53,7 @@ class CounterChange implements LogChange {
   }
 }
 
-/** A queue with its own client, as in another process, and the commands that it sends. */
+/** A queue with its own client, as another process has, and the commands that it sends. */
 function newQueue(table: TestTable, config: Partial<FaceTheoryIsrMetaStoreConfig> = {}, commands: string[] = []) {
   const ddb = table.connect({ maxAttempts: 1 });
   const settings = settingsOf({ ddb, tableName: table.tableName, retryDelayMs: 1, ...patience, ...config });

@@ -177,7 +177,7 @@ onEngines('a hard purge adds its sequence; one call and concurrent calls write a
   observe(ddb, commands);
   const soft = { kind: 'tag', value: 'posts' } as const;
   const receipts = await Promise.all([
-    store.purge([{ kind: 'tag', value: 'first' }]), // a transaction of its own; the others gather meanwhile
+    store.purge([{ kind: 'tag', value: 'first' }]), // a transaction of its own; during it the others gather
     store.purge([soft, soft, { kind: 'key', value: cacheKey }]),
     store.purge([soft], { hard: true }),
     store.purge([{ kind: 'key', value: cacheKey }, soft], { confirm: true }),

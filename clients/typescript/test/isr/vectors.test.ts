@@ -41,7 +41,7 @@ async function codeOf(call: () => unknown): Promise<string | undefined> {
   }
 }
 
-onEngines('rows are parsed as in the test vectors', async (table) => {
+onEngines('rows are parsed as the test vectors demand', async (table) => {
   await readPages(table, 'items.json');
   const file = vectors('items.json');
   const { cache_key: cacheKey } = file;
@@ -72,7 +72,7 @@ async function readPages(table: TestTable, name: string): Promise<void> {
   }
 }
 
-onEngines('request records and the log are parsed as in the test vectors', async (table) => {
+onEngines('request records and the log are parsed as the test vectors demand', async (table) => {
   const file = vectors('items.json');
   const { cache_key: cacheKey } = file;
   for (const v of file['requests'] ?? []) {
@@ -116,7 +116,7 @@ async function readLogs(table: TestTable, name: string): Promise<void> {
   }
 }
 
-onEngines('marks are read as in the test vectors', async (table) => {
+onEngines('marks are read as the test vectors demand', async (table) => {
   await readLogs(table, 'marks.json');
   const file = vectors('marks.json');
   for (const v of file['marks'] ?? []) {
@@ -343,7 +343,7 @@ for (const name of ['writes.json', 'purges.json', 'build.json']) {
   });
 }
 
-onEngines('entries of builds are read as in the test vectors', (table) => readPages(table, 'build.json'));
+onEngines('entries of builds are read as the test vectors demand', (table) => readPages(table, 'build.json'));
 
 /** The calls of refused.json, with valid arguments where the vector gives none. */
 const calls: Record<string, (table: TestTable, a: Vector) => unknown> = {
@@ -391,7 +391,7 @@ const calls: Record<string, (table: TestTable, a: Vector) => unknown> = {
   },
 };
 
-onEngines('invalid input is rejected as in the test vectors', async (table) => {
+onEngines('invalid input is rejected as the test vectors demand', async (table) => {
   for (const { name, call, arguments: given, error } of vectors('refused.json')['calls'] ?? []) {
     await fill(table, []);
     const make = calls[call];

@@ -18,7 +18,7 @@ import type {
 import type { Item } from '../../src/item.js';
 
 /** An object of a vector file. */
-// biome-ignore lint/suspicious/noExplicitAny: the formats are those of spec/README.md
+// biome-ignore lint/suspicious/noExplicitAny: spec/README.md defines the formats
 export type Vector = Record<string, any>;
 
 /** Reads a file of vectors. */

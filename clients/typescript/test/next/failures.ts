@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { onFleet } from './fleets.js';
 import { type Fleet, type Server, until, visit } from './servers.js';
 
-/** Longer than a visit waits for an answer: whoever waits for a lease that is not released fails. */
+/** Longer than a visit waits for an answer: a visit that waits for a lease that is not released fails. */
 const patient = { SITE_WAIT_SECONDS: '600', SITE_RENDER_SECONDS: '900', SITE_LEASE_SECONDS: '600' };
 
 async function startTwo(fleet: Fleet): Promise<[Server, Server]> {
@@ -33,7 +33,7 @@ export function failureTests(): void {
       // The first visits of two processes, which have not listened to Node.js yet, and the next ones.
       for (const server of [a, b, a, b]) assert.equal((await visit(server, `/${name}`)).status, 500);
       assert.equal((await fleet.renderings(name)).length, 4);
-      // Those who wait while it fails render it themselves, at the same time.
+      // Visits that wait while it fails render it themselves, at the same time.
       await fleet.gate(name, true);
       const first = await begin(fleet, a, name);
       const waiting = Array.from({ length: 4 }, () => visit(b, `/${name}`));

@@ -67,7 +67,7 @@ const page = (tags: string[], headers: object = {}): Value => ({
   headers: { 'x-next-cache-tags': tags.join(','), ...headers },
 });
 
-test('tags of paths are those of the public paths of their pages', () => {
+test('tags of paths are made of the public paths of their pages', () => {
   const plain = { basePath: '', locales: [], defaultLocale: undefined };
   const i18n = { basePath: '/shop', locales: ['en', 'de'], defaultLocale: 'en' };
   for (const [of, tag, want] of [
@@ -96,7 +96,7 @@ test('tags of paths are those of the public paths of their pages', () => {
   }
 });
 
-test('responses name the tags of their pages, in bounded space, beside those of the site', () => {
+test('responses name the tags of their pages, in bounded space, beside the tags of the site', () => {
   for (const [value, want] of [
     [page(['a', '_N_T_/layout']), 'a,_N_T_/layout'],
     [page(['a', 'a', '', ' Tür']), 'a,T%C3%BCr'],
@@ -133,7 +133,7 @@ test('purges that do not arrive are errors, and are sent again until they do', {
   );
 });
 
-test('revalidations without durations are hard, those of a profile are soft', { skip: noIsr ?? false }, async (t) => {
+test('revalidations without durations are hard, with a profile soft', { skip: noIsr ?? false }, async (t) => {
   const { gateway, start } = await setting(t);
   const handler = start();
   for (const [tag, durations, isHard] of [
@@ -206,7 +206,7 @@ test('res.revalidate purges the path of the page', { skip: noIsr ?? false }, asy
   assert.equal((await purgeOf(gateway, '_N_T_/other')).seq, 0);
 });
 
-test('without a configuration pages are served, and revalidations are errors that say what to do', async (t) => {
+test('without a configuration pages are served, and revalidations are errors that name the remedy', async (t) => {
   const serverDistDir = await builtSite(t, 'one');
   const empty = dirname(dirname(serverDistDir));
   for (const [options, dir, want] of [
@@ -228,7 +228,7 @@ test('without a configuration pages are served, and revalidations are errors tha
   }
 });
 
-test('where Next.js has no files, as in a proxy, nothing happens', async () => {
+test('where Next.js has no files, such as a proxy, nothing happens', async () => {
   for (const options of [{}, { handler: Nothing }]) {
     const Handler = behindGateway({ ...options, token: '' });
     for (const ctx of [{}, { dev: true }]) {

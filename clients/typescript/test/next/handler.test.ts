@@ -278,7 +278,7 @@ onStores('revalidations of one tag in one transaction are merged', async ({ star
   assert.equal(verdict(await b.request().get('/page', pageContext)), 'fresh');
   const request = a.request();
   await Promise.all([
-    request.revalidateTag('other'), // a transaction of its own; the others gather meanwhile
+    request.revalidateTag('other'), // a transaction of its own; during it the others gather
     request.revalidateTag('news'),
     request.revalidateTag('news', { expire: 30 }),
     request.revalidateTag('news', {}),

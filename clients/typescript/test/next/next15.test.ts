@@ -1,4 +1,4 @@
-/** The main scenarios on Next.js 15, behind an edge middleware and built by webpack: site.test.ts says which. */
+/** The main scenarios of site.test.ts on Next.js 15, behind an edge middleware and built by webpack. */
 
 process.env['ISR_TEST_NEXT_15'] = '1';
 

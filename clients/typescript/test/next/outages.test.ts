@@ -32,7 +32,7 @@ onStores('after the pause of an outage one visitor probes, and all others get th
     assert.equal(answered, crowd - 1, 'one visitor waits');
     // A look-up makes two requests; one that has failed may still be retried.
     const asked = way.made() - made;
-    assert.ok(asked < crowd / 2, `${asked} requests: expected those of one look-up`);
+    assert.ok(asked < crowd / 2, `${asked} requests: expected the requests of one look-up`);
     way[end]();
     await Promise.all(visits);
     if (end === 'open') break;

@@ -61,7 +61,7 @@ export interface Setting {
   table: TestTable;
   bucket: TestBucket;
   watch: Watch;
-  /** Starts a process; `serverDistDir` is that of its build, if it has one. */
+  /** Starts a process; `serverDistDir` is its build's folder, if it has one. */
   start(options?: CacheHandlerOptions, serverDistDir?: string): Process;
   /** Next.js's interpretation of an answer: see IncrementalCache.get of Next.js 16. */
   verdict(answer: Answer | null): 'missing' | 'blocking' | 'stale' | 'fresh';

@@ -20,7 +20,7 @@ interface Loaded {
   remembered: Map<string, CacheControl> | undefined;
 }
 
-/** Loads the modules of a release, from a folder with the files that tell it from others. */
+/** Loads the modules of a release, from a folder with the files that distinguish it from others. */
 function load(t: TestContext, version: string, name: string): Loaded {
   const folder = mkdtempSync(join(tmpdir(), 'next-release-'));
   t.after(() => rmSync(folder, { recursive: true }));
@@ -55,7 +55,7 @@ test('releases other than Next.js 15 and 16 are refused, with what to do', (t) =
   for (const version of ['15.0.0', '15.5.29', '16.0.0', '16.4.6', '16.5.0-canary.1']) {
     new Release(load(t, version, shared).modules);
   }
-  new Release({}); // unknown, as in a process without Next.js
+  new Release({}); // unknown, like a process without Next.js
 });
 
 test('next build fails without the AWS SDK, which its servers need', async (t) => {
@@ -88,7 +88,7 @@ test('the range of peers has the same releases', () => {
   assert.deepEqual(peerDependenciesMeta.next, { optional: true });
 });
 
-test('complaint: Next.js 15 never regenerates by time: it is told the lifetime of each answer', (t) => {
+test('complaint: Next.js 15 never regenerates by time: the lifetime of each answer is written where it looks', (t) => {
   for (const [version, file] of [
     ['15.4.11', shared],
     ['15.5.29', shared],
@@ -134,7 +134,7 @@ test('before Next.js 16.4 a page that must not be served is a miss, unless the b
   assert.equal(remembered?.size, 0, 'Next.js remembers the lifetime itself');
 });
 
-test('what Next.js is told is bounded', (t) => {
+test('the lifetimes that are written for Next.js are bounded', (t) => {
   const { modules, remembered } = load(t, '15.5.29', shared);
   const release = new Release(modules);
   for (let i = 0; i < 10_010; i++) release.adapt(`/${i}`, { value, lastModified: 5, cacheControl: life }, false);

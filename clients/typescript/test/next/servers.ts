@@ -122,7 +122,7 @@ export function readBuilt(deployment: Deployment, name: string): Promise<Buffer>
   return readFile(join(distOf(deployment), name));
 }
 
-/** The distDir of a deployment, as in the site's next.config.mjs. */
+/** The distDir of a deployment, as the site's next.config.mjs sets it. */
 function distOf(deployment: Deployment): string {
   return deployment === 'one' ? join(site, '.next') : join(site, '.next', deployment);
 }
@@ -194,7 +194,7 @@ function outputOf(child: ChildProcess): () => string {
   return () => output;
 }
 
-/** The environment without variables that configure a store, or that tell Next.js about tests. */
+/** The environment without variables that configure a store, or that show Next.js that a test runs. */
 function bare(): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(([name]) => !/^(AWS_|FACETHEORY_|NODE_|NEXT_)/.test(name));
   return { ...Object.fromEntries(kept), NODE_ENV: 'production', NEXT_TELEMETRY_DISABLED: '1' };

@@ -1,4 +1,4 @@
-/** Responses that are not stored, and who gets them: streams, partial bodies, and visitors who need another response. */
+/** Responses that are not stored, and the visitors who get them: streams, partial bodies, and visitors who need another response. */
 
 import assert from 'node:assert/strict';
 import { createServer, type RequestListener } from 'node:http';
@@ -48,7 +48,7 @@ function get(cache: PageCache, render: Render, path: string, init: RequestInit =
   return cache.handle(new Request(`http://example.com${path}`, init), render);
 }
 
-/** A body without an end, which notes when nobody reads it any more. */
+/** A body without an end, which notes when its reader has stopped. */
 function endless(first: string): { stream: ReadableStream<Uint8Array>; hasEnded: () => boolean } {
   let ended = false;
   const stream = new ReadableStream<Uint8Array>(

@@ -10,7 +10,7 @@ function judged(headers: Record<string, string>, status = 200, staleSeconds = 0)
   return judge(status, new Headers(headers), { ...bounds, staleSeconds });
 }
 
-test('only responses that say so are stored', () => {
+test('only responses that declare themselves shared are stored', () => {
   for (const [headers, refused] of [
     [{}, 'no-freshness'],
     [{ 'cache-control': 'max-age=0' }, 'no-freshness'],

@@ -133,7 +133,7 @@ const frameworks: Record<string, (cache: PageCache, port: number) => Promise<Pic
 };
 
 for (const [name, start] of Object.entries(frameworks)) {
-  onEngines(`${name}: pages are cached, and those of one visitor are not`, async (table, t) => {
+  onEngines(`${name}: shared pages are cached, personal pages are not`, async (table, t) => {
     if (noBucket) {
       t.skip(noBucket);
       return;

@@ -253,8 +253,8 @@ onStores(
   },
 );
 
-onStores('an error page for one visitor is sent to nobody else', async (rig) => {
-  const cache = rig.cache({ trustSeconds: 60 }); // those who come second look in memory
+onStores('an error page for one visitor is sent to no other visitor', async (rig) => {
+  const cache = rig.cache({ trustSeconds: 60 }); // second visitors look in memory
   for (const [path, personal] of [
     ['/cookie', { 'set-cookie': 'sid=secret; HttpOnly' }],
     ['/private', { 'cache-control': 'private' }],

@@ -29,7 +29,7 @@ test('the key and the rendering request', () => {
   }
 });
 
-test('the scheme of renders is that of the site if it is given, and else that of the request', () => {
+test('renders get the scheme of the site if it is given, and else the scheme of the request', () => {
   for (const [scheme, url, rendered, proto] of [
     [undefined, 'http://example.com/a', 'http://example.com/a', null],
     [undefined, 'https://example.com/a', 'https://example.com/a', null],

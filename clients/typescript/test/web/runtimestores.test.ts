@@ -139,7 +139,7 @@ onStores('an invalidated page is missing in every process, until it is rendered 
   await a.metaStore.invalidate(cacheKey);
   for (const { metaStore } of [a, b]) assert.equal(await metaStore.get(cacheKey), null);
   const { record, acquired, leaseToken } = await rig.lease(b, 'b');
-  assert.deepEqual([acquired, record.htmlPointer], [true, null]); // nothing that could be served in place of a failure
+  assert.deepEqual([acquired, record.htmlPointer], [true, null]); // nothing that could be served if the render fails
   await b.metaStore.releaseLease({ cacheKey, leaseToken: leaseToken ?? '' });
   const again = await rig.regenerate(b);
   for (const { metaStore } of [a, b]) {

@@ -65,7 +65,7 @@ function headersOf(header: Header = {}): Headers {
   return headers;
 }
 
-/** Returns what this package says of a vector, in the form of its answer. */
+/** Returns this package's verdict on a vector, in the form of the vector's answer. */
 function answerOf({ config = {}, requested_ms, status, headers: header }: ResponseVector) {
   const headers = headersOf(header);
   const bounds = {

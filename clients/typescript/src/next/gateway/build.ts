@@ -3,14 +3,14 @@ import type { PublicPaths } from './paths.js';
 
 /** What this package needs to know of a build. */
 export interface Build extends PublicPaths {
-  /** The deployment or the build id, as Next.js tells builds apart. */
+  /** The deployment or the build id, by which Next.js distinguishes builds. */
   readonly id: string;
   /** The value of `x-prerender-revalidate` in requests of Next.js to itself, for `res.revalidate`. */
   readonly onDemandSecret: string;
 }
 
 /**
- * Reads what a build says of itself.
+ * Reads the manifests of a build.
  * @throws InvalidInputError if it is no build
  */
 export function buildIn(distDir: string, deploymentOfEnvironment: string | undefined): Build {

@@ -5,7 +5,7 @@ import type { NewestPurge, Transport } from './transport.js';
 /** How long after the newest purge of a deployment processes of its build that start belong to its rollout, in milliseconds. */
 const rolloutMs = 3_600_000;
 
-/** How recent another process's purge may be to stand for that of this one, in milliseconds. */
+/** A purge by another process that is at most this old makes this process's own needless, in milliseconds. */
 const recentMs = 30_000;
 
 /** The timeout of one attempt, and the longest pause between two, in milliseconds. */
@@ -14,7 +14,7 @@ const maxPauseMs = 30_000;
 
 /**
  * Makes the pages of older builds stale at `isr serve`. All processes of a build call it when
- * they start; the first one purges, unless the newest such purge was that of this build:
+ * they start; the first one purges, unless the newest such purge was for this build:
  *
  *	purge of deploymentTag and buildTag(id), in one step: both have one sequence
  *	the deployed build is the one whose tag has the sequence of deploymentTag
@@ -65,7 +65,7 @@ async function insist<T>(warn: Warn, attempt: () => Promise<T>): Promise<T> {
     try {
       return await attempt();
     } catch (failure) {
-      warn('isr serve was not told of this build, and is asked again: until then it serves pages of older ones', {
+      warn('isr serve was not notified of this build (retrying): it still serves pages of older builds', {
         failure,
       });
       await pause(Math.min(100 * 2 ** failures, maxPauseMs) * (0.5 + Math.random() / 2));

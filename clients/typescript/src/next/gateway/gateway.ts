@@ -27,7 +27,7 @@ export interface GatewayOptions {
   token?: string;
   /** The tenant of the pages at `isr serve` (`--tenant-header`). Default: none. */
   tenant?: string;
-  /** The id of the build. Default: as in Next.js, `deploymentId` of its configuration, else `.next/BUILD_ID`. */
+  /** The id of the build. Default: the id that Next.js uses, `deploymentId` of its configuration, else `.next/BUILD_ID`. */
   buildId?: string;
   /** How long a revalidation waits for `isr serve` to confirm the purge, in seconds, above 0 and at most an hour. Default: 5. */
   waitSeconds?: number;

@@ -10,10 +10,10 @@ import { followResponses } from './responses.js';
  * It keeps pages by another handler, and adds what the servers in front need: the responses name the
  * tags of their pages, revalidations purge the pages of the servers, and the first process of a
  * build makes the pages of older ones stale. In `next build`, `next dev` and where Next.js has no
- * files, as in a proxy, it only passes on.
+ * files, such as a proxy, it only passes on.
  *
  * Nothing is thrown into Next.js but failed revalidations: without a working configuration the
- * pages are served as without this handler, a warning says what is missing, and revalidations reject.
+ * pages are served as without this handler, a warning names what is missing, and revalidations reject.
  */
 export function behindGateway(options: GatewayOptions = {}): CacheHandlerClass {
   const front = new Front(options);
@@ -86,7 +86,7 @@ export class Front {
       followResponses();
     } catch (failure) {
       this.#failure = failure instanceof Error ? failure : new InvalidInputError(String(failure));
-      const consequence = 'isr serve is not told of revalidations and deployments, which fail';
+      const consequence = 'isr serve is not notified of revalidations and deployments, which fail';
       (this.#options.warn ?? console.warn)(`${consequence}: ${this.#failure.message}`, { failure });
     }
   }

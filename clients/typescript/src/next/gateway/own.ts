@@ -9,7 +9,7 @@ let own: CacheHandlerClass | undefined;
 
 /**
  * Returns the class of Next.js's own cache, of the `next` that serves the site. Where Next.js has no
- * files, as in a proxy, it is one that keeps nothing.
+ * files, such as a proxy, it is a class that keeps nothing.
  * @throws InvalidInputError if there is none
  */
 export function ownHandler({ serverDistDir }: HandlerContext): CacheHandlerClass {

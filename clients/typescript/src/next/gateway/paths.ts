@@ -21,7 +21,7 @@ const maxLayouts = 16;
  * Returns the tags to purge at `isr serve` for a tag that Next.js revalidates. The tags of the
  * program are those that responses name. The tags of paths are also made by the preset `next`, of the
  * public path of each page, payload and data, where Next.js names none: `revalidatePath('/blog')`
- * is that of `/shop/blog` with the `basePath` `/shop`, and of `/de/blog` with the locale `de`; a
+ * is the tag of `/shop/blog` with the `basePath` `/shop`, and of `/de/blog` with the locale `de`; a
  * route with parameters is its last layout without any.
  */
 export function publicTags(tag: string, of: PublicPaths): string[] {

@@ -66,7 +66,7 @@ export class AdminApi implements Transport {
     const of = new URLSearchParams({ tag, ...(this.#tenant && { tenant: this.#tenant }) });
     const { seq, ago_ms: agoMs } = JSON.parse(await this.#send(`/-/purges/tag?${of}`, signal));
     if (!Number.isSafeInteger(seq) || !Number.isFinite(agoMs)) {
-      throw new UnknownOutcomeError(`${this.name} did not say when a tag was purged: is that isr 1.0 or newer?`);
+      throw new UnknownOutcomeError(`${this.name} did not answer when a tag was purged: is it isr 1.0 or newer?`);
     }
     return { seq, agoMs };
   }

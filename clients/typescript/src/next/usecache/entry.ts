@@ -16,7 +16,7 @@ const shownAgeMs = 10_000;
 /** Infinity has no JSON. */
 const forever = 'forever';
 
-/** The current time as in {@link CacheEntry.timestamp}. It does not follow adjustments of the system clock. */
+/** The current time, on the clock of {@link CacheEntry.timestamp}. It does not follow adjustments of the system clock. */
 export function performanceTime(): number {
   return performance.timeOrigin + performance.now();
 }
@@ -60,12 +60,12 @@ export function lifeOf({ revalidate, expire }: CacheEntry): CacheControl {
  * seconds of age remain, so that a Server Action that has revalidated one of its tags sees that
  * it is older.
  */
-export function entryOf({ answer, says }: LookupResult, clock: Clock): CacheEntry | undefined {
+export function entryOf({ answer, state }: LookupResult, clock: Clock): CacheEntry | undefined {
   const value = answer?.value;
-  if (value?.kind !== 'USE_CACHE' || !says) return undefined;
+  if (value?.kind !== 'USE_CACHE' || !state) return undefined;
   const ageMs = Math.max(0, clock.now() - Number(value['generatedAtMs']));
   const revalidate = restored(value['revalidate']);
-  const isYoung = says === 'regenerated elsewhere' && revalidate !== 0;
+  const isYoung = state === 'regenerated elsewhere' && revalidate !== 0;
   const shownMs = isYoung ? Math.min(ageMs, shownAgeMs) : ageMs;
   return {
     value: streamOf(value['body'] as Buffer),
@@ -73,14 +73,14 @@ export function entryOf({ answer, says }: LookupResult, clock: Clock): CacheEntr
     stale: restored(value['stale']),
     timestamp: performanceTime() - shownMs,
     expire: restored(value['expire']),
-    revalidate: revalidateOf(says, revalidate, shownMs),
+    revalidate: revalidateOf(state, revalidate, shownMs),
   };
 }
 
-function revalidateOf(says: LookupResult['says'], revalidate: number, ageMs: number): number {
+function revalidateOf(state: LookupResult['state'], revalidate: number, ageMs: number): number {
   if (revalidate === 0) return 0; // Next.js leaves it out of static pages
-  if (says === 'regenerated here') return -1;
-  return says === 'regenerated elsewhere' ? ageMs / 1000 + 1 : revalidate;
+  if (state === 'regenerated here') return -1;
+  return state === 'regenerated elsewhere' ? ageMs / 1000 + 1 : revalidate;
 }
 
 function stored(seconds: number): number | string {

@@ -56,7 +56,7 @@ function isIdle(): boolean {
 async function entriesOf(shared: SharedSite): Promise<Entries | undefined> {
   const open = await shared.openForFunctions();
   if (!open) return undefined;
-  // As in shared.ts, Next.js leaves the branch out of bundles for the edge runtime.
+  // Next.js leaves the branch out of bundles for the edge runtime (see shared.ts).
   const loaded = process.env['NEXT_RUNTIME'] === 'edge' ? undefined : await import('./entries.js');
   return loaded && new loaded.Entries(open.site);
 }

@@ -1,4 +1,4 @@
-// As in the other site: calls and renders take seconds on a busy machine.
+// Like the other site's: calls and renders take seconds on a busy machine.
 const { createCacheHandler } = await import(process.env.SITE_HANDLER);
 
 export default createCacheHandler({
