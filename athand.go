@@ -51,7 +51,7 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
 	}
 	as, got, body := h.route.present, storedCoding{c: httpcache.Identity}, []byte(nil)
 	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
-	wants := accept.Prefer(without(as.codings, o.none)) != httpcache.Identity && coding.Useful(e.Header.Get("Content-Type"), e.Length)
+	wants := accept.Prefer(as.codings.Without(o.none)) != httpcache.Identity && coding.Useful(e.Header.Get("Content-Type"), e.Length)
 	if wants && (o.absent || !h.c.codingAtHand(r.Context(), e, as, accept, buffer, &got)) {
 		return nil // one is to be made, or to be read from elsewhere
 	}
@@ -68,9 +68,9 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
 	p.prepare(e.Header, body, e.Length, as)
 	switch {
 	case wants:
-		p.add(got)
+		got.addTo(p)
 	case o.none != coding.Has{}:
-		p.coded.Store(&codings{none: o.none, absent: o.absent})
+		p.setCodings(o.none, o.absent)
 	}
 	return p
 }
@@ -93,7 +93,7 @@ func (c *Cache) codingAtHand(ctx context.Context, e *store.Entry, as *presentati
 		return false
 	}
 	got.has, got.coded, err = coding.Read(bytes.NewReader(all), int64(len(all)), e.Length, e.SHA256, func(has coding.Has) httpcache.Coding {
-		got.c = accept.Prefer(both(as.codings, has))
+		got.c = accept.Prefer(as.codings.And(has))
 		return got.c
 	})
 	return err == nil

@@ -23,6 +23,7 @@ import (
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/internal/frequency"
 	"github.com/facetheory/isr/internal/guard"
+	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/invalidate"
 	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/internal/offload"
@@ -285,6 +286,7 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 	}
 	b.rules.MaxHeader, b.maxTags = c.cfg.MaxHeader, c.cfg.MaxTags
 	b.present.coder = c.coder
+	b.present.want = func(p *page, wanted httpcache.Coding) { c.coder.want(p, b.present, wanted) }
 	b.Label = cmp.Or(b.Label, b.Name)
 	b.present.label = b.Label
 	if b.budget == nil {

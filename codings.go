@@ -44,27 +44,12 @@ const (
 	codingOverhead = 288
 )
 
-// codings are what is known of the codings of a page's body. They are immutable.
+// codings are what is known of the codings of a page's body. They are immutable. A nil *codings has none.
 type codings struct {
 	made   [httpcache.Identity]*representation // those in memory
 	none   coding.Has                          // those that do not exist
 	absent bool                                // there were none beside the body
 }
-
-// state returns the codings in memory, and those that do not exist. A nil page of codings has
-// none.
-func (c *codings) state() (made, none coding.Has) {
-	if c == nil {
-		return made, none
-	}
-	for i, rep := range c.made {
-		made[i] = rep != nil
-	}
-	return made, c.none
-}
-
-// isAbsent reports whether there were none beside the body.
-func (c *codings) isAbsent() bool { return c != nil && c.absent }
 
 func (c *codings) weight() int {
 	n := 0
@@ -78,10 +63,85 @@ func (c *codings) weight() int {
 	return n
 }
 
+// known returns which codings are in memory, which do not exist, and whether there were none beside the
+// stored body.
+func (c *codings) known() (made, none coding.Has, absent bool) {
+	if c == nil {
+		return made, none, false
+	}
+	for i, rep := range c.made {
+		made[i] = rep != nil
+	}
+	return made, c.none, c.absent
+}
+
+// knownCodings returns what is known of the codings of the page's body: which are in memory, which do not
+// exist, and whether there were none beside the stored body.
+func (p *page) knownCodings() (made, none coding.Has, absent bool) { return p.coded.Load().known() }
+
+// setCodings records what is known of the codings of a page that has just been made: which do not exist, and
+// whether there are none beside the stored body.
+func (p *page) setCodings(none coding.Has, absent bool) {
+	p.coded.Store(&codings{none: none, absent: absent})
+}
+
+// setCoding records the codings beside the stored body for a page that has just been made: which do not
+// exist, and the content of one of them; nil if it was not read.
+func (p *page) setCoding(none coding.Has, c httpcache.Coding, content []byte) {
+	have := &codings{none: none}
+	if content != nil {
+		have.made[c] = p.coding(c, content, int64(len(content)))
+	}
+	p.coded.Store(have)
+}
+
+// describeCodings records the lengths of the codings beside the stored body, 0 of one that does not exist,
+// for a page that is answered without them: HEAD, or 304.
+func (p *page) describeCodings(lengths [httpcache.Identity]int64) {
+	have := new(codings)
+	for c, n := range lengths {
+		if have.none[c] = n == 0; n > 0 {
+			have.made[c] = p.coding(httpcache.Coding(c), nil, n)
+		}
+	}
+	p.coded.Store(have)
+}
+
+// addCodings adds codings to a page in memory, and which ones do not exist.
+func (p *page) addCodings(none coding.Has, set coding.Set) {
+	for {
+		have, next := p.coded.Load(), new(codings)
+		if have != nil {
+			*next = *have
+		}
+		for c := range httpcache.Identity {
+			next.none[c] = next.none[c] || none[c]
+			if set[c] != nil {
+				next.made[c] = p.coding(c, set[c], int64(len(set[c])))
+			}
+		}
+		if p.coded.CompareAndSwap(have, next) {
+			return
+		}
+	}
+}
+
+// codingsStored records that there are codings beside the stored body now, so that the outline of the page
+// says so once it is evicted.
+func (p *page) codingsStored() {
+	for have := p.coded.Load(); have != nil && have.absent; have = p.coded.Load() {
+		next := *have
+		next.absent = false
+		if p.coded.CompareAndSwap(have, &next) {
+			return
+		}
+	}
+}
+
 // codings returns the codings that pages of the route may have.
 func (rt Route) codings() (has coding.Has) {
 	if len(rt.Codings) == 0 {
-		return allCodings()
+		return coding.All()
 	}
 	for _, token := range rt.Codings {
 		if c, ok := httpcache.ParseCoding(token); ok && c < httpcache.Identity {
@@ -101,29 +161,6 @@ func (rt Route) validateCodings() error {
 		}
 	}
 	return nil
-}
-
-func allCodings() coding.Has { return coding.Has{true, true, true} }
-
-func only(c httpcache.Coding) (has coding.Has) {
-	has[c] = true
-	return has
-}
-
-// both returns the codings that are in a and in b.
-func both(a, b coding.Has) coding.Has {
-	for i := range a {
-		a[i] = a[i] && b[i]
-	}
-	return a
-}
-
-// without returns the codings of a that are not in b.
-func without(a, b coding.Has) coding.Has {
-	for i := range a {
-		a[i] = a[i] && !b[i]
-	}
-	return a
 }
 
 // varyByCoding reports whether a body of n bytes may have codings, and if so adds
@@ -151,16 +188,18 @@ func (p *page) represent(as *presentation, lines []string) *representation {
 			break
 		}
 	}
-	made, none := have.state()
-	wanted := accept.Prefer(without(as.codings, none))
+	made, none, _ := have.known()
+	wanted := accept.Prefer(as.codings.Without(none))
 	if wanted == httpcache.Identity {
 		return &p.plain
 	}
 	if made[wanted] {
 		return have.made[wanted]
 	}
-	as.coder.want(p, as, wanted)
-	if got := accept.Prefer(both(as.codings, made)); got != httpcache.Identity {
+	if as.want != nil && p.nextCoding.claim(p) {
+		as.want(p, wanted)
+	}
+	if got := accept.Prefer(as.codings.And(made)); got != httpcache.Identity {
 		return have.made[got]
 	}
 	return &p.plain
@@ -175,20 +214,16 @@ func (p *page) inherit(from *page) {
 	own := &codings{none: have.none, absent: have.absent}
 	for c, rep := range have.made {
 		if rep != nil {
-			own.made[c] = p.coding(httpcache.Coding(c), rep.body)
+			own.made[c] = p.coding(httpcache.Coding(c), rep.body, rep.size)
 		}
 	}
 	p.coded.Store(own)
 }
 
-// coding returns a representation of the page.
-func (p *page) coding(c httpcache.Coding, coded []byte) *representation {
-	return p.codingOf(c, coded, int64(len(coded)))
-}
-
-// codingOf is coding for one of size bytes, whose content may be missing: then it is only described.
-func (p *page) codingOf(c httpcache.Coding, coded []byte, size int64) *representation {
-	rep := newRepresentation(httpcache.CodedETag(p.entry.ETag, c.String()), coded, size)
+// coding returns a representation of the page by a content of size bytes, which may be missing: then it is
+// only described.
+func (p *page) coding(c httpcache.Coding, content []byte, size int64) *representation {
+	rep := newRepresentation(httpcache.CodedETag(p.entry.ETag, c.String()), content, size)
 	rep.kind, rep.coding = c, []string{c.String()}
 	return &rep
 }
@@ -222,17 +257,15 @@ func newCoder(c *Cache, bodies store.BodyStore) *coder {
 	return &coder{c: c, bodies: bodies, encoders: sync.Pool{New: func() any { return new(coding.Encoder) }}}
 }
 
-// want asks for a coding of a page, at most once per searchPause and page.
+// want asks for a coding of a page.
 func (d *coder) want(p *page, as *presentation, wanted httpcache.Coding) {
-	if d != nil && p.nextCoding.claim(p) {
-		d.add(codingJob{p: p, as: as, wanted: only(wanted)})
-	}
+	d.add(codingJob{p: p, as: as, wanted: coding.Only(wanted)})
 }
 
 // succeed asks for the codings that the page had before it was rendered again.
 func (d *coder) succeed(p, old *page, as *presentation) {
-	if made, _ := old.coded.Load().state(); p.codable && made != (coding.Has{}) {
-		d.add(codingJob{p: p, as: as, wanted: both(made, as.codings)})
+	if made, _, _ := old.knownCodings(); p.codable && made != (coding.Has{}) {
+		d.add(codingJob{p: p, as: as, wanted: made.And(as.codings)})
 	}
 }
 
@@ -285,16 +318,16 @@ func (d *coder) work() {
 
 // run provides the wanted codings of a page.
 func (d *coder) run(j codingJob) {
-	p, have := j.p, j.p.coded.Load()
-	made, none := have.state()
-	if j.wanted = without(without(j.wanted, made), none); j.wanted == (coding.Has{}) {
+	p := j.p
+	made, none, absent := p.knownCodings()
+	if j.wanted = j.wanted.Without(made).Without(none); j.wanted == (coding.Has{}) {
 		return
 	}
 	if !p.stored {
 		d.make(j, j.wanted)
 		return
 	}
-	if have == nil || !have.absent {
+	if !absent {
 		switch err := d.readAll(j); {
 		case err == nil:
 			return
@@ -328,7 +361,7 @@ func (d *coder) readAll(j codingJob) error {
 		}
 		var set coding.Set
 		set[c] = coded
-		d.attach(j.p, without(allCodings(), has), set)
+		d.attach(j.p, coding.All().Without(has), set)
 	}
 	return nil
 }
@@ -357,7 +390,10 @@ func (d *coder) read(ctx context.Context, e *store.Entry, choose func(coding.Has
 // describe adds the codings beside the body of a detached page, without their content, so that the
 // response to HEAD, or a 304, is that of GET.
 func (d *coder) describe(ctx context.Context, p *page, as *presentation, accept httpcache.Accept) {
-	if d == nil || !p.codable || accept.Prefer(as.codings) == httpcache.Identity || p.coded.Load().isAbsent() {
+	if d == nil || !p.codable || accept.Prefer(as.codings) == httpcache.Identity {
+		return
+	}
+	if _, _, absent := p.knownCodings(); absent {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, codingWait)
@@ -371,13 +407,7 @@ func (d *coder) describe(ctx context.Context, p *page, as *presentation, accept 
 	if err != nil {
 		return
 	}
-	have := new(codings)
-	for c, n := range lengths {
-		if have.none[c] = n == 0; n > 0 {
-			have.made[c] = p.codingOf(httpcache.Coding(c), nil, n)
-		}
-	}
-	p.coded.Store(have)
+	p.describeCodings(lengths)
 }
 
 // maxCodings bounds the stored codings of a body of n bytes: each is shorter.
@@ -414,39 +444,15 @@ func (d *coder) put(p *page, set coding.Set) {
 	err := d.bodies.Put(ctx, store.CodingsKey(p.entry.BodyKey), set.Marshal(p.entry.SHA256))
 	switch {
 	case err == nil || errors.Is(err, store.ErrExists):
-		d.notePresent(p)
+		p.codingsStored()
 	case d.c.ctx.Err() == nil:
 		d.c.complaints.Log("failed to store the codings of a page; other nodes make them again", "key", p.key.String(), "error", err)
 	}
 }
 
-// notePresent notes that there are codings beside the body of a page, so that its outline says so once
-// it is evicted.
-func (d *coder) notePresent(p *page) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if have := p.coded.Load(); have.isAbsent() {
-		next := *have
-		next.absent = false
-		p.coded.Store(&next)
-	}
-}
-
 // attach adds codings to a page in memory.
 func (d *coder) attach(p *page, none coding.Has, set coding.Set) {
-	d.mu.Lock()
-	next := new(codings)
-	if have := p.coded.Load(); have != nil {
-		*next = *have
-	}
-	for c := range httpcache.Identity {
-		next.none[c] = next.none[c] || none[c]
-		if set[c] != nil {
-			next.made[c] = p.coding(c, set[c])
-		}
-	}
-	p.coded.Store(next)
-	d.mu.Unlock()
+	p.addCodings(none, set)
 	reweigh(d.c.memory.pages, p)
 	reweigh(d.c.unpublished.byKey, p)
 	d.c.negative.reweigh(p)
@@ -478,7 +484,7 @@ func (d *coder) prefetch(ctx context.Context, e *store.Entry, as *presentation, 
 		defer timer.Stop()
 		select {
 		case got := <-results:
-			p.add(got)
+			got.addTo(p)
 		case <-timer.C: // a hit asks the coder
 		}
 	}
@@ -487,9 +493,9 @@ func (d *coder) prefetch(ctx context.Context, e *store.Entry, as *presentation, 
 // addStored adds the coding that a visitor prefers to a page that is not in memory yet, from
 // beside its body.
 func (d *coder) addStored(ctx context.Context, p *page, as *presentation, accept httpcache.Accept) {
-	_, none := p.coded.Load().state()
-	if d != nil && accept.Prefer(without(as.codings, none)) != httpcache.Identity {
-		p.add(d.stored(ctx, &p.entry, as, accept))
+	_, none, _ := p.knownCodings()
+	if d != nil && accept.Prefer(as.codings.Without(none)) != httpcache.Identity {
+		d.stored(ctx, &p.entry, as, accept).addTo(p)
 	}
 }
 
@@ -505,22 +511,18 @@ type storedCoding struct {
 func (d *coder) stored(ctx context.Context, e *store.Entry, as *presentation, accept httpcache.Accept) storedCoding {
 	got := storedCoding{c: httpcache.Identity}
 	got.has, got.coded, got.err = d.read(ctx, e, func(has coding.Has) httpcache.Coding {
-		got.c = accept.Prefer(both(as.codings, has))
+		got.c = accept.Prefer(as.codings.And(has))
 		return got.c
 	})
 	return got
 }
 
-// add adds what was found beside its body to a page that is not in memory yet.
-func (p *page) add(got storedCoding) {
+// addTo adds what was found beside its body to a page that is not in memory yet.
+func (got storedCoding) addTo(p *page) {
 	switch {
 	case got.err == nil:
-		have := &codings{none: without(allCodings(), got.has)}
-		if got.coded != nil {
-			have.made[got.c] = p.coding(got.c, got.coded)
-		}
-		p.coded.Store(have)
+		p.setCoding(coding.All().Without(got.has), got.c, got.coded)
 	case isAbsent(got.err):
-		p.coded.Store(&codings{absent: true})
+		p.setCodings(coding.Has{}, true)
 	}
 }

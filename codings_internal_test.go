@@ -45,7 +45,7 @@ func TestCodingsByAcceptEncoding(t *testing.T) {
 	for _, tt := range tests {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			p := coded(testPage(nil), tt.has)
-			p.coded.Load().none[httpcache.Zstd] = true
+			p.addCodings(coding.Only(httpcache.Zstd), coding.Set{})
 			w, r := httptest.NewRecorder(), request("http://h/", tt.header)
 			r.Method = method
 			p.serveHit(w, r, newPresentation(Route{Codings: tt.route}), at(10), store.Fresh, false)
@@ -87,7 +87,7 @@ func TestConditionsOfCodings(t *testing.T) {
 // A page that gets new metadata keeps the codings of its body, under its own entity tag.
 func TestInheritedCodings(t *testing.T) {
 	old := coded(testPage(nil), map[httpcache.Coding]string{httpcache.Brotli: "in br"})
-	old.coded.Load().none[httpcache.Zstd] = true
+	old.addCodings(coding.Only(httpcache.Zstd), coding.Set{})
 	p := testPage(func(e *store.Entry) { e.ETag = `"v2"` })
 	p.inherit(old)
 	have := p.coded.Load()
@@ -107,7 +107,7 @@ func TestCoderIsBounded(t *testing.T) {
 	d.workers = coders // busy ones
 	p := testPage(nil)
 	for range maxCoding + 1 {
-		d.add(codingJob{p: p, wanted: only(httpcache.Gzip)})
+		d.add(codingJob{p: p, wanted: coding.Only(httpcache.Gzip)})
 	}
 	if len(d.queue) != maxCoding {
 		t.Errorf("%d jobs are queued, want %d", len(d.queue), maxCoding)
@@ -116,7 +116,7 @@ func TestCoderIsBounded(t *testing.T) {
 	d = newCoder(c, nil)
 	d.workers = coders
 	for range maxCoding {
-		d.add(codingJob{p: large, wanted: only(httpcache.Gzip)})
+		d.add(codingJob{p: large, wanted: coding.Only(httpcache.Gzip)})
 	}
 	if d.bytes > maxCodingBytes || len(d.queue) != maxCodingBytes/coding.MaxBody {
 		t.Errorf("%d jobs of %d bytes are queued", len(d.queue), d.bytes)

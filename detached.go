@@ -118,7 +118,7 @@ func (h *handler) detached(r *http.Request, d *decision) *page {
 	p := newDetached(d.page.key, *e, *o.cover, o.read, h.route.present)
 	p.dropped = o.dropped
 	if p.codable {
-		p.coded.Store(&codings{none: o.none, absent: o.absent})
+		p.setCodings(o.none, o.absent)
 	}
 	if light != nil {
 		h.c.coder.describe(r.Context(), p, h.route.present, httpcache.AcceptEncoding(r.Header["Accept-Encoding"]))

@@ -71,9 +71,7 @@ func (m *memory) newOutline(p *page) *outline {
 		o.cover = new(p.cover)
 		m.cover.Store(o.cover)
 	}
-	have := p.coded.Load()
-	_, o.none = have.state()
-	o.absent = have.isAbsent()
+	_, o.none, o.absent = p.knownCodings()
 	return o
 }
 
@@ -123,9 +121,8 @@ func (m *memory) known(k store.Key) *page {
 
 // evicted keeps the outline of a page that is evicted. It is called under the lock of its key.
 func (m *memory) evicted(p *page) {
-	have := p.coded.Load()
-	_, none := have.state()
-	if o := m.outline(p.key); o != nil && o.dropped == p.dropped && o.none == none && o.absent == have.isAbsent() {
+	_, none, absent := p.knownCodings()
+	if o := m.outline(p.key); o != nil && o.dropped == p.dropped && o.none == none && o.absent == absent {
 		return // the page was made of it
 	}
 	if o := m.newOutline(p); o != nil {
@@ -185,7 +182,7 @@ func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as
 	p := newPage(k, e, *o.cover, o.read, body, as)
 	p.stored, p.dropped = true, o.dropped
 	if p.codable {
-		p.coded.Store(&codings{none: o.none, absent: o.absent})
+		p.setCodings(o.none, o.absent)
 	}
 	if p.codable && !o.absent {
 		addCoding(p)

@@ -48,7 +48,7 @@ type page struct {
 	brief    *lifetimes              // replaces the lifetime of an error response that is meant for a file; nil: nothing does
 	codable  bool                    // the body may have codings
 	digests  bool                    // fields has digests of the plain body
-	coded    atomic.Pointer[codings] // nil: nothing is known of them; written under coder.mu
+	coded    atomic.Pointer[codings] // nil: nothing is known of them
 
 	// dropped: the page is no longer served, but its body may be reused. Its outline, and other
 	// pages that were made of that, share the mark.
@@ -508,7 +508,10 @@ type presentation struct {
 	label string // of the route, for reports
 
 	codings coding.Has
-	coder   *coder // makes them; nil in tests of pages alone
+	// want is called when a visitor wants a coding that the page lacks, at most once per searchPause and
+	// page. It must not block. Nil: nothing makes codings.
+	want  func(*page, httpcache.Coding)
+	coder *coder // nil in tests of pages alone
 }
 
 func newPresentation(rt Route) *presentation {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -27,11 +28,11 @@ func testPage(change func(*store.Entry)) *page {
 
 // coded gives a page codings, which are not those of its body.
 func coded(p *page, bodies map[httpcache.Coding]string) *page {
-	have := new(codings)
+	var set coding.Set
 	for c, body := range bodies {
-		have.made[c] = p.coding(c, []byte(body))
+		set[c] = []byte(body)
 	}
-	p.coded.Store(have)
+	p.addCodings(coding.Has{}, set)
 	return p
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -488,7 +489,7 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 		st.move(newDetached(s.key, published, store.PurgeState{}, written, s.route.present))
 	}
 	if !m.renews && strings.HasSuffix(published.BodyKey, published.GenerationID) {
-		p.coded.Store(&codings{absent: true}) // the body is new
+		p.setCodings(coding.Has{}, true) // the body is new
 	}
 	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &published) {
 		p.inherit(last)

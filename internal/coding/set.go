@@ -58,8 +58,33 @@ func sum(digest string, c httpcache.Coding, coded []byte) []byte {
 	return h.Sum(nil)[:sumLength]
 }
 
-// Has tells which codings a stored set has.
+// Has is a set of codings, such as the codings that a stored set has.
 type Has [httpcache.Identity]bool
+
+// All returns the set of all codings.
+func All() Has { return Has{true, true, true} }
+
+// Only returns the set of one coding.
+func Only(c httpcache.Coding) (has Has) {
+	has[c] = true
+	return has
+}
+
+// And returns the codings that are in both sets.
+func (h Has) And(other Has) Has {
+	for i := range h {
+		h[i] = h[i] && other[i]
+	}
+	return h
+}
+
+// Without returns the codings of h that are not in the other set.
+func (h Has) Without(other Has) Has {
+	for i := range h {
+		h[i] = h[i] && !other[i]
+	}
+	return h
+}
 
 // HeadLength is the length of the part of a stored set that [ReadLengths] reads, in bytes.
 const HeadLength = int64(headLen)
