@@ -43,7 +43,7 @@ _REFERENCE = re.compile(r"^See (Table|Reader|Query)\.(\w+)")
 
 
 def raises_of(documented: object) -> frozenset[str]:
-    """Return the names in the section ``Raises:``, or in that of the method that the docstring refers to."""
+    """Return the names in the section ``Raises:``, or in the section of the method that the docstring refers to."""
     text = inspect.getdoc(documented) or ""
     if (reference := _REFERENCE.match(text)) is not None:
         owner = getattr(importlib.import_module("theorydb_py"), reference[1])

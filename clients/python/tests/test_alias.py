@@ -34,7 +34,7 @@ PUT: type[theorydb_py.TransactPut[int]] = TransactPut
 
 
 def modules() -> Iterator[str]:
-    """Return the names of all modules, without that of the package: those that can be imported here."""
+    """Return the names of all modules that can be imported here, without the package's own."""
     for found in pkgutil.walk_packages(theorydb_py.__path__, "theorydb_py."):
         try:
             importlib.import_module(found.name)
@@ -117,7 +117,7 @@ def test_first_import_of_either_name(order: tuple[str, str]) -> None:
 
 
 def test_pickles_with_the_names_of_the_peer() -> None:
-    """A pickle names the module of its class: those of TableTheory name tabletheory_py."""
+    """A pickle names the module of its class: pickles of TableTheory name tabletheory_py."""
     written = pickle.dumps(LeaseKey("JOB#a"), protocol=0).replace(
         b"theorydb_py.leases._manager", b"tabletheory_py.lease"
     )

@@ -181,7 +181,7 @@ def test_refused_retry_without_an_echo_is_unknown(retrying: tuple[Faults, Table[
     with pytest.raises(UnknownOutcomeError, match="delete Person"):
         people.delete("p", "s", expected_version=1)
     people.create(Person("p", "s", "Eve", version=2))
-    faults.drop("PutItem")  # it never arrived, but the reply to the retry does not tell
+    faults.drop("PutItem")  # it never arrived, but the reply to the retry does not show that
     with pytest.raises(UnknownOutcomeError) as failed:
         people.put(first)
     assert outcome_of(failed.value) is Outcome.UNKNOWN
@@ -213,7 +213,7 @@ class Body(io.BytesIO):
 
 @dataclass
 class Reply:
-    """Replies of DynamoDB that local engines do not give, in place of the next ones to UpdateItem."""
+    """Replies of DynamoDB that local engines do not give; they replace the next replies to UpdateItem."""
 
     client: DynamoDBClient
     status: int

@@ -45,7 +45,7 @@ PEER_CODES = {
     "NotEncrypted": {"ErrInvalidEncryptedEnvelope"},
     "Tampered": {"ErrInvalidEncryptedEnvelope"},
 }
-"""TableTheory's codes, as in TypeScript."""
+"""TableTheory's codes, the same as TypeScript's."""
 
 
 def test_one_class_per_name() -> None:
@@ -62,7 +62,7 @@ def test_names_of_the_peer_are_the_same_classes(name: str) -> None:
 
 @pytest.mark.parametrize("error", CLASSES)
 def test_codes_of_the_peer(error: type[errors.TheorydbError]) -> None:
-    """The first one is ours, and an error of a subclass has those of its base only if it means the same."""
+    """The first one is ours, and an error of a subclass has the codes of its base only if it means the same."""
     code, *peer = error("what was tried").codes
     assert code == error.code
     assert set(peer) == PEER_CODES.get(code, set())

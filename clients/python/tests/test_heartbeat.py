@@ -101,7 +101,7 @@ def test_stop_wait_for_a_hanging_refresh_is_bounded(time: Time) -> None:
     def refresh() -> None:
         began.set()
         assert go_on.wait(BOUND)
-        raise LeaseLostError("it was released meanwhile")
+        raise LeaseLostError("it was released by another call")
 
     heartbeat = begin(time, refresh)
     time.next_wait()

@@ -36,7 +36,7 @@ for song in songs.scan():
 
 
 def examples(document: Path) -> dict[str, str]:
-    """Return a module for each section with examples. Those of a section follow each other."""
+    """Return a module for each section with examples. The examples of a section follow each other."""
     modules = {}
     for number, section in enumerate(re.split(r"^#+ ", document.read_text(), flags=re.MULTILINE)):
         if blocks := re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE):
@@ -85,7 +85,7 @@ def test_examples_are_strictly_typed(modules: Path) -> None:
     reason="ISR_TEST_NODE is not set, or tests/versions has no node_modules: run npm ci there",
 )
 def test_examples_pass_pyright(modules: Path) -> None:
-    # The stubs of boto3 name those of all services, of which most are not installed.
+    # The stubs of boto3 name the stubs of all services, of which most are not installed.
     config = {"typeCheckingMode": "strict", "reportUnknownMemberType": False, "extraPaths": [str(ROOT)]}
     (modules / "pyrightconfig.json").write_text(json.dumps(config))
     output = run(modules, NODE, PYRIGHT, "--pythonpath", sys.executable, "-p", modules)

@@ -193,7 +193,7 @@ def test_writes_increment_the_version(counted: Table[Counted]) -> None:
 
 def test_stale_version_raises_a_conflict(counted: Table[Counted]) -> None:
     first = counted.put(Counted("A", "B", "one"))
-    counted.update("A", "B", {"text": "meanwhile"})
+    counted.update("A", "B", {"text": "interleaved"})
     with pytest.raises(VersionConflictError, match="it has version 2") as conflict:
         counted.put(replace(first, text="two"))
     assert conflict.value.item is not None
@@ -203,7 +203,7 @@ def test_stale_version_raises_a_conflict(counted: Table[Counted]) -> None:
         counted.update("A", "B", {"text": "x"}, expected_version=1)
     with pytest.raises(VersionConflictError):
         counted.delete("A", "B", expected_version=1)
-    assert counted.get("A", "B").text == "meanwhile"
+    assert counted.get("A", "B").text == "interleaved"
     assert counted.update("A", "B", {"text": "x"}, expected_version=2).version == 3
     counted.delete("A", "B", expected_version=3)
     with pytest.raises(VersionConflictError, match="there is no item"):
@@ -629,7 +629,7 @@ def test_invalid_indexes_are_refused(index: Index, message: str) -> None:
 
 
 def test_type_checkers_know_required_fields() -> None:
-    """Run mypy on wrong programs: each line that it must reject says so, and it rejects no other."""
+    """Run mypy on wrong programs: it rejects each line that is marked so, and no other."""
     program = Path(__file__).parent / "rejected" / "wrong.py"
     expected = {i for i, line in enumerate(program.read_text().splitlines(), 1) if "# rejected" in line}
     run = subprocess.run(

@@ -16,7 +16,7 @@ def alias(name: str) -> None:
     """Make ``name``, and each ``name.module``, another name of this package and its module.
 
     A module that were loaded again under the other name would have other classes, which
-    ``isinstance`` and ``except`` tell apart.
+    ``isinstance`` and ``except`` do not treat as equal.
     """
     if not any(isinstance(finder, _Finder) and finder.name == name for finder in sys.meta_path):
         # Before PathFinder, which would find the files of this package.

@@ -16,7 +16,7 @@ def is_echo(write: Write, stored: Mapping[str, Attribute] | None) -> bool:
     """Return whether the item that failed a retried write's condition is the result of that write itself.
 
     A put is compared in full, an update by the attributes that it sets and removes. A
-    delete is never an echo: an absent item does not tell who deleted it.
+    delete is never an echo: an absent item does not show which request deleted it.
     """
     if not stored or write.result is None:
         return False

@@ -18,14 +18,14 @@ class Filterable(abc.ABC):
 
     @abc.abstractmethod
     def _refilter(self, condition: Filter) -> Self:
-        """Return it with these filters in place of those so far."""
+        """Return it with these filters instead of the present ones."""
 
     @overload
     def filter(self, condition: Filter, /) -> Self: ...
     @overload
     def filter(self, field: str, operator: Operator, /, *values: Any) -> Self: ...
     def filter(self, condition: Filter | str, operator: Any = None, /, *values: Any) -> Self:
-        """Add a filter; several filters must all hold. Its arguments are a Filter, or those of where.
+        """Add a filter; several filters must all hold. Its arguments are a Filter, or the arguments of where.
 
         Raises:
             InvalidQueryError, InvalidInputError: see where and Table.query.

@@ -68,7 +68,7 @@ class Heartbeat:
         Waits at most STOP_TIMEOUT seconds for a refresh in progress. One that hangs for
         longer is abandoned: its daemon thread ends with the client's own timeouts, and
         its result is ignored. It requires the lease's token, so it only extends a lease
-        that was not released meanwhile. May be called repeatedly, but not by
+        that was not released before. May be called repeatedly, but not by
         ``refresh``.
         """
         lost = self.lost

@@ -11,7 +11,7 @@ class Index:
 
     name: str
     partition: str
-    """The field of its partition key; empty: that of the table."""
+    """The field of its partition key; empty: the table's."""
     sort: str | None
     """The field of its sort key."""
     is_global: bool

@@ -24,7 +24,7 @@ class _Sending:
     """An update in progress."""
 
     may_be_sent: bool = True
-    """Whether it was not sent yet, or the last reply said that it was not applied."""
+    """Whether it was not sent yet, or the last reply proved that it was not applied."""
 
 
 _sending: ContextVar[_Sending | None] = ContextVar("theorydb_py._once", default=None)
@@ -40,7 +40,7 @@ def watch_updates(client: DynamoDB) -> None:
 def send_once(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``client.update_item`` of a watched client such that it is applied at most once.
 
-    boto3 repeats it only after replies that say that it was not applied, such as
+    boto3 repeats it only after replies that prove that it was not applied, such as
     throttling.
     """
 

@@ -69,7 +69,7 @@ class Reader(Generic[T]):
         NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an encrypted
             field cannot be decrypted.
         InvalidQueryError: DynamoDB rejected the request.
-        TableNotFoundError, ThrottledError: as they say.
+        TableNotFoundError, ThrottledError: see their docstrings.
         botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError: other
             failures, such as a reply that did not come.
     """
@@ -199,7 +199,7 @@ class Query(Reader[T], Filterable):
         """Read some fields only, as select does: TableTheory's name of it.
 
         Raises:
-            InvalidQueryError: there are no fields, or a text in place of a list of them.
+            InvalidQueryError: there are no fields, or a text instead of a list of them.
             InvalidInputError: a field is unknown.
         """
         if isinstance(fields, str):

@@ -71,7 +71,7 @@ class Retry:
     def pause(self, attempt: int, deadline: float) -> bool:
         """Sleep before the attempt after ``attempt``, counted from 1: exponential backoff with full jitter.
 
-        Returns False, without sleeping, if the backoff would reach the deadline.
+        Does not sleep, and returns False, if the backoff would reach the deadline.
         """
         mean = self.first_backoff_seconds * (1 << min(attempt - 1, _DOUBLINGS))
         seconds = 2 * mean * self.random()

@@ -38,7 +38,7 @@ _KEY_TYPES = (str, int, Decimal, bytes)
 _MAX_KEY = {"pk": 2048, "sk": 1024}
 
 _MAX_NAME = 65535  # limit of an attribute name in bytes
-_MAX_VERSION = 2**63 - 1  # an int64, as in Go
+_MAX_VERSION = 2**63 - 1  # Go's clients read an int64
 
 
 @dataclass(frozen=True)

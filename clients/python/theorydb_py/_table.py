@@ -76,7 +76,7 @@ class Table(Generic[T]):
     raise KeyProviderError, in which case it was not sent. Every read decrypts: it raises
     NotEncryptedError, TamperedError, UnknownKeyError or KeyProviderError for an item that
     cannot be decrypted. An update reads its result: it raises the first three after it
-    was applied, and UnknownOutcomeError in place of the last.
+    was applied, and UnknownOutcomeError instead of the last.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Table(Generic[T]):
         new_token: Callable[[], str] = lambda: str(uuid.uuid4()),
         now: Callable[[], float] | None = None,
     ) -> None:
-        """``table_name`` overrides that of the model.
+        """``table_name`` overrides the model's.
 
         ``client`` is a boto3 DynamoDB client; the default one waits 2 s for a
         connection and 5 s for a reply, and sends a request at most three times.
@@ -130,7 +130,7 @@ class Table(Generic[T]):
             MalformedRowError: the stored item does not fit the model.
             NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an
                 encrypted field cannot be decrypted.
-            TableNotFoundError, ThrottledError: as they say.
+            TableNotFoundError, ThrottledError: see their docstrings.
         """
         found = self.get_or_none(pk, sk, consistent_read=consistent_read)
         if found is None:
@@ -145,7 +145,7 @@ class Table(Generic[T]):
             MalformedRowError: the stored item does not fit the model.
             NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an
                 encrypted field cannot be decrypted.
-            TableNotFoundError, ThrottledError: as they say.
+            TableNotFoundError, ThrottledError: see their docstrings.
             botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError: other
                 failures, such as a reply that did not come.
         """
@@ -175,7 +175,7 @@ class Table(Generic[T]):
             ConditionFailedError: the condition failed.
             UnknownOutcomeError: there was no reply; it may have been applied.
             TransactionConflictError: another transaction is changing the item.
-            TableNotFoundError, ThrottledError: as they say; nothing was changed.
+            TableNotFoundError, ThrottledError: see their docstrings; nothing was changed.
             InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
             KeyProviderError: an encrypted field cannot be encrypted; nothing was sent.
         """
@@ -191,7 +191,7 @@ class Table(Generic[T]):
             ConditionFailedError: it exists.
             UnknownOutcomeError: there was no reply; it may have been applied.
             TransactionConflictError: another transaction is changing the item.
-            TableNotFoundError, ThrottledError: as they say; nothing was changed.
+            TableNotFoundError, ThrottledError: see their docstrings; nothing was changed.
             InvalidInputError, InvalidQueryError: the item is invalid; nothing was sent.
             KeyProviderError: an encrypted field cannot be encrypted; nothing was sent.
         """
@@ -220,7 +220,7 @@ class Table(Generic[T]):
 
         Adding to a number, or appending to a list, without ``expected_version`` must
         not be applied twice: it is sent once, and boto3 repeats it only after replies
-        that say that it was not applied, such as throttling.
+        that prove that it was not applied, such as throttling.
 
         Raises:
             ItemNotFoundError: there is no item; see upsert.
@@ -232,7 +232,7 @@ class Table(Generic[T]):
                 field cannot be decrypted.
             KeyProviderError: an encrypted field cannot be encrypted; nothing was sent.
             TransactionConflictError: another transaction is changing the item.
-            TableNotFoundError, ThrottledError: as they say; nothing was changed.
+            TableNotFoundError, ThrottledError: see their docstrings; nothing was changed.
             InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
         """
         condition = self._expression(condition_expression, expression_attribute_names, expression_attribute_values)
@@ -279,7 +279,7 @@ class Table(Generic[T]):
             ConditionFailedError: the condition failed.
             UnknownOutcomeError: there was no reply; it may have been applied.
             TransactionConflictError: another transaction is changing the item.
-            TableNotFoundError, ThrottledError: as they say; nothing was changed.
+            TableNotFoundError, ThrottledError: see their docstrings; nothing was changed.
             InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
         """
         condition = self._expression(condition_expression, expression_attribute_names, expression_attribute_values)
@@ -294,7 +294,7 @@ class Table(Generic[T]):
         *,
         sort: SortKeyCondition | None = None,
         index: str | None = None,
-        filter: Filter | None = None,  # noqa: A002 as in TypeScript
+        filter: Filter | None = None,  # noqa: A002 TypeScript's name
         limit: int | None = None,
         scan_forward: bool = True,
         consistent_read: bool | None = None,
@@ -335,7 +335,7 @@ class Table(Generic[T]):
         self,
         *,
         index: str | None = None,
-        filter: Filter | None = None,  # noqa: A002 as in TypeScript
+        filter: Filter | None = None,  # noqa: A002 TypeScript's name
         limit: int | None = None,
         segments: int = 1,
         consistent_read: bool | None = None,
@@ -419,7 +419,7 @@ class Table(Generic[T]):
             MalformedRowError: a stored item does not fit the model.
             NotEncryptedError, TamperedError, UnknownKeyError, KeyProviderError: an
                 encrypted field cannot be decrypted.
-            TableNotFoundError: as it says.
+            TableNotFoundError: see its docstring.
         """
         given = list(keys)
         encoded = [self._key_from(key) for key in given]
@@ -438,7 +438,7 @@ class Table(Generic[T]):
         return [found.get(_identity(key)) for key in encoded]
 
     def batch_write(self, *, puts: Iterable[T] = (), deletes: Iterable[Any] = ()) -> None:
-        """Put items and delete items by keys as in batch_get, in requests of 25.
+        """Put items, and delete items by keys like batch_get's, in requests of 25.
 
         Not atomic and unconditional: versions are incremented but not compared. Nothing
         is sent if an item is invalid or occurs twice.
@@ -446,7 +446,7 @@ class Table(Generic[T]):
         Raises:
             ThrottledError, UnknownOutcomeError: the batch ended early; ``unprocessed``
                 has the objects and keys that are not known to be written.
-            TableNotFoundError: as it says.
+            TableNotFoundError: see its docstring.
             KeyProviderError: an encrypted field cannot be encrypted; nothing was sent.
             InvalidInputError, InvalidQueryError: an argument is invalid; nothing was sent.
         """
@@ -468,7 +468,7 @@ class Table(Generic[T]):
             raise
 
     def unmarshal(self, item: Mapping[str, Attribute]) -> T:
-        """Decode an item as it is stored, such as that of a ConditionFailedError or of a stream, and decrypt it.
+        """Decode and decrypt a stored item, such as a ConditionFailedError's item or an image of a stream.
 
         Raises:
             MalformedRowError: the item does not fit the model.
@@ -480,7 +480,7 @@ class Table(Generic[T]):
     def unmarshal_stream_image(self, image: Mapping[str, Any]) -> T:
         """Decode an image of a DynamoDB Streams record, ``NewImage`` or ``OldImage``, and decrypt it.
 
-        Binary values are base64, as in an event of AWS Lambda, or bytes. An empty
+        Binary values are base64, as events of AWS Lambda have them, or bytes. An empty
         attribute value is NULL.
 
         Raises:

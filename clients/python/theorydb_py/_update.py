@@ -25,8 +25,8 @@ class Update:
     """The changes of an update: ``Update().set("year", 1965).add("plays", 1)``.
 
     Each method returns a new object with one more change, so that updates may be
-    shared. Fields are named as in the dataclass, or by their attributes; each of them
-    is changed once. Errors are raised by the Table.
+    shared. A field is named by its name in the dataclass, or by its attribute; each
+    field is changed once. Errors are raised by the Table.
     """
 
     changes: tuple[UpdateChange, ...] = ()

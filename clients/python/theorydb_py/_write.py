@@ -115,7 +115,7 @@ class Writes(Generic[T]):
             change.set(attribute, sealed)
         arguments = condition.arguments("ConditionExpression", UpdateExpression=change.text)
         non_idempotent = change.counts and version is None
-        # Without a version, equal attributes do not tell whose update it was.
+        # Without a version, equal attributes do not show whose update it was.
         result = None if version is None else change.result
         kind = "upsert" if upsert else "update"
         return Write(kind, key, {"Key": key, **arguments}, version, result, non_idempotent)
@@ -291,7 +291,7 @@ class _Changes:
     def begin(self, field: Field) -> str:
         """Return the attribute of a changed field. Raises if the field was changed before."""
         if field.name in self._changed:
-            raise InvalidQueryError(f"{field.name} is updated twice, by its name and by that of its attribute")
+            raise InvalidQueryError(f"{field.name} is updated twice, by its name and by its attribute's name")
         self._changed.add(field.name)
         return field.attribute
 

@@ -1,7 +1,7 @@
 """Asynchronous tables and leases, for asyncio.
 
-The calls are those of Table, LeaseManager and FaceTheoryIsrMetaStore, with await, and
-run in a pool of threads: boto3 has no asynchronous client, and botocore's retries,
+They have the calls of Table, LeaseManager and FaceTheoryIsrMetaStore, with await, and
+run them in a pool of threads: boto3 has no asynchronous client, and botocore's retries,
 credentials and errors are the same this way. A cancelled call is left to its thread:
 whether it was executed is unknown.
 
@@ -130,7 +130,7 @@ class AsyncQuery(AsyncReader[T], Filterable):
 
 
 class AsyncTable(_Closing, Generic[T]):
-    """A Table whose calls are awaited. Arguments, results and errors are those of Table.
+    """A Table whose calls are awaited. Arguments, results and errors are Table's.
 
     Used from one event loop; close it, or use it in ``async with``, so that no thread
     is left.
@@ -264,7 +264,7 @@ class AsyncLeases(_Closing):
         try:
             yield lease
         except asyncio.CancelledError:
-            # As in asyncio.timeout: a cancellation by another is passed on.
+            # Like asyncio.timeout: a cancellation by another is passed on.
             if lost.is_set() and task.uncancel() <= cancelling:
                 raise _lost(lease) from None
             raise
@@ -294,7 +294,7 @@ class AsyncLeases(_Closing):
         return decorate
 
     async def _acquire(self, key: str | LeaseKey, lease_seconds: float) -> Lease:
-        """Acquire a lease; release it if the task is cancelled meanwhile."""
+        """Acquire a lease; release it if the task is cancelled before the reply."""
         acquiring = asyncio.ensure_future(self._threads.run(self._manager.acquire, key, lease_seconds=lease_seconds))
         try:
             return await asyncio.shield(acquiring)

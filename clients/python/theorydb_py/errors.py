@@ -52,7 +52,7 @@ class Unprocessed:
 
 
 class TheorydbError(Exception):
-    """Base class of this package's errors. The message tells what was tried and what to do.
+    """Base class of this package's errors. The message names what was tried and what to do.
 
     Network and permission errors that do not concern a write are not wrapped:
     botocore's errors are raised as they are.
@@ -79,13 +79,13 @@ class TheorydbError(Exception):
 
 
 class ValidationError(TheorydbError):
-    """What was passed is invalid: the base of the four errors below, which tell more."""
+    """An argument is invalid: the base of the four errors below, which are more specific."""
 
 
 class InvalidInputError(ValidationError, ValueError):
     """A value has the wrong type, is out of bounds, or cannot be stored exactly.
 
-    Also negative or infinite intervals, and milliseconds in place of seconds.
+    Also negative or infinite intervals, and milliseconds instead of seconds.
     """
 
     code = "InvalidInput"
@@ -136,7 +136,7 @@ class ConditionFailedError(TheorydbError):
     ) -> None:
         super().__init__(message, reasons=reasons)
         self.item = item
-        """The stored item; None if there is none. Of a transaction: that of the first failed condition."""
+        """The stored item; None if there is none. Of a transaction: the item of the first failed condition."""
 
 
 class VersionConflictError(ConditionFailedError):

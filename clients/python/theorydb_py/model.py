@@ -26,7 +26,7 @@ from theorydb_py._values import Attribute
 from theorydb_py.errors import InvalidInputError, InvalidModelError, InvalidQueryError, MalformedRowError
 
 T = TypeVar("T")
-D = TypeVar("D")  # of from_dataclass: pyright does not infer that of the class from an argument
+D = TypeVar("D")  # of from_dataclass: pyright does not infer the type of the class from an argument
 
 
 def theorydb_field(
@@ -40,7 +40,7 @@ def theorydb_field(
 ) -> Any:
     """Declare a field of a dataclass, as ``dataclasses.field`` does, and how it is stored.
 
-    ``name`` is the name of the attribute; None: that of the field. A field has at most
+    ``name`` is the name of the attribute; None: the field's. A field has at most
     one of the ``roles``: ``pk`` (the partition key; required), ``sk`` (the sort key),
     ``ttl`` (when DynamoDB may delete the item: an int of epoch seconds, or a datetime),
     ``version`` (an int that counts writes, for optimistic locking), ``created_at`` (set

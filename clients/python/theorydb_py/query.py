@@ -2,7 +2,7 @@
 
     songs.query("jazz", filter=FilterGroup.or_(FilterCondition.eq("year", 1959), FilterCondition.exists("note")))
 
-A FilterCondition and a FilterGroup are filters like those of where, and can be
+A FilterCondition and a FilterGroup are filters like where's, and can be
 combined with them.
 """
 

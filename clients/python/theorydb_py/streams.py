@@ -43,7 +43,7 @@ class StreamItems(Generic[T]):
 def unmarshal_stream_image(model: ModelDefinition[T], image: Mapping[str, Any]) -> T:
     """Decode an image, as Table.unmarshal decodes a stored item.
 
-    Binary values are base64, as in an event of AWS Lambda, or bytes. An empty attribute
+    Binary values are base64, as events of AWS Lambda have them, or bytes. An empty attribute
     value is NULL.
 
     Raises:

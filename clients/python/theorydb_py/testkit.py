@@ -47,7 +47,7 @@ The shell exits with the status of the engine.
 
 _SERVING = re.compile(r"serving DynamoDB on (http://[\d.]+:\d+)")
 _KEPT = 4000
-"""How much of what the program says is kept for an error, in characters."""
+"""How much of the program's output is kept for an error, in characters."""
 _CREDENTIALS = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
 _REGION = "us-east-1"
 _STOPPING_SECONDS = 30
@@ -120,7 +120,7 @@ def start_dynamodb(*, binary: str | Path | None = None, timeout_seconds: float =
 
     Raises:
         InvalidInputError: the program is not found, or the timeout is not above 0.
-        RuntimeError: it ended before it answered; the message has what it said.
+        RuntimeError: it ended before it answered; the message has its output.
         TimeoutError: it did not answer in time.
     """
     if isinstance(timeout_seconds, bool) or not isinstance(timeout_seconds, int | float) or not timeout_seconds > 0:
@@ -145,7 +145,7 @@ def start_dynamodb(*, binary: str | Path | None = None, timeout_seconds: float =
 
 
 class _Log:
-    """What the program says, read until it ends: it must not wait for a full pipe."""
+    """The program's output, read until it ends: the program must not wait for a full pipe."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

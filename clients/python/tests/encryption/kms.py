@@ -46,7 +46,7 @@ class Kms:
                     return self._decrypt(**request)
         raise RefusedError("UnknownOperationException", target)
 
-    def _generate(self, *, KeyId: str, KeySpec: str, EncryptionContext: Any) -> dict[str, Any]:  # noqa: N803 as in KMS
+    def _generate(self, *, KeyId: str, KeySpec: str, EncryptionContext: Any) -> dict[str, Any]:  # noqa: N803 KMS's names
         if KeySpec != "AES_256":
             raise RefusedError("ValidationException", "KeySpec")
         name, plain, blob = self._key(KeyId), secrets.token_bytes(32), secrets.token_bytes(184)

@@ -8,7 +8,7 @@ from theorydb_py.encryption import DataKey, KeyFile
 
 
 class Fixed:
-    """A provider that returns what it is told."""
+    """A provider that returns fixed keys."""
 
     def __init__(self, plain: bytes = bytes(32), sealed: bytes = b"sealed", error: Exception | None = None) -> None:
         self._key = DataKey(plain, sealed)

@@ -83,7 +83,7 @@ def test_every_bit_is_authenticated(tmp_path: Path) -> None:
         content = sealed[member]["B"]
         for i in range(len(content)):
             changed = content[:i] + bytes([content[i] ^ 1]) + content[i + 1 :]
-            # The id of a master key may become that of another, or none.
+            # The id of a master key may become another key's id, or no id.
             known = (TamperedError, UnknownKeyError, MalformedRowError) if member == "edk" else TamperedError
             with pytest.raises(known):
                 unseal(keys, HOME, {"x": {"M": {**sealed, member: {"B": changed}}}})

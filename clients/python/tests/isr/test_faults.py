@@ -257,7 +257,7 @@ def publish_two(fleet: Fleet) -> None:
 
 
 def append_to_log(store: FaceTheoryIsrMetaStore, page: str) -> None:
-    """Commit a log entry alone, with two requests in place of the six of a pin."""
+    """Commit a log entry alone, with two requests; a pin takes six."""
     connection = store._connection
     target = reload_target(ReloadTarget(tenant="", key=page))
     entry = advance(read_sequence(connection), connection.new_token(), [target], connection.now())
@@ -376,7 +376,7 @@ def test_sequence_is_read_after_the_backoff(client: Any, table_name: str, operat
 
 @pytest.mark.parametrize("clock", ["wall", "monotonic"])
 def test_expired_client_token_is_not_repeated(client: Any, table_name: str, clock: str) -> None:
-    """The process freezes for nine minutes after sending: the log tells the outcome."""
+    """The process freezes for nine minutes after sending: the log proves the outcome."""
     fleet = new_fleet(client, table_name)
     publish(fleet.rival, "g1")
     frozen = [0.0]

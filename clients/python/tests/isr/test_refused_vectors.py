@@ -1,4 +1,4 @@
-"""Invalid input, against the vectors of the specification: the same errors as in Go and TypeScript."""
+"""Invalid input, against the vectors of the specification: the same errors as Go's and TypeScript's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Compiles the installed package, imports all of its modules by both names, and runs tests of it, under any Python.
 
-Warnings are errors. Its arguments are those of pytest.
+Warnings are errors. Its arguments are pytest's.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def test_outage(rig: Rig, which: str) -> None:
     assert get(app, "/held").body == b"page 1"
     broken: Proxy = getattr(rig, which)
     broken.cut(off=True)
-    # What is in memory is served, and other pages are rendered, once for all who ask.
+    # What is in memory is served, and other pages are rendered, once for all waiters.
     assert get(app, "/held").body == b"page 1"
     with ThreadPoolExecutor(4) as visitors:
         answers = list(visitors.map(lambda _: get(app, "/other"), range(8)))
@@ -584,7 +584,7 @@ def test_a_response_without_a_length_is_for_its_visitor(rig: Rig) -> None:
 
 
 def test_asgi_response_that_is_not_stored(rig: Rig) -> None:
-    """It is for the visitor who caused the render if its body is one message; a stream is not waited for."""
+    """The visitor who caused the render gets it if its body is one message; a stream is not waited for."""
     calls: list[str] = []
 
     async def app(scope: Any, _receive: Any, send: Any) -> None:

@@ -42,7 +42,7 @@ class Story(models.Model):  # type: ignore[misc]
 
 
 class Purges:
-    """Records purges, and fails if told to."""
+    """Records purges, and fails on demand."""
 
     def __init__(self) -> None:
         self.tags: list[list[str]] = []

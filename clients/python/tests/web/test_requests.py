@@ -1,4 +1,4 @@
-"""Which cookies and parameters pages do not depend on: spec/requests.json, and what a site says of its own."""
+"""Which cookies and parameters pages do not depend on: spec/requests.json, and a site's own."""
 
 from __future__ import annotations
 

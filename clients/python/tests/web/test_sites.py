@@ -100,7 +100,7 @@ def test_two_processes_share_pages(pair: Fleet, client: DynamoDBClient, subtests
             assert eventually(lambda: pair.get(a, "/long").text != before)
             with pytest.raises(OSError, match="401"):
                 Gateway(f"http://127.0.0.1:{admin}", "wrong").purge(tags=["long"])
-    with subtests.test("one render per expiry, stale meanwhile"):
+    with subtests.test("one render per expiry, stale during it"):
         first = pair.get(a, "/page")
         assert pair.get(b, "/page").text == first.text
         until(time.time() + FRESH + 0.1)

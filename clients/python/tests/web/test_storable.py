@@ -27,7 +27,7 @@ def _headers(vector: dict[str, list[Any]]) -> Headers:
 
 
 def _answer(vector: dict[str, Any]) -> dict[str, Any]:
-    """Return what this package says of a response, in the form of its vector."""
+    """Return this package's verdict on a response, in the form of its vector."""
     headers, config = _headers(vector.get("headers", {})), vector.get("config", {})
     requested = vector["requested_ms"] / 1000 if "requested_ms" in vector else None
     stale = config.get("stale_seconds", 0)

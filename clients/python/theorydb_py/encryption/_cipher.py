@@ -10,7 +10,7 @@ TAG_SIZE = 16  # bytes
 
 
 def aead_module() -> ModuleType:
-    """Import the ciphers of cryptography. Raises ImportError that says how to install it."""
+    """Import the ciphers of cryptography. Raises ImportError with the command that installs it."""
     try:
         from cryptography.hazmat.primitives.ciphers import aead
     except ImportError as error:

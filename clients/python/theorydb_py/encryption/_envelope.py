@@ -1,6 +1,6 @@
 """Seals and opens attributes (envelope encryption).
 
-The format is that of Go's package tabletheory/envelope. An encrypted attribute is a map
+Go's package tabletheory/envelope has the same format. An encrypted attribute is a map
 of ``v`` (the version of the format), ``edk`` (the sealed data key), ``nonce`` and ``ct``
 (the AES-256-GCM ciphertext, with its tag). Encryption does not detect that an attribute
 was removed, or replaced by an older value of the same attribute of the same item.

@@ -151,7 +151,7 @@ def _rotate(path: Path) -> tuple[MasterKey, ...]:
         following.unlink(missing_ok=True)
         raise
     # Synced before the new key seals anything: a crash must not undo the rename. From
-    # the rename on, a file of this name is that of another process.
+    # the rename on, a file of this name belongs to another process.
     _sync_folder(path)
     return parse_keys(text)
 

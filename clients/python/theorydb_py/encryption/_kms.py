@@ -41,7 +41,7 @@ class KmsKeys:
         """``key_id`` seals: the ID or ARN of a symmetric key, or the name or ARN of an alias.
 
         Only data keys that were sealed by it or by one of the ``previous`` keys are
-        opened: otherwise an attacker who can write to the table could plant values that
+        opened: otherwise an attacker with write access to the table could plant values that
         are sealed with a key of another account. KMS's rotation of key material needs
         no change here. To use another key, pass the old one as previous, by its ID or
         ARN: an alias that points to the new key does not name it any more.

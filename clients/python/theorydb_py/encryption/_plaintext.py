@@ -40,7 +40,7 @@ def canonical_number(text: str) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Decode base64 with padding. Raises ValueError for any other text than that of the bytes."""
+    """Decode base64 with padding. Raises ValueError for any but the canonical text of the bytes."""
     decoded = base64.b64decode(text, validate=True)
     if _base64(decoded) != text:
         raise ValueError

@@ -86,5 +86,5 @@ class _Deployment:
 
     def classify(self, why: Refusal) -> Exception | None:
         if Purpose.BUILD in why:
-            return MovedError(f"{self.name()}: another build was deployed meanwhile")
+            return MovedError(f"{self.name()}: another build was deployed at the same time")
         return None

@@ -103,7 +103,7 @@ class CurrentEntry(Entry):
     """An entry and its freshness when it was read."""
 
     state: State
-    """Considers the purge of this page, but not those of its tags or its site."""
+    """Considers the purge of this page, but not purges of its tags or its site."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +245,7 @@ class RequestRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Assertion:
-    """How a rollback or a pin sets the entry's timestamps. Fields as in Entry."""
+    """How a rollback or a pin sets the entry's timestamps. Entry documents the fields."""
 
     asserted_at: int
     pinned_until: int | None = None

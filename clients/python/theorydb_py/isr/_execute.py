@@ -136,7 +136,7 @@ def _resend_refused(
 def _settle(connection: Connection, change: Change, sent: list[Transaction], cause: Exception) -> None:
     """Settle requests without a reply.
 
-    They are revoked, and then the rows tell whether one of them was applied. After a
+    They are revoked, and then the rows show whether one of them was applied. After a
     crash before that, the transaction is applied entirely or not.
     """
     deadline = connection.settle_deadline()

@@ -53,7 +53,7 @@ class IsrLease:
         self._deadline = 0.0  # the same, in monotonic time
         self._over = False  # lost, released, backed off or published
         self._lost = False
-        self._attempt = attempt  # None without a request record, and once it has ended
+        self._attempt = attempt  # None if there is no request record, and once it has ended
         self._snapshot: Snapshot | None = None
         self._heartbeat: Heartbeat | None = None
 
@@ -121,7 +121,7 @@ class IsrLease:
 
     @property
     def attempt(self) -> Attempt | None:
-        """The attempt that it was acquired for; None without a request record, and once that has ended."""
+        """The attempt that it was acquired for; None if there is no request record, and once it has ended."""
         with self._lock:
             return self._attempt
 

@@ -217,7 +217,7 @@ class _Batch:
 
         SEQ is advanced by one, without a target, until that gets a reply: from then on
         the request cannot be applied, as it requires the previous SEQ. Then the log row
-        tells which request owns the sequence.
+        shows which request owns the sequence.
         """
         deadline = self._connection.settle_deadline()
         try:

@@ -41,7 +41,7 @@ _PARTS = 4
 
 
 def stored_value(kind: str, tenant: str, value: str) -> str:
-    """Return the value of a mark's row and of its log target: that of a tenant is the tenant's name."""
+    """Return the value of a mark's row and of its log target; for a tenant it is the tenant's name."""
     if value == "" and kind == TENANT:
         return tenant
     return _SITE_VALUE if value == "" and kind == SITE else value
@@ -54,7 +54,7 @@ def mark_key(kind: str, tenant: str, value: str) -> str:
 
 
 def _prefix(*parts: str) -> str:
-    """Return the prefix of the sort keys of a tenant's marks, or of those of one kind."""
+    """Return the prefix of the sort keys of a tenant's marks, or of its marks of one kind."""
     return MARK_PREFIX + "#".join((*parts, ""))
 
 
@@ -114,7 +114,7 @@ def mark_of_row(row: Item) -> Mark:
 
 
 def mark_of_target(row: Item, index: int, target: Item, seq: int) -> Mark:
-    """Decode the mark in a target of a log row. Its sequence is that of the row. Raises MalformedRowError."""
+    """Decode the mark in a target of a log row. Its sequence is the row's. Raises MalformedRowError."""
     if text(target, "value") == "" or "N" not in target.get("at", {}):
         raise malformed(row, "targets", f"a value and a time at [{index}]")
     located = {**target, "pk": row["pk"], "sk": row["sk"]}

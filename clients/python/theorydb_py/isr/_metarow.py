@@ -229,7 +229,7 @@ def pointed_entry(meta: Item, version: Item | None) -> Entry:
         missing = f'string "{text(meta, "current_sk")}", which is not there'
         raise malformed(meta, "current_sk", "the sort key of a row", missing)
     entry = content_of(version)
-    # The fence and the ttl are those of META.
+    # The fence and the ttl are META's.
     return replace(entry, v=0 if entry.foreign else version_of(meta) or 0, ttl=_expires(meta))
 
 

@@ -107,8 +107,8 @@ def read_recent(connection: Connection, up_to: int) -> list[Change]:
 
     A reader of SEQ and then of marks needs them: a purge that is being committed may be
     seen in SEQ, and not yet in its mark (spec/schema.md). One partition cannot write more
-    within two seconds. A row that is missing has expired, as have those before it, or is
-    being committed: a transaction tells which.
+    within two seconds. A missing row, and all rows before it, have expired, or the row is
+    being committed: reading it in a transaction decides between the two.
     """
     if up_to <= 0:
         return []

@@ -29,7 +29,7 @@ class PurgeTarget:
 
     - key: one page, by its cache key, ``value``
     - tag: the pages with the tag ``value``
-    - prefix: the pages whose cache keys begin with ``value``; host_target returns that of a host
+    - prefix: the pages whose cache keys begin with ``value``; host_target returns the target of a host
     - tenant: all pages of a tenant
     - site: all pages of all tenants
     """
@@ -38,7 +38,7 @@ class PurgeTarget:
     value: str = ""
     """The cache key, the tag or the prefix. The other kinds have none."""
     tenant: str | None = None
-    """The tenant of the pages; None: that of the store. A site has none."""
+    """The tenant of the pages; None: the store's. A site has none."""
     pk: str | None = None
     """The partition key of the page, for the kind key only; None: the store's mapping of the cache key."""
 

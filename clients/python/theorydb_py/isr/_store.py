@@ -412,7 +412,7 @@ class FaceTheoryIsrMetaStore:
         began. ``ttl_unix_seconds`` sets Entry.ttl (default: computed from
         ``meta_ttl_seconds``). With ``content_sha256`` and ``content_length`` the entry
         is stored completely; ``purge_seq`` is then the sequence before rendering
-        (default: that of the lease). Without them only the attributes of the reference
+        (default: the lease's). Without them only the attributes of the reference
         schema are stored, as by another service.
 
         Returns the entry as readers find it.
@@ -552,7 +552,7 @@ class FaceTheoryIsrMetaStore:
     ) -> Entry:
         """Keep the current entry from expiring by time; pin_seconds None: without an end. A purge overrides it.
 
-        Arguments are those of rollback.
+        The arguments are rollback's.
 
         Raises:
             NoVersionError: there is no entry, or another service wrote it.
@@ -570,8 +570,8 @@ class FaceTheoryIsrMetaStore:
         """End the pin of the current entry: it ages and is replaced like any other.
 
         pinned_until becomes now and stays: until the entry is replaced, it may be
-        served when rendering fails. The log tells all nodes even if the entry is not
-        pinned: a node that holds an older copy drops it.
+        served when rendering fails. All nodes are notified through the log even if the entry
+        is not pinned: a node that holds an older copy drops it.
 
         Raises:
             NoVersionError, PurgedError, MovedError, TransactionConflictError,

@@ -71,7 +71,7 @@ class Lease:
         if not isinstance(key, LeaseKey):
             raise InvalidInputError(f"the key of a lease is {key!r:.60}: expected a LeaseKey, as lock_key returns")
         if check_text("the token of a lease", token) == "":
-            raise InvalidInputError(f"the token of the lease of {key.pk} is empty: expected that of an acquired lease")
+            raise InvalidInputError(f"the token of the lease of {key.pk} is empty: expected an acquired lease's token")
         self.key = key
         self._token = token
         self._expires_at = check_count("expires_at", expires_at)
@@ -127,7 +127,7 @@ class Lease:
 
 
 class LeaseManager:
-    """Leases in one table, with the same rows and guarantees as in Go and TypeScript.
+    """Leases in one table, with the same rows and guarantees as Go's and TypeScript's.
 
     At most one unexpired lease per key, whose holder learns when it is lost. A lease
     does not keep a frozen holder from writing elsewhere after it has expired: make such
@@ -197,7 +197,7 @@ class LeaseManager:
         self._registry.close()
 
     def lock_key(self, pk: str, sk: str = SK_LOCK) -> LeaseKey:
-        """Return the key of a partition's lease, such as that of a page.
+        """Return the key of a partition's lease, such as a page's lease.
 
         Raises:
             InvalidKeyError, InvalidInputError: see LeaseKey.
@@ -213,7 +213,7 @@ class LeaseManager:
             InvalidInputError: an argument is invalid, or the manager was closed.
             UnknownOutcomeError: at worst an unused lease remains until it expires. After
                 all other errors it was not acquired, or was released.
-            TableNotFoundError, ThrottledError: as they say.
+            TableNotFoundError, ThrottledError: see their docstrings.
         """
         return self._acquire(key, lease_seconds)[0]
 

@@ -21,7 +21,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 _BODY_SECONDS = 0.25
-"""How long the body of a response that is not stored is waited for, for the visitor who caused its render."""
+"""How long to wait for the body of a response that is not stored, which goes to the visitor who caused the render."""
 
 _logger = logging.getLogger("theorydb_py.web")
 

@@ -59,7 +59,7 @@ class Bodies:
             try:
                 return presented(entry, metadata), body
             except ValueError as error:
-                _logger.warning("%s cannot be served as its metadata says: %s", entry.s3_key, error)
+                _logger.warning("%s cannot be served with its metadata: %s", entry.s3_key, error)
                 return None
         intact = len(body) == entry.content_length and hashlib.sha256(body).hexdigest() == entry.content_sha256
         return (entry, body) if intact else None

@@ -52,14 +52,14 @@ class PageCache:
     """The pages of one site, for a WsgiCache or an AsgiCache. One per process, safe for concurrent use.
 
     Pages are the rows of ``store`` and the bodies of an S3 bucket, as ``isr serve`` has
-    them, and it may serve the same ones. A page is stored only if its response says how
+    them, and it may serve the same ones. A page is stored only if its response states how
     long it is fresh: ``CDN-Cache-Control``, ``Surrogate-Control``, ``Cache-Control`` with
     ``s-maxage`` or ``max-age``, or ``Expires``. Responses with a cookie, ``private``, ``no-store``,
     ``no-cache`` or a ``Vary`` on anything but ``Accept-Encoding`` and ``Host`` are not.
 
     Threads start with the first request, so that servers may fork before it. A page is
     rendered in a thread of the cache (WSGI) or a task of the server's loop (ASGI), not
-    in that of a visitor: the application must be thread-safe.
+    in a visitor's thread or task: the application must be thread-safe.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class PageCache:
         retention_seconds: int = 30 * 24 * 3600,
         renders: int = 8,
     ) -> None:
-        """Create a cache. ``s3`` is ``boto3.client("s3")``; give it and that of the store timeouts of a second or two.
+        """Create a cache. ``s3`` is ``boto3.client("s3")``; give it and the store's client timeouts of a second or two.
 
         The key of a page is its host, its path and the ``query`` parameters. Pages of
         other ``hosts`` (``example.com:8080``) than these are not stored; without any,
@@ -93,8 +93,8 @@ class PageCache:
         pages of invented ones. Requests
         with other parameters bypass the cache (known tracking parameters are dropped),
         and so do those with a cookie that neither spec/requests.json nor ``ignore_cookies``
-        names; a name may end in ``*``, and after ``!`` it is that of a cookie with which
-        requests bypass the cache, whatever else ignores it.
+        names; a name may end in ``*``, and ``!`` before a name makes requests with this
+        cookie bypass the cache, whatever else ignores it.
 
         ``stale_seconds`` is how long after its freshness window a page may be served while
         it is rendered again, or cannot be; it bounds ``stale-while-revalidate`` and
@@ -102,8 +102,8 @@ class PageCache:
         forbids that (RFC 9111, section 5.2.2.10).
         ``opt_in="strict"`` is for sites that mean ``max-age`` and ``Expires`` for browsers
         only: then ``max-age`` counts only beside ``public``, and ``Expires`` never.
-        ``scheme`` is that of the site's public URLs: renders get it, and as
-        ``X-Forwarded-Proto``, whatever the request of the visitor says, whose own
+        ``scheme`` is the scheme of the site's public URLs: renders get it, and as
+        ``X-Forwarded-Proto``. The visitor's own
         ``X-Forwarded-Proto`` is not trusted. Visitors of both schemes get the same pages:
         let the proxy in front redirect http to https.
 

@@ -91,18 +91,18 @@ class Flight:
         self.visitor = visitor
         self.local = local
         self.older: Page | None = None
-        """The page that the store has, which may be served in place of a failure. Memory need not have it."""
+        """The page that the store has, which may be served if the render fails. Memory need not have it."""
         self.looked_up: Future[None] = Future()
         """Done once the store has answered, or failed."""
         self.outcome: Future[Served | Refused | Failed] = Future()
 
     def looked(self) -> None:
-        """Tell those who wait that the store has answered, or is not asked."""
+        """Notify the waiters that the store has answered, or is not asked."""
         with contextlib.suppress(InvalidStateError):
             self.looked_up.set_result(None)
 
     def resolve(self, outcome: Served | Refused | Failed) -> None:
-        """Tell those who wait. Only the first call counts."""
+        """Notify the waiters. Only the first call counts."""
         with contextlib.suppress(InvalidStateError):
             self.outcome.set_result(outcome)
         self.looked()

@@ -13,7 +13,7 @@ _MAX_TAG_BYTES = 1024
 _DIGESTS = frozenset({"repr-digest", "content-digest", "digest", "content-md5"})
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _ETAG = re.compile(r'(?:W/)?("[!#-~\x80-\xff]*")')
-# Servers of Python add a Date to each response: with that of the page there would be two.
+# Servers of Python add a Date to each response: with the page's own there would be two.
 _NOT_REPLAYED = frozenset({"date", "set-cookie", "set-cookie2"})
 
 

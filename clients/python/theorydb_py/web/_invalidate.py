@@ -1,7 +1,7 @@
 """Purging the pages that unsafe requests have changed (RFC 9111, section 4.4).
 
 Anyone may send such requests, as often as they like, so their effect on other visitors
-is limited, as in ``isr serve``:
+is limited, as ``isr serve`` does:
 
     request ──► page ─ was purged within a multiple of its render time, by any process: wait
                  └─ read the record: an entry, or a lease? ──► purge
@@ -65,7 +65,7 @@ class Invalidations:
         self._closed = False
 
     def add(self, keys: Iterable[str]) -> list[Future[Any]]:
-        """Purge pages that a request has changed. The futures are those of purges that are made at once."""
+        """Purge pages that a request has changed. Return the futures of purges that are made at once."""
         futures = []
         for key in keys:
             self._drop(key)  # however long the table takes

@@ -73,7 +73,7 @@ class Page:
         return "vary" not in self.entry.headers or _selects(self.headers(), request)
 
     def serves_failures(self, now: float, stale_seconds: int) -> bool:
-        """Return whether it may be served because rendering fails: within its windows, and that of stale-if-error.
+        """Return whether it may be served because rendering fails: within its windows, and within stale-if-error.
 
         What ends its freshness window early, a soft purge or a newer build, does not end this.
         """

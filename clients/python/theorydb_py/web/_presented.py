@@ -28,7 +28,7 @@ def presented(entry: Entry, metadata: Mapping[str, str]) -> Entry:
     if 300 <= code < 400:
         raise ValueError(f"status {code} is a redirect, whose Location is not known")
     if not 200 <= code < 500 or code in _PRIVATE_OR_FAILED:
-        raise ValueError(f"status {code} is not that of a page")
+        raise ValueError(f"status {code} is not the status of a page")
     if kind and not (_MEDIA_TYPE.fullmatch(kind) and _is_text(kind)):
         raise ValueError(f"content type {kind[:100]!r} is no media type")
     if policy and not _is_text(policy):

@@ -159,7 +159,7 @@ class Regeneration:
             self.mark_down(error)
             self._render_unshared(flight)
             return
-        if self._probe is flight:  # the answer to an older search says nothing of the store now
+        if self._probe is flight:  # the answer to an older search proves nothing about the store now
             self._failing = False
             self._probe = None
         if self._served(flight, found):
@@ -405,7 +405,7 @@ class Regeneration:
         return math.floor(max(time.time() + kept, stale_until(entry))) + _DAY
 
     def _render_unshared(self, flight: Flight) -> None:
-        """Render without the store, once for all who wait, and keep the page for a few seconds."""
+        """Render without the store, once for all waiters, and keep the page for a few seconds."""
         flight.looked()
         position = self._memory.position()
         began = time.time()

@@ -58,7 +58,7 @@ class Projected:
         return cls(host, "/" + path, query)
 
     def headers(self, scheme: str) -> tuple[tuple[str, str], ...]:
-        """Return all of its headers. The scheme is that of the public URLs, which some applications read there."""
+        """Return all of its headers. The scheme is the public URLs', which some applications read there."""
         same = (("accept", "*/*"), ("accept-encoding", "identity"), ("user-agent", "isr"))
         return (("host", self.host), *same, ("x-forwarded-proto", scheme))
 

@@ -28,7 +28,7 @@ _STORED = frozenset({200, 203, 204, 300, 301, 302, 303, 307, 308, 404, 410})
 _FAILED = frozenset({408, 425, 429})
 _WITHDRAWN = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 410, 451})
 _UNDERSTOOD = _STORED | {201, 202, 205, 207, 208, 226, 305}
-"""Registered statuses that say the same to all visitors (RFC 9111, section 3): here only those below 400 matter."""
+"""Registered statuses with one meaning for all visitors (RFC 9111, section 3): only statuses below 400 matter here."""
 _DIGITS = re.compile(r"[0-9]+")
 
 

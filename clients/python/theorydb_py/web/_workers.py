@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Workers:
     """Threads that run jobs, at most so many at a time; at most so many wait. Safe for concurrent use.
 
-    Unlike those of concurrent.futures they are daemons: a call that hangs does not keep
+    Unlike the threads of concurrent.futures they are daemons: a call that hangs does not keep
     the process from ending. Each begins with an empty context (contextvars).
     """
 

@@ -29,7 +29,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 Tags = str | Callable[..., "str | Iterable[str]"]
 
 _MAX_TARGETS = 90
-"""How many tags one purge has at most: the limit of isr serve, which is below that of the store."""
+"""How many tags one purge has at most: the limit of isr serve, which is below the store's."""
 _MAX_TAG = 1024
 
 _logger = logging.getLogger("theorydb_py.web")
@@ -94,7 +94,7 @@ def purge_on_change(
 ) -> None:
     """Purge the tags of an instance when it is saved or deleted, once the transaction is committed.
 
-    ``purge`` is that of a PageCache or a Gateway. Changes of one transaction share
+    ``purge`` is the method of a PageCache or a Gateway. Changes of one transaction share
     purges of at most 90 tags. A purge that fails is logged, and the request goes on: pages are then
     outdated until they expire. What sends no signals (``QuerySet.update``, ``bulk_create``, relations
     of many to many) purges nothing: call ``purge`` there.
