@@ -141,7 +141,7 @@ func (v *response) windows(stale, staleIfError int64) *response {
 	return v
 }
 
-// TestStorable compares vectors/storable.json with what the rules say.
+// TestStorable compares vectors/storable.json with the verdicts of the rules.
 func TestStorable(t *testing.T) {
 	c := new(cases)
 	for _, family := range []func(){

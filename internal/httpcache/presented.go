@@ -47,7 +47,7 @@ func presentedStatus(text string) (int, error) {
 	case code >= 300 && code < 400:
 		return 0, fmt.Errorf("status %d is a redirect, whose Location is not known", code)
 	case !MayBeStored(code) || failedStatus(code):
-		return 0, fmt.Errorf("status %d is not that of a page", code)
+		return 0, fmt.Errorf("status %d is not the status of a page", code)
 	}
 	return code, nil
 }
