@@ -36,8 +36,8 @@ func TestPresented(t *testing.T) {
 func TestNotPresented(t *testing.T) {
 	t.Parallel()
 	for reason, tests := range map[string][][3]string{
-		"no status":          {{"ok"}, {"4040"}, {"20"}, {"2 0"}, {" 200"}, {"-200"}, {"20\n"}},
-		"a redirect":         {{"300"}, {"301"}, {"302"}, {"304"}, {"308"}},
+		"no status":                {{"ok"}, {"4040"}, {"20"}, {"2 0"}, {" 200"}, {"-200"}, {"20\n"}},
+		"a redirect":               {{"300"}, {"301"}, {"302"}, {"304"}, {"308"}},
 		"not the status of a page": {{"+20"}, {"100"}, {"101"}, {"206"}, {"401"}, {"407"}, {"408"}, {"412"}, {"416"}, {"429"}, {"500"}, {"503"}, {"600"}, {"999"}, {"000"}},
 		"no media type": {
 			{"200", "text"}, {"200", "text/"}, {"200", "/html"}, {"200", "text/html/x"}, {"200", "text html"}, {"200", "text/html\r\nX: y"}, {"200", "text/html; charset=\"ü\""}, {"200", " text/html"}, {"200", "text/html; a=" + strings.Repeat("x", 8<<10)},
