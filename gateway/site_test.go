@@ -15,8 +15,8 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/internal/metrics"
 	"github.com/facetheory/isr/internal/telemetry"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/store"
 )

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/facetheory/isr/internal/admin"
-	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/telemetry/live"
 )
 
 // frame returns a frame of a busy server.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/admin"
-	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/telemetry/live"
 )
 
 // A topFrame is what isr top shows at a moment.

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/telemetry/live"
 )
 
 // An Activity is what a server knows of one page besides what is stored.

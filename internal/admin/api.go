@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/telemetry/live"
 	"github.com/facetheory/isr/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/telemetry/live"
 )
 
 // Bounds of event streams.

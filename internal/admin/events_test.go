@@ -14,7 +14,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/admin"
-	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/telemetry/live"
 )
 
 // An event is one of a stream.

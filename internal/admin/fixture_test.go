@@ -21,7 +21,7 @@ import (
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/internal/admin"
-	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/telemetry/live"
 	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"

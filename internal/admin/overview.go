@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/details"
-	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/telemetry/live"
 )
 
 // An Overview is what a server does now, and did in the last hour.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/telemetry/live"
 	"github.com/facetheory/isr/store"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/admin"
-	"github.com/facetheory/isr/internal/live"
+	"github.com/facetheory/isr/internal/telemetry/live"
 	"github.com/facetheory/isr/store"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/internal/accesslog"
 	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/telemetry"
+	"github.com/facetheory/isr/internal/telemetry/accesslog"
 	"github.com/facetheory/isr/internal/testbed"
 )
 

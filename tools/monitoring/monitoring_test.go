@@ -1,5 +1,5 @@
 // Package monitoring_test checks the dashboard and the alerts in deploy against the metrics of
-// the server, which docs/metrics.md lists; a test of internal/metrics compares that table with
+// the server, which docs/metrics.md lists; a test of internal/telemetry/metrics compares that table with
 // the registry.
 package monitoring_test
 

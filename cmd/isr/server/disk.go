@@ -5,7 +5,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/embedded"
-	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 )
 
 // keepDisk keeps the embedded store within its bound until stop is called.

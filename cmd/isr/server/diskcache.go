@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/facetheory/isr/internal/disktier"
-	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 )
 
 // defaultCacheSize is the size of the disk cache without --cache-size, in bytes.

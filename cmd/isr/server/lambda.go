@@ -17,9 +17,9 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/function"
 	"github.com/facetheory/isr/internal/config"
-	"github.com/facetheory/isr/internal/live"
-	"github.com/facetheory/isr/internal/metrics"
 	"github.com/facetheory/isr/internal/telemetry"
+	"github.com/facetheory/isr/internal/telemetry/live"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 	trigger "github.com/facetheory/isr/trigger/lambda"
 )
 

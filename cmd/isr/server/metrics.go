@@ -20,7 +20,7 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/httpconn"
-	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 )
 
 // metricsFlags configure the metrics of a server.

@@ -17,8 +17,8 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/config"
-	"github.com/facetheory/isr/internal/live"
-	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/internal/telemetry/live"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 )
 
 // A reloader replaces the configuration of a running server.

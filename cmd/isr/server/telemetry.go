@@ -10,11 +10,11 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/internal/accesslog"
-	"github.com/facetheory/isr/internal/live"
-	"github.com/facetheory/isr/internal/metrics"
 	"github.com/facetheory/isr/internal/telemetry"
-	"github.com/facetheory/isr/internal/tracing"
+	"github.com/facetheory/isr/internal/telemetry/accesslog"
+	"github.com/facetheory/isr/internal/telemetry/live"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
+	"github.com/facetheory/isr/internal/telemetry/tracing"
 )
 
 // telemetryFlags configure request ids and the access log.

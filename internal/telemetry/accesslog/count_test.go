@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/facetheory/isr/internal/accesslog"
 	"github.com/facetheory/isr/internal/telemetry"
+	"github.com/facetheory/isr/internal/telemetry/accesslog"
 )
 
 // Each request that was answered has a line or counts as dropped, also while the log is rotated.

@@ -120,7 +120,7 @@ func TestText(t *testing.T) {
 
 // The documentation has each field.
 func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/logs.md")
+	text, err := os.ReadFile("../../../docs/logs.md")
 	if err != nil {
 		t.Fatal(err)
 	}

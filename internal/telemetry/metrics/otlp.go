@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/sdk/metric"
 
-	"github.com/facetheory/isr/internal/otlp"
+	"github.com/facetheory/isr/internal/telemetry/otlp"
 )
 
 // shutdownTime bounds the last export, at shutdown.

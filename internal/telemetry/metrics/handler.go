@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/facetheory/isr/internal/otlp"
+	"github.com/facetheory/isr/internal/telemetry/otlp"
 )
 
 const (

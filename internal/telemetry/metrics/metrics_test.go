@@ -16,8 +16,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/internal/metrics"
 	"github.com/facetheory/isr/internal/telemetry"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 	"github.com/facetheory/isr/internal/testbed"
 	"github.com/facetheory/isr/store"
 )

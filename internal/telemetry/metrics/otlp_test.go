@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 )
 
 // otlpReceiver receives OTLP over HTTP, as a collector does.

@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/metrics.md")
 
-const documentation = "../../docs/metrics.md"
+const documentation = "../../../docs/metrics.md"
 
 // used returns metrics of which each has a series.
 func used(t *testing.T) *metrics.Metrics {
@@ -88,7 +88,7 @@ func TestDocumentation(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("the table in %s is not that of the registry; update it with: go test ./internal/metrics -run TestDocumentation -update", documentation)
+		t.Errorf("the table in %s is not that of the registry; update it with: go test ./internal/telemetry/metrics -run TestDocumentation -update", documentation)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/internal/otlp"
 	"github.com/facetheory/isr/internal/telemetry"
+	"github.com/facetheory/isr/internal/telemetry/otlp"
 )
 
 // shutdownTime bounds the last export, at shutdown.

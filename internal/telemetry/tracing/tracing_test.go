@@ -19,7 +19,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/telemetry"
-	"github.com/facetheory/isr/internal/tracing"
+	"github.com/facetheory/isr/internal/telemetry/tracing"
 	"github.com/facetheory/isr/store"
 )
 

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/internal/metrics"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 )
 
 // scrape returns the response to a scrape that accepts a format.
