@@ -8,7 +8,6 @@ import (
 
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/httpcache"
-	"github.com/facetheory/isr/store"
 )
 
 // A BlindPolicy decides what visitors get from a node that has not read the log for longer
@@ -20,10 +19,6 @@ type BlindPolicy int
 const (
 	// BlindServe serves pages as usual, with detail=cut-off. It is the zero value.
 	BlindServe BlindPolicy = iota
-	// BlindRevalidate renders each page for the requests that wait for it, within the
-	// budget of the origin, without storing it, and serves it for at most five seconds.
-	// Older pages are not used, not even in place of a failure of the origin.
-	BlindRevalidate
 	// BlindRefuse answers with 503 and Retry-After.
 	BlindRefuse
 )
@@ -32,8 +27,6 @@ func (p BlindPolicy) String() string {
 	switch p {
 	case BlindServe:
 		return "serve"
-	case BlindRevalidate:
-		return "revalidate"
 	case BlindRefuse:
 		return "refuse"
 	}
@@ -50,13 +43,16 @@ func (p BlindPolicy) MarshalText() ([]byte, error) {
 
 // UnmarshalText parses the result of [BlindPolicy.String].
 func (p *BlindPolicy) UnmarshalText(text []byte) error {
-	for _, known := range []BlindPolicy{BlindServe, BlindRevalidate, BlindRefuse} {
+	for _, known := range []BlindPolicy{BlindServe, BlindRefuse} {
 		if string(text) == known.String() {
 			*p = known
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is not a blind policy; expected serve, revalidate or refuse", text)
+	if string(text) == "revalidate" {
+		return errors.New("the blind policy revalidate was removed; use refuse if a purged page must never be served, else serve")
+	}
+	return fmt.Errorf("%q is not a blind policy; expected serve or refuse", text)
 }
 
 func (p BlindPolicy) valid() bool { return p >= BlindServe && p <= BlindRefuse }
@@ -67,25 +63,13 @@ var errBlind = errors.New("the log has not been read for too long")
 // applies. It is on the hit path.
 func (c *Cache) blind(now time.Time) bool { return c.cfg.Blind != BlindServe && c.follower.Blind(now) }
 
-// answerBlind answers a request of a node that is blind, by another policy than
-// [BlindServe]. old is the page in memory; it may be nil.
-func (h *handler) answerBlind(w http.ResponseWriter, r *http.Request, k store.Key, old *page) {
-	h.c.follower.TellBlind(h.c.cfg.Blind.String())
+// answerBlind refuses a request of a node that is blind (see [BlindRefuse]). old is the page in
+// memory; it may be nil.
+func (h *handler) answerBlind(w http.ResponseWriter, r *http.Request, old *page) {
+	h.c.follower.TellBlind()
 	status := httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailCutOff}
 	if old != nil {
 		status.Forward = httpcache.ForwardStale
 	}
-	if h.c.cfg.Blind == BlindRefuse {
-		h.serveFailure(w, r, plainFailure(errBlind), status, h.c.now().Add(budget.BusyRetry))
-		return
-	}
-	// A refusal or a failure that is remembered needs no render. A 404 that is remembered may be
-	// outdated.
-	if known := h.c.negative.get(k, time.Now()); known != nil && known.page == nil && h.answerKnown(w, r, k, nil, status.Forward) {
-		return
-	}
-	if p := h.c.unpublished.get(k); p != nil && time.Since(p.read.began) > h.c.follower.MaxBlind() {
-		h.c.unpublished.forget(k) // rendered slowly: it is as old as its render
-	}
-	h.answerUnstored(w, r, k, nil, status)
+	h.serveFailure(w, r, plainFailure(errBlind), status, h.c.now().Add(budget.BusyRetry))
 }

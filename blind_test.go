@@ -34,7 +34,7 @@ func cutOff(t *testing.T, tb *table, policy isr.BlindPolicy) (p *peer, renders *
 
 // Until MaxBlind, all policies serve what there is.
 func TestBlindPolicyWaitsForMaxBlind(t *testing.T) {
-	for _, policy := range []isr.BlindPolicy{isr.BlindServe, isr.BlindRevalidate, isr.BlindRefuse} {
+	for _, policy := range []isr.BlindPolicy{isr.BlindServe, isr.BlindRefuse} {
 		t.Run(policy.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, _, _ := cutOff(t, newTable(t), policy)
@@ -60,67 +60,10 @@ func TestBlindServe(t *testing.T) {
 	})
 }
 
-// A blind node renders every page for its visitors, and stores none.
-func TestBlindRevalidate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tb := newTable(t)
-		p, site, restore := cutOff(t, tb, isr.BlindRevalidate)
-		time.Sleep(11 * time.Second)
-		for path, status := range map[string]string{"/": "isr; fwd=stale; fwd-status=200", "/new": "isr; fwd=miss; fwd-status=200"} {
-			before := site.renders.Load()
-			for _, a := range crowd(50, []http.Handler{p}, path) {
-				expect(t, a, path, status)
-				if !strings.HasSuffix(a.status(), "; detail=cut-off") || strings.Contains(a.status(), "stored") {
-					t.Errorf("status %q", a.status())
-				}
-			}
-			if n := site.renders.Load() - before; n != 1 {
-				t.Errorf("%d renders of %s for a crowd, want 1", n, path)
-			}
-		}
-		before := site.renders.Load()
-		time.Sleep(6 * time.Second)
-		get(p, "/")
-		if n := site.renders.Load() - before; n != 1 {
-			t.Errorf("%d renders six seconds later, want 1", n)
-		}
-		for range 3 {
-			if a := get(p, "/down"); a.Code != http.StatusInternalServerError {
-				t.Errorf("%d %q for a page that fails", a.Code, a.status())
-			}
-		}
-		if n := len(tb.bodyFiles()); n != 2 {
-			t.Errorf("%d pages are stored, want the two of the start", n)
-		}
-		if n := strings.Count(tb.log.String(), "without a new render"); n != 1 {
-			t.Errorf("%d lines in the log, want 1", n)
-		}
-
-		restore()
-		time.Sleep(isr.DefaultPoll)
-		if a := get(p, "/"); strings.Contains(a.status(), "detail") || !strings.HasPrefix(a.status(), "isr; hit") {
-			t.Errorf("status %q once the log is read again", a.status())
-		}
-	})
-}
-
-// A blind node does not use an older page in place of a failure.
-func TestBlindRevalidateOfAFailingOrigin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, site, _ := cutOff(t, newTable(t), isr.BlindRevalidate)
-		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
-			http.Error(w, "down", http.StatusInternalServerError)
-		})
-		time.Sleep(11 * time.Second)
-		if a := get(p, "/"); a.Code != http.StatusInternalServerError || !strings.Contains(a.status(), "detail=render-failed") {
-			t.Errorf("%d %q", a.Code, a.status())
-		}
-	})
-}
-
 func TestBlindRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, site, restore := cutOff(t, newTable(t), isr.BlindRefuse)
+		tb := newTable(t)
+		p, site, restore := cutOff(t, tb, isr.BlindRefuse)
 		time.Sleep(11 * time.Second)
 		for _, path := range []string{"/", "/stored", "/new"} {
 			a := get(p, path)
@@ -132,6 +75,10 @@ func TestBlindRefuse(t *testing.T) {
 			t.Errorf("%d renders, want those of the start", n)
 		}
 		expect(t, get(p, "/", "Authorization: me"), "/", "isr; fwd=bypass")
+
+		if n := strings.Count(tb.log.String(), "requests are refused until it is"); n != 1 {
+			t.Errorf("%d lines in the log, want 1", n)
+		}
 
 		restore()
 		time.Sleep(isr.DefaultPoll)
@@ -158,7 +105,7 @@ func TestThawedNodeIsNotBlind(t *testing.T) {
 }
 
 func TestBlindPolicyText(t *testing.T) {
-	for _, policy := range []isr.BlindPolicy{isr.BlindServe, isr.BlindRevalidate, isr.BlindRefuse} {
+	for _, policy := range []isr.BlindPolicy{isr.BlindServe, isr.BlindRefuse} {
 		text, err := policy.MarshalText()
 		var parsed isr.BlindPolicy
 		if err != nil || parsed.UnmarshalText(text) != nil || parsed != policy {
@@ -168,10 +115,12 @@ func TestBlindPolicyText(t *testing.T) {
 	if _, err := isr.BlindPolicy(7).MarshalText(); err == nil {
 		t.Error("an invalid policy has a text")
 	}
-	if err := new(isr.BlindPolicy).UnmarshalText([]byte("hope")); err == nil || !strings.Contains(err.Error(), "expected serve, revalidate or refuse") {
-		t.Errorf("parsing another text: %v", err)
+	for text, want := range map[string]string{"hope": "expected serve or refuse", "revalidate": "was removed; use refuse"} {
+		if err := new(isr.BlindPolicy).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("parsing %q: %v", text, err)
+		}
 	}
-	for _, cfg := range []isr.Config{{Blind: 3}, {MaxBlind: time.Millisecond}, {MaxBlind: 25 * time.Hour}} {
+	for _, cfg := range []isr.Config{{Blind: 2}, {MaxBlind: time.Millisecond}, {MaxBlind: 25 * time.Hour}} {
 		var invalid *isr.ConfigError
 		if _, err := isr.New(nil, nil, cfg); !errors.As(err, &invalid) {
 			t.Errorf("New accepts %+v: %v", cfg, err)

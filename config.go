@@ -279,7 +279,7 @@ func (cfg Config) validate() error {
 		errs = append(errs, configErrorf("MaxBlind", "must be between 1s and 24h (got %s)", cfg.MaxBlind))
 	}
 	if !cfg.Blind.valid() {
-		errs = append(errs, configErrorf("Blind", "must be BlindServe, BlindRevalidate or BlindRefuse (got %d)", int(cfg.Blind)))
+		errs = append(errs, configErrorf("Blind", "must be BlindServe or BlindRefuse (got %d)", int(cfg.Blind)))
 	}
 	if cfg.StoreTimeout < time.Millisecond || cfg.StoreTimeout > 24*time.Hour {
 		errs = append(errs, configErrorf("StoreTimeout", "must be between 1ms and 24h (got %s)", cfg.StoreTimeout))

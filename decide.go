@@ -260,7 +260,7 @@ func (h *handler) execute(w http.ResponseWriter, r *http.Request, d *decision) {
 	case actFindStored:
 		h.answerStored(w, r, d.key, d.minSeq, d.asked)
 	case actBlind:
-		h.answerBlind(w, r, d.key, d.page)
+		h.answerBlind(w, r, d.page)
 	case actFail:
 		h.serveFailure(w, r, d.known.failed, httpcache.Status{Forward: d.forward, Detail: detailBackOff}, d.now.Add(time.Until(d.known.until)))
 	case actPass:

@@ -237,8 +237,8 @@ func TestTokensAreInjected(t *testing.T) {
 
 func TestRouteBounds(t *testing.T) {
 	for want, rt := range map[string]isr.Route{
-		"":               {EarlyRefresh: 10, Jitter: 0.5, Policy: isr.Fail},
-		"Policy must be": {Policy: 3},
+		"":               {EarlyRefresh: 10, Jitter: 0.5, Policy: isr.Wait},
+		"Policy must be": {Policy: 2},
 		"EarlyRefresh must be between 0 and 10 (got -1)":   {EarlyRefresh: -1},
 		"EarlyRefresh must be between 0 and 10 (got 10.5)": {EarlyRefresh: 10.5},
 		"EarlyRefresh must be between 0 and 10 (got NaN)":  {EarlyRefresh: math.NaN()},

@@ -176,7 +176,7 @@ func routes() *rapid.Generator[isr.Route] {
 			Revalidate:    rapid.SampledFrom([]time.Duration{0, 10 * time.Second}).Draw(t, "revalidate"),
 			Stale:         rapid.SampledFrom([]time.Duration{time.Hour, 0, -1}).Draw(t, "stale"),
 			StaleIfError:  rapid.SampledFrom([]time.Duration{0, 10 * time.Hour}).Draw(t, "stale if error"),
-			Policy:        rapid.SampledFrom([]isr.Policy{isr.ServeStale, isr.Wait, isr.Fail}).Draw(t, "policy"),
+			Policy:        rapid.SampledFrom([]isr.Policy{isr.ServeStale, isr.Wait}).Draw(t, "policy"),
 			ObeyRequests:  rapid.Bool().Draw(t, "obey"),
 			StoreNegative: rapid.Bool().Draw(t, "store negative"),
 			VaryAuto:      rapid.Bool().Draw(t, "vary auto"),
@@ -209,7 +209,7 @@ func TestExplainIsServe(t *testing.T) {
 	seen := make(map[string]int)
 	rapid.Check(t, func(rt *rapid.T) {
 		route, uses := routes().Draw(rt, "route"), often(rt, "uses", 1, 2)
-		blind := rapid.SampledFrom([]isr.BlindPolicy{isr.BlindServe, isr.BlindRevalidate, isr.BlindRefuse}).Draw(rt, "blind")
+		blind := rapid.SampledFrom([]isr.BlindPolicy{isr.BlindServe, isr.BlindRefuse}).Draw(rt, "blind")
 		story := rapid.SliceOfN(turns(), 5, 30).Draw(rt, "story")
 		var failure string
 		synctest.Test(t, func(t *testing.T) {

@@ -62,14 +62,6 @@ func (x *explainer) join(f *flight, fwd string) {
 			return
 		}
 	}
-	if h.route.Policy == Fail {
-		select {
-		case <-f.rendering:
-			x.failure(plainFailure(errRendering), httpcache.Status{Forward: fwd, Detail: detailHeld})
-			return
-		default:
-		}
-	}
 	x.because("another request in this process has started to find or render the page, and this one waits for it", "RFC 9211, section 2.6")
 	x.out.Open = true
 	x.settle(VerdictMiss, 0, httpcache.Status{Forward: fwd, Collapsed: true}.String())
@@ -216,8 +208,6 @@ func (x *explainer) proceed(s *search, rec store.Record, old *page, fwd string) 
 		}
 	case rec.Lock.IsBackOff():
 		x.fail(s, x.unavailable(s, rec, &store.HeldError{Lock: *rec.Lock}, detailBackOff), old, status)
-	case s.route.Policy == Fail:
-		x.fail(s, failure{cause: &store.HeldError{Lock: *rec.Lock}, detail: detailHeld}, old, status)
 	default:
 		x.because((&store.HeldError{Lock: *rec.Lock}).Error()+"; the request waits for its page", "RFC 9211, section 2.6")
 		x.out.Open = true
@@ -302,11 +292,6 @@ func (x *explainer) withoutStore(k store.Key, old *page, status httpcache.Status
 func (x *explainer) answerUnstored(k store.Key, old *page, status httpcache.Status) {
 	x.because("the stores are not used: the page is rendered once for all requests that wait for it, and not stored", "")
 	if f := x.h.c.unstored.current(k); f != nil {
-		if x.h.route.Policy == Fail {
-			got := x.h.orStaleIfError(failure{cause: errRendering, detail: detailHeld}, old)
-			x.answerFailure(got.outcome.(failure), got.state, httpcache.Status{Forward: status.Forward})
-			return
-		}
 		x.out.Open = true
 		status.Collapsed = true
 		x.settle(VerdictMiss, 0, status.String())
@@ -336,16 +321,7 @@ func (x *explainer) blind(d *decision) {
 		status.Forward = httpcache.ForwardStale
 	}
 	x.because("this server has not read the log of changes for longer than it may serve pages", "")
-	if x.h.c.cfg.Blind == BlindRefuse {
-		x.failure(plainFailure(errBlind), status)
-		return
-	}
-	known := decision{key: d.key, now: x.h.c.now(), forward: status.Forward}
-	if e := x.h.c.negative.get(d.key, time.Now()); e != nil && e.page == nil && x.h.recall(&known) {
-		x.follow(&known)
-		return
-	}
-	x.answerUnstored(d.key, nil, status)
+	x.failure(plainFailure(errBlind), status)
 }
 
 // findSince describes findSince.

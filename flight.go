@@ -48,11 +48,6 @@ type flight struct {
 	// overtake), nil if it was not.
 	reloadedAt atomic.Pointer[time.Time] // written under flights.mu
 
-	// rendering is closed once there is no usable page and this process is about to
-	// render one.
-	rendering chan struct{}
-	announced bool // rendering is closed; only the search uses it
-
 	// overdue is closed when the store has taken too long: waiting requests are
 	// served without it. rendered then returns the page, if it was rendered and only
 	// remains to be stored.
@@ -108,7 +103,7 @@ func (fs *flights) join(s *search, run func(*flight) outcome) (f *flight, leader
 		return nil, false
 	}
 	f = &flight{
-		search: s, waitTimes: new(waitTimes), forced: s.force, usable: make(chan struct{}), rendering: make(chan struct{}),
+		search: s, waitTimes: new(waitTimes), forced: s.force, usable: make(chan struct{}),
 		overdue: make(chan struct{}), streaming: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	fs.byKey[k] = f
@@ -241,14 +236,6 @@ func (f *flight) known(c store.PurgeState) store.PurgeState {
 		return c.Merge(*known)
 	}
 	return c
-}
-
-// announce tells requests that must not wait for a render that one begins.
-func (f *flight) announce() {
-	if f.stale.Load() == nil && !f.announced {
-		f.announced = true
-		close(f.rendering)
-	}
 }
 
 // shut prevents further flights from starting.

@@ -190,7 +190,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 			h.answer(w, r, k, got, httpcache.Status{Forward: fwd})
 			return
 		}
-		if attempt == 0 && (leader || h.route.Policy != Fail) {
+		if attempt == 0 {
 			r = h.hintOld(w, r, old)
 		}
 		got, ok := h.await(r, f, own, leader, known, old)
@@ -284,15 +284,10 @@ func (h *handler) awaitEnd(r *http.Request, f *flight, own *handover, leader boo
 }
 
 // await waits for what the route's policy lets a visitor wait for: the end of the
-// flight, a page that can be served before that, the page that is being rendered, the response of
-// own, or, under [Fail], the news that a render has begun. ok is false if the visitor went away.
+// flight, a page that can be served before that, the page that is being rendered, or the response of
+// own. ok is false if the visitor went away.
 func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, known int64, old *page) (got reply, ok bool) {
-	usable, rendering, streaming := f.usable, f.rendering, f.streaming
-	if leader || h.route.Policy != Fail {
-		rendering = nil
-	} else {
-		streaming = nil
-	}
+	usable, streaming := f.usable, f.streaming
 	var late <-chan time.Time
 	if h.route.Policy == Wait {
 		timer := time.NewTimer(h.route.wait)
@@ -324,8 +319,6 @@ func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, 
 				return reply{outcome: storedPage{page: p}, state: state}, true
 			}
 			old = p
-		case <-rendering:
-			return reply{outcome: failure{cause: errRendering, detail: detailHeld}}, true
 		case <-streaming:
 			streaming = nil
 			if got, ok := h.attach(r, f, leader, known, old); ok {
@@ -426,7 +419,6 @@ func (h *handler) answerFailure(w http.ResponseWriter, r *http.Request, o failur
 		status.Detail = o.detail
 		h.pass(w, r, status)
 	default:
-		status.Collapsed = status.Collapsed && o.detail != detailHeld
 		status.Detail = o.detail
 		res := o.shown()
 		if o.own != nil && !status.Collapsed {

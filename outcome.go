@@ -133,27 +133,27 @@ func (s *search) notPublished(err error) outcome {
 
 // A Policy decides what a visitor gets while a page is not fresh.
 //
-//	                      ServeStale              Wait                     Fail
+//	                      ServeStale              Wait
 //
-//	fresh                 the page                the page                 the page
+//	fresh                 the page                the page
 //
 //	stale:
-//	  not rendered yet    the stale page, and     waits for the new page   as ServeStale
+//	  not rendered yet    the stale page, and     waits for the new page
 //	                      a new one is rendered
 //	                      in the background
-//	  held                the stale page          waits for the new page;  as ServeStale
+//	  held                the stale page          waits for the new page;
 //	                                              after Config.Wait, the
 //	                                              stale one
-//	  in back-off         the stale page          the stale page, at once  as ServeStale
-//	  the origin fails    the stale page          the stale page, when     as ServeStale
+//	  in back-off         the stale page          the stale page, at once
+//	  the origin fails    the stale page          the stale page, when
 //	                                              the render has failed
 //
 //	missing:
-//	  not rendered yet    waits for the page      as ServeStale            as ServeStale
-//	  held                waits for the page;     as ServeStale            503 at once
+//	  not rendered yet    waits for the page      as ServeStale
+//	  held                waits for the page;     as ServeStale
 //	                      after Config.Wait, 503
-//	  in back-off         the failure, at once    as ServeStale            as ServeStale
-//	  the origin fails    the failure             as ServeStale            as ServeStale
+//	  in back-off         the failure, at once    as ServeStale
+//	  the origin fails    the failure             as ServeStale
 //
 // Stale: within its stale window. Missing: not stored, purged hard, or expired; an expired
 // page is still served in place of a failure if its stale-if-error allows that. Held: a
@@ -171,7 +171,6 @@ func (s *search) notPublished(err error) outcome {
 //	                         closing
 //	fwd=stale; stored        the new page, in place of a stale or expired one; and
 //	                         "collapsed" if another request had started the render
-//	fwd=miss; detail=held    the 503 of Fail
 //
 // Every 503 has a Retry-After.
 type Policy int
@@ -183,9 +182,6 @@ const (
 	// Wait makes the visitors of a stale page wait for the new one, for at most
 	// Config.Wait.
 	Wait
-	// Fail answers with 503 and Retry-After instead of waiting for a missing page that
-	// another request or process is rendering.
-	Fail
 )
 
 func (p Policy) String() string {
@@ -194,8 +190,6 @@ func (p Policy) String() string {
 		return "serve-stale"
 	case Wait:
 		return "wait"
-	case Fail:
-		return "fail"
 	}
 	return fmt.Sprintf("Policy(%d)", int(p))
 }
@@ -210,16 +204,19 @@ func (p Policy) MarshalText() ([]byte, error) {
 
 // UnmarshalText parses the result of [Policy.String].
 func (p *Policy) UnmarshalText(text []byte) error {
-	for _, known := range []Policy{ServeStale, Wait, Fail} {
+	for _, known := range []Policy{ServeStale, Wait} {
 		if string(text) == known.String() {
 			*p = known
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is not a policy; expected serve-stale, wait or fail", text)
+	if string(text) == "fail" {
+		return errors.New("the policy fail was removed; use serve-stale, and a shorter wait if visitors must not wait for another server")
+	}
+	return fmt.Errorf("%q is not a policy; expected serve-stale or wait", text)
 }
 
-func (p Policy) valid() bool { return p >= ServeStale && p <= Fail }
+func (p Policy) valid() bool { return p >= ServeStale && p <= Wait }
 
 // A reply is an outcome as one visitor gets it. A visitor may join a flight long after
 // it found a page, so the page is judged once more when the reply is made. Nothing
@@ -299,7 +296,7 @@ func (h *handler) worthRetrying(r *http.Request, f *flight, got reply, attempt i
 		return f.forced || o.reason == detailHead && r.Method != http.MethodHead
 	case failure:
 		switch {
-		case o.fallback != nil, o.detail == detailHeld, o.detail == detailStoreError:
+		case o.fallback != nil, o.detail == detailStoreError:
 			return false
 		case f.forced: // this visitor did not ask for a forced render
 			return true
@@ -425,10 +422,7 @@ func fallbackDetail(o failure, state store.State) string {
 	return detailStaleIfError
 }
 
-var (
-	errRendering = errors.New("the page is being rendered")
-	errLate      = errors.New("the new page was not rendered in time")
-)
+var errLate = errors.New("the new page was not rendered in time")
 
 // plainFailure is the response to a visitor if the renderer has none to show. It
 // reveals nothing about the server.
@@ -437,7 +431,7 @@ func plainFailure(err error) *response {
 	var held *store.HeldError
 	var overBudget *budget.Error
 	switch {
-	case errors.As(err, &held), errors.As(err, &overBudget), errors.Is(err, errRendering), errors.Is(err, errBlind), errors.Is(err, errMinSeq), errors.Is(err, store.ErrPurged):
+	case errors.As(err, &held), errors.As(err, &overBudget), errors.Is(err, errBlind), errors.Is(err, errMinSeq), errors.Is(err, store.ErrPurged):
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, errRenderTime), errors.Is(err, context.DeadlineExceeded):
 		status = http.StatusGatewayTimeout
@@ -486,7 +480,6 @@ const (
 	detailFailed        = "render-failed"
 	detailRejected      = "rejected"
 	detailTimeout       = "timeout"
-	detailHeld          = "held"
 	detailOriginBusy    = "origin-busy"
 	detailOriginFailing = "origin-failing"
 	detailClosing       = "closing"

@@ -35,7 +35,7 @@ func expectRefused(t *testing.T, a answer, reason, retry string) {
 func failing(w http.ResponseWriter, _ *http.Request, _ int64) { http.Error(w, "broken", 500) }
 
 func TestPolicyText(t *testing.T) {
-	for _, p := range []isr.Policy{isr.ServeStale, isr.Wait, isr.Fail} {
+	for _, p := range []isr.Policy{isr.ServeStale, isr.Wait} {
 		text, err := p.MarshalText()
 		var back isr.Policy
 		if err := errors.Join(err, back.UnmarshalText(text)); err != nil || back != p {
@@ -45,8 +45,10 @@ func TestPolicyText(t *testing.T) {
 	if _, err := isr.Policy(9).MarshalText(); err == nil {
 		t.Error("a policy that there is not can be written")
 	}
-	if err := new(isr.Policy).UnmarshalText([]byte("Wait")); err == nil || !strings.Contains(err.Error(), "serve-stale, wait or fail") {
-		t.Errorf("%v, want an error that names the policies", err)
+	for text, want := range map[string]string{"Wait": "expected serve-stale or wait", "fail": "was removed; use serve-stale"} {
+		if err := new(isr.Policy).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("parsing %q: %v, want %q", text, err, want)
+		}
 	}
 }
 
@@ -197,37 +199,11 @@ func TestWaitWithoutStore(t *testing.T) {
 	})
 }
 
-func TestFailAnswers503(t *testing.T) {
+// A page that is stored is served, however slowly it is read.
+func TestSlowStoreServesStoredPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
-		rt := isr.Route{Policy: isr.Fail}
-		a := tb.node(tb.store("a"), nil).Handler(rt, site)
-		b := tb.node(tb.store("b"), nil).Handler(rt, site)
-		first := make(chan answer)
-		go func() { first <- get(a, "/") }()
-		time.Sleep(site.delay / 2)
-		for _, got := range crowd(20, []http.Handler{a, b}, "/") {
-			expectRefused(t, got, "held", "1")
-			if got.took > 0 || got.status() != "isr; fwd=miss; fwd-status=503; detail=held" {
-				t.Errorf("told %q after %v", got.status(), got.took)
-			}
-		}
-		expect(t, <-first, "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
-		for _, got := range crowd(20, []http.Handler{a, b}, "/") {
-			expect(t, got, "/ rendered 1", "isr; hit; ttl=")
-		}
-		time.Sleep(2 * time.Minute)
-		for _, got := range crowd(20, []http.Handler{a, b}, "/") {
-			expectStale(t, got, "stale")
-		}
-	})
-}
-
-// The policy Fail waits for a page that is only read, not rendered.
-func TestFailServesStoredPages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tb, site := newTable(t), newSite()
-		rt := isr.Route{Policy: isr.Fail}
+		rt := isr.Route{}
 		get(tb.node(tb.store("a"), nil).Handler(rt, site), "/")
 		fresh := tb.node(&slowStore{tb.store("b")}, nil).Handler(rt, site)
 		for _, a := range crowd(20, []http.Handler{fresh}, "/") {
@@ -235,7 +211,7 @@ func TestFailServesStoredPages(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		c := tb.node(&slowStore{tb.store("c")}, func(c *isr.Config) { c.Memory = -1 })
-		stale := c.Handler(isr.Route{Name: "site", Policy: isr.Fail}, site)
+		stale := c.Handler(isr.Route{Name: "site"}, site)
 		for _, a := range crowd(20, []http.Handler{stale}, "/") {
 			expectStale(t, a, "stale")
 		}
@@ -275,7 +251,7 @@ func TestRetryAfterBackOff(t *testing.T) {
 
 // A forced regeneration does not affect visitors of the page meanwhile.
 func TestVisitorsDuringRegenerate(t *testing.T) {
-	for _, policy := range []isr.Policy{isr.ServeStale, isr.Wait, isr.Fail} {
+	for _, policy := range []isr.Policy{isr.ServeStale, isr.Wait} {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb, site := newTable(t), newSite()

@@ -177,7 +177,6 @@ func (s *search) run(ctx context.Context) outcome {
 			}
 			fallthrough
 		case next.render:
-			s.f.announce()
 			o, held := s.attempt(ctx, rec)
 			switch {
 			case o != nil:

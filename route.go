@@ -305,7 +305,7 @@ func (rt Route) Validate() error {
 		}
 	}
 	if !rt.Policy.valid() {
-		errs = append(errs, configErrorf("Policy", "must be ServeStale, Wait or Fail (got %d)", int(rt.Policy)))
+		errs = append(errs, configErrorf("Policy", "must be ServeStale or Wait (got %d)", int(rt.Policy)))
 	}
 	if !rt.UnsafeRequests.valid() {
 		errs = append(errs, configErrorf("UnsafeRequests", "must be UnsafeHard, UnsafeSoft or UnsafeIgnore (got %d)", int(rt.UnsafeRequests)))

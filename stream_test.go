@@ -563,21 +563,3 @@ func TestStreamWithoutAStore(t *testing.T) {
 		})
 	}
 }
-
-// Under Fail, the visitor who causes the render gets the stream, and others 503.
-func TestStreamUnderFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tb, site := newTable(t), newSite()
-		site.answers(slowly("one ", "two"))
-		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Policy: isr.Fail}, site)
-		v, end := view(h, request(), nil)
-		time.Sleep(1500 * time.Millisecond)
-		if a := get(h, "/"); a.Code != http.StatusServiceUnavailable || a.took != 0 {
-			t.Errorf("another visitor got %d after %v", a.Code, a.took)
-		}
-		<-end
-		if v.seen() != "one two" || v.times[0] != time.Second+grace {
-			t.Errorf("%q at %v", v.seen(), v.times)
-		}
-	})
-}

@@ -130,8 +130,6 @@ func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store
 		switch {
 		case f == nil:
 			got = reply{outcome: failure{cause: ErrClosed, detail: detailClosing}}
-		case !leader && h.route.Policy == Fail:
-			got = reply{outcome: failure{cause: errRendering, detail: detailHeld}}
 		default:
 			var here bool
 			if got, here = h.awaitEnd(r, f, own, leader, known, old); !here {

@@ -231,8 +231,6 @@ func (s *search) wait(ctx context.Context, rec store.Record) outcome {
 		return s.postponed(ctx, rec, min(rec.Lock.ExpiresAt.Sub(s.c.now()), maxPause), held, detailBackOff)
 	case s.background():
 		return s.postponed(ctx, rec, s.c.jitter(searchPause), nil, "")
-	case s.route.Policy == Fail:
-		return failure{cause: held, detail: detailHeld}
 	case time.Since(s.since) > s.route.wait:
 		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.route.wait, held), detailTimeout)
 	}

@@ -214,11 +214,10 @@ func (f *Follower) tell() {
 	}
 }
 
-// TellBlind logs one line per outage: pages are no longer served without the log, by a policy.
-func (f *Follower) TellBlind(policy string) {
+// TellBlind logs one line per outage: requests are refused until the log is read.
+func (f *Follower) TellBlind() {
 	if f.saidBlind.CompareAndSwap(false, true) {
-		f.o.Logger.Warn("the log was not read for too long: no page is served without a new render",
-			"max_blind", f.MaxBlind(), "policy", policy)
+		f.o.Logger.Warn("the log was not read for too long: requests are refused until it is", "max_blind", f.MaxBlind())
 	}
 }
 

@@ -18,6 +18,7 @@
 //	unset    what applies without a value, if that is not a constant
 //	min, max bounds, inclusive; max of a list or map is the number of its elements
 //	enum     allowed texts
+//	removed  a text that was allowed once, a colon, and what to write instead
 //	format   how a text is checked: address, url, header, …
 //	example  value for the documentation
 //	preset   "add": what a preset lists is added to what the file lists

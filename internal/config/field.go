@@ -12,6 +12,7 @@ type field struct {
 	help, def, unset, min, max     string
 	format, example                string
 	enum, other                    []string // other: names of it in other programs
+	removed, replacement           string   // a text that was in enum once, and what to write instead
 	required, addsToPreset, starts bool     // starts: a change needs a restart
 	typ                            reflect.Type
 	index                          []int // for reflect.Value.FieldByIndex
@@ -33,10 +34,11 @@ func fieldsOf(t reflect.Type) []field {
 			}
 			continue
 		}
+		removed, replacement, _ := strings.Cut(sf.Tag.Get("removed"), ": ")
 		fields = append(fields, field{
 			name: name, help: sf.Tag.Get("help"), def: sf.Tag.Get("default"), unset: sf.Tag.Get("unset"),
 			min: sf.Tag.Get("min"), max: sf.Tag.Get("max"), format: sf.Tag.Get("format"), example: sf.Tag.Get("example"),
-			enum: list(sf.Tag.Get("enum")), other: list(sf.Tag.Get("other")),
+			enum: list(sf.Tag.Get("enum")), other: list(sf.Tag.Get("other")), removed: removed, replacement: replacement,
 			required: sf.Tag.Get("required") != "", addsToPreset: sf.Tag.Get("preset") == "add", starts: sf.Tag.Get("restart") != "",
 			typ: sf.Type, index: []int{i},
 		})

@@ -51,7 +51,7 @@ type File struct {
 	RequestLife          time.Duration `yaml:"request_life" default:"24h" min:"1h" max:"3650d" help:"How long the record of a request with an idempotency key is kept." restart:"yes"`
 	Poll                 time.Duration `yaml:"poll" default:"250ms" min:"10ms" max:"5m" help:"Interval at which the log is read for changes by other servers; each read costs one read unit." restart:"yes"`
 	MaxBlind             time.Duration `yaml:"max_blind" default:"10s" min:"1s" max:"24h" help:"How long a server that cannot read the log serves pages before blind applies." restart:"yes"`
-	Blind                string        `yaml:"blind" default:"serve" enum:"serve,revalidate,refuse" help:"Response of a server that could not read the log for max_blind: serve (what it has), revalidate (render, without storing), or refuse (503)." restart:"yes"`
+	Blind                string        `yaml:"blind" default:"serve" enum:"serve,refuse" removed:"revalidate: use refuse if a purged page must never be served, else serve" help:"Response of a server that could not read the log for max_blind: serve (what it has), or refuse (503)." restart:"yes"`
 	Build                string        `yaml:"build" format:"build" help:"Id of the build of the site, such as a commit or a date: pages of older builds are stale, and regenerated at their next request." example:"${GIT_COMMIT}" restart:"yes"`
 
 	name    string

@@ -193,6 +193,9 @@ func (f *field) checkText(text string) error {
 				return nil
 			}
 		}
+		if f.removed != "" && text == f.removed {
+			return fmt.Errorf("was removed; %s", f.replacement)
+		}
 		return fmt.Errorf("expected one of %s%s", strings.Join(f.enum, ", "), didYouMean(text, f.enum))
 	}
 	return check(f.format, text)

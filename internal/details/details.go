@@ -162,8 +162,6 @@ func ofFailure(word string) (d Detail, ok bool) {
 		d = Detail{"the site takes too long to render the page", "make the page faster, or raise render_timeout and wait", ""}
 	case "rejected":
 		d = Detail{"the last render was rejected by the rules of the route, and quarantined", "see isr quarantine; accept the quarantined generation, or change the rule (reject)", ""}
-	case "held":
-		d = Detail{"another request or server is rendering the page, and the policy of the route is not to wait longer", "make the page faster, or look into the log of the other server", ""}
 	case "origin-busy":
 		d = Detail{"the queue for the renders of the origin is full", "raise the origin's max_renders if it can render more pages at a time", ""}
 	case "origin-failing":

@@ -15,7 +15,7 @@ type historyFlags struct {
 	Poll        cli.Span `default:"250ms" placeholder:"TIME" help:"Interval at which the log is read for changes by other servers, 10ms to 5m; each read costs one read unit (${default})."`
 
 	MaxBlind cli.Span        `default:"10s" placeholder:"TIME" help:"How long a server that cannot read the log serves pages before --blind applies, 1s to 24h (${default})."`
-	Blind    isr.BlindPolicy `default:"serve" placeholder:"NAME" help:"Response of a server that could not read the log for --max-blind: serve (what it has), revalidate (render, without storing), or refuse (503) (${default})."`
+	Blind    isr.BlindPolicy `default:"serve" placeholder:"NAME" help:"Response of a server that could not read the log for --max-blind: serve (what it has), or refuse (503) (${default})."`
 }
 
 func (f *historyFlags) validate() error {

@@ -10,7 +10,7 @@ import (
 // RenderFlags configure when pages are rendered and the load on the origin. On the command
 // line zero means none or no limit; in the library it means the default.
 type RenderFlags struct {
-	Policy       isr.Policy `default:"serve-stale" placeholder:"NAME" help:"Response while a page is not fresh: serve-stale, wait (for the new page), or fail (503 while another request renders the page) (${default})."`
+	Policy       isr.Policy `default:"serve-stale" placeholder:"NAME" help:"Response while a page is not fresh: serve-stale, or wait (for the new page) (${default})."`
 	EarlyRefresh float64    `default:"0" placeholder:"FACTOR" help:"Refresh popular pages shortly before they expire (XFetch beta; 1 is typical, 0 disables) (${default})."`
 	Jitter       float64    `default:"0.05" placeholder:"PART" help:"Shorten each freshness window by a random part, at most this one, so that pages do not expire together; 0 to 0.5 (${default})."`
 
