@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
@@ -25,13 +26,8 @@ import (
 // That the content of a file is what it was is verified at each read: the body by a hash of this
 // process, which it made after it had verified the digest of the entry, codings by their own sum.
 
-const (
-	// maxAtHand is the longest body that is read for one response, in bytes. It bounds the buffers,
-	// of which each processor keeps a few.
-	maxAtHand = 64 << 10
-	// maxLoads is after how many of its requests a page is put back into memory.
-	maxLoads = 32
-)
+// maxLoads is after how many of its requests a page is put back into memory.
+const maxLoads = 32
 
 // atHand returns the page of a decision, for its request alone, if no more than what the system has
 // in memory is needed. It is valid until the buffer, which grows as needed, is used again. Nil: the
@@ -40,7 +36,7 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
 	o, p := d.outline, d.page
 	e := &p.entry
 	switch {
-	case h.c.cached == nil, e.Length == 0, e.Length > maxAtHand, o.loads.Add(1) >= maxLoads:
+	case !h.c.reader.HasCached(), e.Length == 0, e.Length > bodies.MaxCached, o.loads.Add(1) >= maxLoads:
 		return nil
 	case h.route.EarlyRefresh > 0 && p.mayBeDueEarly(d.now, h.route.EarlyRefresh):
 		return nil // a page that is refreshed must last
@@ -78,7 +74,7 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
 // bodyAtHand returns the body of an outline whose entry is e; nil if it is not at hand, or not what
 // it was.
 func (c *Cache) bodyAtHand(ctx context.Context, o *outline, e *store.Entry, buffer *[]byte) []byte {
-	body, err := c.cached.ReadCached(ctx, e.BodyKey, withRoom(buffer, e.Length))
+	body, err := c.reader.Cached(ctx, e.BodyKey, e.Length, buffer)
 	if err != nil || int64(len(body)) != e.Length || maphash.Bytes(c.memory.seed, body) != o.sum {
 		return nil
 	}
@@ -88,7 +84,7 @@ func (c *Cache) bodyAtHand(ctx context.Context, o *outline, e *store.Entry, buff
 // codingAtHand reads the coding that a visitor prefers of those beside the body of an entry. It
 // returns false if they are not at hand, or damaged.
 func (c *Cache) codingAtHand(ctx context.Context, e *store.Entry, as *presentation, accept httpcache.Accept, buffer *[]byte, got *storedCoding) bool {
-	all, err := c.cached.ReadCached(ctx, store.CodingsKey(e.BodyKey), withRoom(buffer, maxCodings(e.Length)))
+	all, err := c.reader.Cached(ctx, store.CodingsKey(e.BodyKey), maxCodings(e.Length), buffer)
 	if err != nil {
 		return false
 	}
@@ -97,13 +93,4 @@ func (c *Cache) codingAtHand(ctx context.Context, e *store.Entry, as *presentati
 		return got.c
 	})
 	return err == nil
-}
-
-// withRoom returns a buffer for a body of n bytes, and for what is stored with it.
-func withRoom(buffer *[]byte, n int64) []byte {
-	const step = 16 << 10
-	if need := n + store.CachedRoom; int64(len(*buffer)) < need {
-		*buffer = make([]byte, (need+step-1)/step*step)
-	}
-	return *buffer
 }

@@ -13,12 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/internal/frequency"
@@ -34,7 +33,7 @@ import (
 var (
 	// ErrNoBody: the body of an entry is missing, or differs from what was published.
 	// The entry counts as missing.
-	ErrNoBody = errors.New("the body is missing or damaged")
+	ErrNoBody = bodies.ErrMissing
 
 	// ErrNoRenderer: no route of this process renders the key.
 	ErrNoRenderer = errors.New("no renderer for this key")
@@ -67,7 +66,6 @@ type Cache struct {
 	negative    *negativeCache
 	activity    *activity // what requests have begun and need not wait for
 	flights     flights
-	fills       fills
 	lookUps     chan struct{} // has an element for each read of a search in progress (see maxLookUps)
 	unstored    flights       // those that call no store
 	follower    *changelog.Follower
@@ -78,17 +76,10 @@ type Cache struct {
 	invalidations *invalidate.Purges // by unsafe requests
 	crowded       crowdedPages
 	coder         *coder
-	local         store.LocalReader  // the bodies on a local disk; nil: there are none
-	cached        store.CachedReader // the same, those that the system has in memory; nil: it cannot tell
-	keeper        store.LocalKeeper  // keeps bodies there that come from elsewhere; nil: none
-	loads         singleflight.Group // reads of them for outlines
-	openBodies    atomic.Int64       // bodies that stay open while they are sent
-	pieces        pieceBuffers       // of visitors who take a body
-	mostBodies    int64              // of openBodies: maxOpenBodies, except in tests
-	suspects      bodySet            // bodies that are verified as a whole before they are sent
-	responses     responseMemory     // of bodies that are being sent
-	rendered      *buffers.Budget    // of bodies that are rendered or read: a part of Config.Buffers
-	localReads    chan struct{}      // has an element for each such read in progress (see maxLocalReads)
+	local         store.LocalReader // the bodies on a local disk; nil: there are none
+	reader        *bodies.Reader    // of stored bodies
+	responses     responseMemory    // of bodies that are being sent
+	rendered      *buffers.Budget   // of bodies that are rendered or read: a part of Config.Buffers
 
 	stores               *guard.Stores
 	complaints, refusals *guard.Complaints // of stores, and of responses
@@ -142,8 +133,6 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		log:        cfg.Logger,
 		activity:   new(activity),
 		lookUps:    make(chan struct{}, maxLookUps),
-		localReads: make(chan struct{}, maxLocalReads),
-		fills:      fills{free: cfg.Fills},
 		complaints: guard.NewComplaints(cfg.Logger, slog.LevelError),
 		refusals:   guard.NewComplaints(cfg.Logger, slog.LevelWarn),
 		renderLog:  &renderLog{logger: cfg.Logger},
@@ -154,8 +143,6 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)
 	}
-	c.cached, _ = bodies.(store.CachedReader) // observers learn of these reads as hits
-	c.keeper, _ = bodies.(store.LocalKeeper)
 	c.ctx, c.abort = context.WithCancelCause(context.Background())
 	c.stores = newStores(c, meta, bodies)
 	c.meta, c.bodies, c.local = c.stores.Meta, c.stores.Bodies, c.stores.Local
@@ -170,13 +157,14 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	if c.negative, err = newNegativeCache(max(negative, minNegative), c); err != nil {
 		return nil, err
 	}
-	c.mostBodies = maxOpenBodies
 	c.responses.open(cfg.Buffers)
 	_, bytes := cfg.Buffers.Usage()
 	c.rendered = cfg.Buffers.Part(bytes / renderShare)
 	c.sender = newSender(c)
 	c.invalidations = newInvalidations(c)
 	c.coder = newCoder(c, c.stores.Observed)
+	c.peers = fleet.NewPeers(cfg.Peers)
+	c.reader = newReader(c, bodies)
 	c.follow()
 	if cfg.Collect > 0 {
 		c.background.Go(func() { c.collectPeriodically(c.ctx) })
@@ -194,6 +182,30 @@ func newStores(c *Cache, meta store.MetaStore, bodies store.BodyStore) *guard.St
 		Answers: []error{ErrNoBody, ErrClosed},
 		Go:      c.background.Go, Now: c.now, Jitter: c.jitter, Log: c.log,
 	})
+}
+
+// newReader returns the reader of bodies of a cache, whose store has all of them.
+func newReader(c *Cache, all store.BodyStore) *bodies.Reader {
+	o := bodies.Options{
+		Store: c.bodies, Local: c.local, LocalRead: c.stores.BodyRead, LocalSlow: c.stores.BodySlow,
+		Peers: c.peers,
+		Asked: func(result string, bytes int64) {
+			c.note(Event{Kind: EventPeerBody, Reason: result, Bytes: bytes})
+		},
+		Reuse: func(k store.Key, e *store.Entry) ([]byte, bool) {
+			if last := c.memory.last(k); last != nil && sameBody(&last.entry, e) {
+				return last.plain.body, true
+			}
+			return nil, false
+		},
+		MaxBody: c.cfg.MaxBody, Reads: c.cfg.Fills, Memory: c.rendered, Jitter: c.jitter,
+	}
+	o.Cached, _ = all.(store.CachedReader) // observers learn of these reads as hits
+	o.Keeper, _ = all.(store.LocalKeeper)
+	if c.cfg.Peers != nil {
+		o.Ask = c.cfg.Peers.ReadBody
+	}
+	return bodies.New(c.ctx, o)
 }
 
 // StoresDown returns the stores whose circuit breaker is open: "table", "bodies".

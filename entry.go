@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
@@ -333,17 +333,9 @@ func (s *search) body(ctx context.Context, rec store.Record, e *store.Entry) ([]
 	if !e.Foreign && e.BodyKey == s.noBody {
 		return nil, fmt.Errorf("%w: %s (found earlier)", ErrNoBody, e.BodyKey)
 	}
-	end, err := s.c.beginFill(ctx, e.Length)
-	if err != nil {
-		return nil, fmt.Errorf("reading the body of %s: %w", s.key, err)
-	}
-	body, err := s.c.readBody(ctx, e, func() ([]byte, error) { return s.c.readBodyOnce(ctx, s.key, e) })
-	end()
-	if errors.Is(err, errUnreadable) && !s.pinned(rec) {
+	body, err := s.c.reader.Read(ctx, s.key, e)
+	if errors.Is(err, bodies.ErrUnreadable) && !s.pinned(rec) {
 		err = fmt.Errorf("%w: %w", ErrNoBody, err)
-	}
-	if err == nil {
-		s.c.suspects.remove(e.BodyKey)
 	}
 	if errors.Is(err, ErrNoBody) {
 		s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
@@ -351,57 +343,8 @@ func (s *search) body(ctx context.Context, rec store.Record, e *store.Entry) ([]
 	return body, err
 }
 
-// present completes an entry of another service by what it says beside the body. ErrNoBody: a response
-// like that is not served.
-func present(e *store.Entry, p store.Presentation) error {
-	status, header, err := httpcache.Presented(p.Status, p.ContentType, p.ContentSecurityPolicy)
-	if err != nil {
-		return fmt.Errorf("%w: %s cannot be served as its metadata says: %w", ErrNoBody, e.BodyKey, err)
-	}
-	e.Status, e.Header = status, header
-	return nil
-}
-
 // missBody records that a body is missing, damaged or cannot be read.
 func (s *search) missBody(key string, err error) {
-	s.unread = errors.Is(err, errUnreadable) || s.unread && key == s.noBody
+	s.unread = errors.Is(err, bodies.ErrUnreadable) || s.unread && key == s.noBody
 	s.noBody = key
-}
-
-var (
-	// errUnreadable: the body exists and the store answers, but reading it fails.
-	errUnreadable = errors.New("the body cannot be read")
-	// errBeyondLimit: the body was stored by a node with a larger Config.MaxBody.
-	errBeyondLimit = errors.New("the body exceeds this node's limit")
-)
-
-const (
-	// bodyReads is how often a body is read before it counts as unreadable.
-	bodyReads = 3
-	// firstReread is the mean of the first pause of the exponential backoff between
-	// reads.
-	firstReread = 50 * time.Millisecond
-)
-
-// readBody reads and verifies the body of an entry by once. A failed read is retried as long as
-// the store answers Stat. ErrNoBody: the body is gone, or not what was published.
-// errUnreadable: the body exists, and every read failed. errBeyondLimit: the body exists,
-// and was not read. Other errors say nothing about the body: the store does not answer,
-// or denies access.
-func (c *Cache) readBody(ctx context.Context, e *store.Entry, once func() ([]byte, error)) ([]byte, error) {
-	for attempt := 1; ; attempt++ {
-		body, err := once()
-		if err == nil || errors.Is(err, ErrNoBody) || errors.Is(err, errBeyondLimit) || errors.Is(err, store.ErrDenied) || errors.Is(err, context.DeadlineExceeded) {
-			return body, err
-		}
-		if _, outage := c.bodies.Stat(ctx, e.BodyKey); outage != nil {
-			return nil, err
-		}
-		if attempt == bodyReads {
-			return nil, fmt.Errorf("%w: %w", errUnreadable, err)
-		}
-		if backoff.Wait(ctx, c.jitter(backoff.Exponential(firstReread, time.Second, attempt-1))) != nil {
-			return nil, err
-		}
-	}
 }

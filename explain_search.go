@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
@@ -102,9 +103,9 @@ func (s *search) lookAt(x *explainer, rec store.Record) (*page, error) {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey), err == nil && !e.Foreign && info.Length != e.Length:
 		return nil, fmt.Errorf("%w: %s", ErrNoBody, e.BodyKey)
 	case err == nil && info.Length > s.c.cfg.MaxBody:
-		return nil, errBeyondLimit
+		return nil, bodies.ErrTooLarge
 	case err == nil && e.Foreign:
-		err = present(&e, info.Presentation)
+		err = bodies.Present(&e, info.Presentation)
 	}
 	if err != nil {
 		return nil, err
@@ -148,7 +149,7 @@ func (x *explainer) run(d *decision, old *page) {
 		case errors.Is(err, ErrNoBody):
 			x.because("the entry counts as missing: "+err.Error(), "")
 			s.missBody(rec.Entry.BodyKey, err)
-		case errors.Is(err, errBeyondLimit):
+		case errors.Is(err, bodies.ErrTooLarge):
 			if state == store.Fresh {
 				x.pass(httpcache.Status{Forward: fwd, Detail: httpcache.RefusedTooLarge})
 				return

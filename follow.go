@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/changelog"
-	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/store"
 )
 
@@ -26,7 +25,6 @@ func (c *Cache) follow() {
 		Apply: c.applyChange, Applied: c.changeApplied, Reset: c.resetToLog, Polled: c.notePoll,
 		Now: c.now, Below: c.below, Logger: c.log,
 	})
-	c.peers = fleet.NewPeers(c.cfg.Peers)
 	c.presence = newMembers(c)
 	if c.cfg.Poll < 0 {
 		if c.cfg.Build == "" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -244,8 +245,8 @@ func (c *Cache) plainBody(ctx context.Context, e *store.Entry, limit int64) ([]b
 	if e.Length > limit {
 		return nil, fmt.Errorf("%w that can be shown: %s has %d bytes, at most %d are read", ErrNoBody, e.BodyKey, e.Length, limit)
 	}
-	body, err := c.readBody(ctx, e, func() ([]byte, error) { return c.openBody(ctx, e) })
-	if errors.Is(err, errBeyondLimit) {
+	body, err := c.reader.ReadStored(ctx, e)
+	if errors.Is(err, bodies.ErrTooLarge) {
 		return nil, fmt.Errorf("%w that can be shown: %w", ErrNoBody, err)
 	}
 	if lines := e.Header["Content-Encoding"]; err == nil && httpcache.Decodable(lines) {
@@ -298,26 +299,26 @@ func (c *Cache) diffBodies(ctx context.Context, d *Diff) error {
 		d.Note = fmt.Sprintf("bodies of more than %d bytes are not compared", maxDiffBody)
 		return nil
 	}
-	var bodies [2][]byte
+	var content [2][]byte
 	for i, e := range []*store.Entry{&d.From.Entry, &d.To.Entry} {
 		var err error
-		bodies[i], err = c.readBody(ctx, e, func() ([]byte, error) { return c.openBody(ctx, e) })
+		content[i], err = c.reader.ReadStored(ctx, e)
 		switch {
 		case errors.Is(err, ErrNoBody):
 			d.Note = fmt.Sprintf("the body of %s is missing or damaged", e.GenerationID)
 			return nil
-		case errors.Is(err, errBeyondLimit):
+		case errors.Is(err, bodies.ErrTooLarge):
 			d.Note = fmt.Sprintf("bodies of more than %d bytes are not compared", c.cfg.MaxBody)
 			return nil
 		case err != nil:
 			return err
 		}
 	}
-	if !readable(bodies[0]) || !readable(bodies[1]) {
+	if !readable(content[0]) || !readable(content[1]) {
 		d.Note = "at least one of the bodies is not text"
 		return nil
 	}
-	from, to := string(bodies[0]), string(bodies[1])
+	from, to := string(content[0]), string(content[1])
 	if a, b := breakMarkup(from), breakMarkup(to); len(a) != len(from) || len(b) != len(to) {
 		from, to, d.Note = a, b, "long lines are broken between tags"
 	}

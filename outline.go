@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
-	"golang.org/x/sync/singleflight"
 
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
-	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -173,7 +172,7 @@ var errRestored = errors.New("the body has changed since it was read first")
 func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as *presentation, addCoding func(*page)) (*page, error) {
 	switch {
 	case o.unread:
-		if err := verify(&e, body); err != nil {
+		if err := bodies.Verify(&e, body); err != nil {
 			return nil, err
 		}
 	case int64(len(body)) != e.Length || maphash.Bytes(c.memory.seed, body) != o.sum:
@@ -199,7 +198,7 @@ func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as
 // outlined reports whether the page of a decision is to be read from the local disk: its outline
 // is in memory, and fresh.
 func (h *handler) outlined(d *decision) bool {
-	if h.c.local == nil || d.sought || d.minSeq > 0 || h.c.stores.BodiesDown() {
+	if !h.c.reader.HasLocal() || d.sought || d.minSeq > 0 || h.c.stores.BodiesDown() {
 		return false
 	}
 	o := h.c.memory.outline(d.key)
@@ -234,7 +233,12 @@ func (h *handler) load(w http.ResponseWriter, r *http.Request, d *decision) bool
 
 // loadSlow is load for what may have to wait for the disk. The page is put back into memory.
 func (h *handler) loadSlow(w http.ResponseWriter, r *http.Request, d *decision) bool {
-	read := h.c.loadLocal(d.key, d.outline, &d.page.entry, h.route.present, httpcache.AcceptEncoding(r.Header["Accept-Encoding"]))
+	k, o, e, as := d.key, d.outline, d.page.entry, h.route.present // not of the decision, which stays on the stack
+	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
+	// What an outline says does not change, and all who wait judge the page again.
+	read := h.c.reader.Load(k, &e, func(ctx context.Context, body []byte) (any, error) {
+		return h.c.restored(k, o, e, body, as, func(p *page) { h.c.coder.addStored(ctx, p, as, accept) })
+	})
 	timer := time.NewTimer(h.c.cfg.StoreTimeout)
 	defer timer.Stop()
 	select {
@@ -243,54 +247,11 @@ func (h *handler) loadSlow(w http.ResponseWriter, r *http.Request, d *decision) 
 		d.loaded, _ = got.Val.(*page)
 	case <-r.Context().Done():
 	case <-timer.C:
-		h.c.localSlow(&d.page.entry)
+		h.c.reader.LocalTooSlow(&e)
 		h.withoutStore(w, r, d.key, nil, httpcache.Status{Forward: httpcache.ForwardMiss})
 		return false
 	}
 	return true
-}
-
-// loadLocal reads the page of an outline whose entry is e from the local disk, or joins a read in
-// progress: what an outline says does not change, and the caller judges the page again.
-func (c *Cache) loadLocal(k store.Key, o *outline, e *store.Entry, as *presentation, accept httpcache.Accept) <-chan singleflight.Result {
-	return c.loads.DoChan(k.Tenant+"\x00"+k.Text, func() (any, error) {
-		ctx, cancel := context.WithTimeout(c.ctx, guard.BodyTime(e.Length))
-		defer cancel()
-		end, err := c.forBody(ctx, e.Length)
-		if err != nil {
-			return nil, err
-		}
-		defer end()
-		body, err := c.readLocal(ctx, e)
-		if err != nil {
-			return nil, err
-		}
-		c.stores.BodyRead()
-		return c.restored(k, o, *e, body, as, func(p *page) { c.coder.addStored(ctx, p, as, accept) })
-	})
-}
-
-// maxLocalReads bounds the concurrent reads of a local disk for outlines. Each takes a thread of
-// the system, and a disk that hangs does not give it back: the runtime ends a process that has
-// 10,000.
-const maxLocalReads = 64
-
-// readLocal reads a body from the local disk once fewer than maxLocalReads are read.
-func (c *Cache) readLocal(ctx context.Context, e *store.Entry) ([]byte, error) {
-	select {
-	case c.localReads <- struct{}{}:
-		defer func() { <-c.localReads }()
-		return c.local.ReadLocal(ctx, e.BodyKey, e.Length)
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// localSlow records that a visitor has waited for a body of the local disk in vain: a disk that
-// hangs returns no error that would. It opens the circuit breaker, so that others do not wait.
-func (c *Cache) localSlow(e *store.Entry) {
-	err := fmt.Errorf("reading the body %s from the local disk: %w", e.BodyKey, guard.ErrSlow)
-	c.stores.BodySlow(e.BodyKey, err)
 }
 
 // recall returns the page of an outline that a visitor may get without a look at the table; nil
@@ -318,12 +279,7 @@ func (s *search) recall(ctx context.Context) *page {
 	if !o.absent {
 		addCoding = s.c.coder.prefetch(ctx, &e, s.route.present, s.accept)
 	}
-	end, err := s.c.beginFill(ctx, e.Length)
-	if err != nil {
-		return nil
-	}
-	body, err := s.c.readBodyOnce(ctx, s.key, &e)
-	end()
+	body, err := s.c.reader.ReadOnce(ctx, s.key, &e)
 	if err != nil {
 		return nil // the search goes on, and finds the reason
 	}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/httpconn"
@@ -155,7 +156,7 @@ func (p *page) prepare(h http.Header, body []byte, length int64, as *presentatio
 
 func newRepresentation(etag string, body []byte, size int64) representation {
 	r := representation{kind: httpcache.Identity, body: body, size: size, etag: etag, length: []string{strconv.FormatInt(size, 10)}}
-	if len(body) > maxAtHand {
+	if len(body) > bodies.MaxCached {
 		r.pin = &pin{size: int64(cap(body))}
 	}
 	if etag != "" {
@@ -338,7 +339,7 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, as *presentation, i
 		src.mustHaveSent()
 	case src.stored != nil:
 		w.WriteHeader(status)
-		_ = src.stored.send(w) // the visitor went away
+		src.stored.Send(w)
 		src.mustHaveSent()
 	default:
 		w.WriteHeader(status)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/store"
 )
@@ -122,4 +123,40 @@ func (s *search) stopAsking() {
 	if s.cancelAsk != nil {
 		s.cancelAsk()
 	}
+}
+
+// LocalBody returns a stored body for a peer: that of a page which this process has in memory, or
+// whose outline is there and whose body is on the local disk. Nothing is read from elsewhere. Keys
+// are only compared with those of these pages, and name no file. nil: there is no such body, or this process
+// knows that the page was purged hard. The body must not be changed. It is safe for concurrent use.
+func (c *Cache) LocalBody(ctx context.Context, b store.PeerBody) []byte {
+	body := c.localBody(ctx, b)
+	if body == nil {
+		c.note(Event{Kind: EventPeerServed, Reason: "absent"})
+		return nil
+	}
+	c.note(Event{Kind: EventPeerServed, Reason: "sent", Bytes: int64(len(body))})
+	return body
+}
+
+func (c *Cache) localBody(ctx context.Context, b store.PeerBody) []byte {
+	p := c.memory.known(b.Key)
+	if p == nil {
+		return nil
+	}
+	e := &p.entry
+	if e.Foreign || e.Withdrawn || e.BodyKey != b.BodyKey || e.SHA256 != b.SHA256 || e.Length != b.Length || e.Length > store.MaxPeerBody || c.state(nil, p, c.now()) == store.Purged {
+		return nil
+	}
+	if p.plain.body != nil {
+		return p.plain.body
+	}
+	if !c.reader.HasLocal() {
+		return nil
+	}
+	body, err := c.reader.Local(ctx, e)
+	if err != nil || bodies.Verify(e, body) != nil {
+		return nil
+	}
+	return body
 }

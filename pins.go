@@ -9,7 +9,7 @@ import (
 
 // A body in memory that is being sent stays there for as long as the slowest visitor takes it, even if its
 // page is evicted. So the bodies that are being sent count against a bound of their own; beyond it, a
-// body is sent from the store in pieces (see newDetached). Bodies of at most maxAtHand bytes do not
+// body is sent from the store in pieces (see newDetached). Bodies of at most bodies.MaxCached bytes do not
 // count: a visitor of one costs less than his connection does.
 
 const (

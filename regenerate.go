@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
@@ -156,7 +157,7 @@ func (s *search) run(ctx context.Context) outcome {
 				s.f.offer(p)
 			case errors.Is(err, ErrNoBody):
 				s.missBody(rec.Entry.BodyKey, err)
-			case errors.Is(err, errBeyondLimit):
+			case errors.Is(err, bodies.ErrTooLarge):
 				if state == store.Fresh && !s.wanted(rec) {
 					return s.tooLarge(err)
 				}
@@ -349,7 +350,7 @@ func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec stor
 			return end(storedPage{page: p, waited: s.waited})
 		case errors.Is(err, ErrNoBody):
 			s.missBody(rec.Entry.BodyKey, err)
-		case errors.Is(err, errBeyondLimit):
+		case errors.Is(err, bodies.ErrTooLarge):
 			return end(s.tooLarge(err))
 		case errors.Is(err, store.ErrPurged): // meanwhile, so that it is rendered
 			rec.Purges = s.purges(rec)
@@ -484,7 +485,7 @@ func (s *search) publish(ctx context.Context, lease store.Lease, read store.Reco
 	// The marks in read.Purges may cover only the entry that was replaced.
 	p := newPage(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.route.present)
 	p.stored = true
-	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.detachable(&published) {
+	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.reader.Sendable(&published) {
 		st.move(newDetached(s.key, published, store.PurgeState{}, written, s.route.present))
 	}
 	if !m.renews && strings.HasSuffix(published.BodyKey, published.GenerationID) {

@@ -119,29 +119,3 @@ func (s *search) releaseMemory() {
 	s.memory.release()
 	s.memory = nil
 }
-
-// beginFill waits until a body of n bytes may be read, and acquires its memory. The caller calls end after that.
-func (c *Cache) beginFill(ctx context.Context, n int64) (end func(), err error) {
-	free, err := c.forBody(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.fills.begin(ctx); err != nil {
-		free()
-		return nil, err
-	}
-	return func() { c.fills.end(); free() }, nil
-}
-
-// forBody acquires the memory of a body of n bytes that is read as a whole, and returns it by end. It waits.
-func (c *Cache) forBody(ctx context.Context, n int64) (end func(), err error) {
-	if n <= maxAtHand {
-		return func() {}, nil
-	}
-	_, total := c.rendered.Usage()
-	n = min(n, total)
-	if err := c.rendered.Acquire(ctx, netip.Prefix{}, n); err != nil {
-		return nil, err
-	}
-	return func() { c.rendered.Release(netip.Prefix{}, n) }, nil
-}

@@ -269,8 +269,8 @@ func (rd *reader) copy(ctx context.Context, w http.ResponseWriter) {
 // copyPieces is copy until the rest is to be read from the store: then it returns the page, else nil.
 func (rd *reader) copyPieces(ctx context.Context, w http.ResponseWriter) *page {
 	control := http.NewResponseController(w)
-	buffer := rd.cache.pieces.get()
-	defer rd.cache.pieces.put(buffer)
+	buffer := rd.cache.reader.Pieces().Get()
+	defer rd.cache.reader.Pieces().Put(buffer)
 	for {
 		n, ended, moved, change, err := rd.next(*buffer)
 		switch {

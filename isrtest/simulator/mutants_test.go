@@ -76,7 +76,7 @@ func mutants() []mutant {
 			{"minseq.go", "&& h.c.acceptable(p, seq)", "&& (mutated(\"a visitor with a receipt gets a stale page\") || h.c.acceptable(p, seq))"},
 		}},
 		{"a body of a peer is not verified", "peers", []edited{
-			{"peerbodies.go", "\t\tif err == nil {\n\t\t\terr = verify(e, body)\n", "\t\tif err == nil && !mutated(\"a body of a peer is not verified\") {\n\t\t\terr = verify(e, body)\n"},
+			{"internal/bodies/peers.go", "\t\tif err == nil {\n\t\t\terr = Verify(e, body)\n", "\t\tif err == nil && !mutated(\"a body of a peer is not verified\") {\n\t\t\terr = Verify(e, body)\n"},
 		}},
 		{"a purge does not take effect before the next poll", "purges", []edited{
 			{"purge.go", "\tif err == nil {\n\t\tcommitted(receipt.Seq)\n\t\tc.applyPurge(", "\tif err == nil && !mutated(\"a purge does not take effect before the next poll\") {\n\t\tcommitted(receipt.Seq)\n\t\tc.applyPurge("},
