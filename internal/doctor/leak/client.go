@@ -3,10 +3,8 @@ package leak
 import (
 	"bytes"
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -16,29 +14,16 @@ import (
 	"time"
 
 	"github.com/dunglas/httpsfv"
-	"golang.org/x/net/html"
+
+	"github.com/facetheory/isr/internal/sitemap"
+	"github.com/facetheory/isr/internal/visit"
 )
 
-// A client sends GET requests at a bounded rate. It follows no redirects and keeps no cookies.
-type client struct {
-	http     *http.Client
-	interval time.Duration
-	last     time.Time
-	requests int
-}
+// A client visits pages, and reads what isr says of them.
+type client struct{ *visit.Client }
 
 func newClient(cfg Config) *client {
-	transport := cfg.Transport
-	if transport == nil {
-		transport = &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true, MaxResponseHeaderBytes: 256 << 10, ForceAttemptHTTP2: true}
-	}
-	return &client{
-		http: &http.Client{
-			Transport: transport, Timeout: cfg.Timeout,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		interval: time.Duration(float64(time.Second) / cfg.Rate),
-	}
+	return &client{visit.New(visit.Config{Agent: desktop, Rate: cfg.Rate, Timeout: cfg.Timeout, Transport: cfg.Transport})}
 }
 
 // An answer is a response, with the first 2 MiB of its body.
@@ -47,10 +32,11 @@ type answer struct {
 	header http.Header
 	body   []byte
 	cache  cacheStatus
+	links  func() []string
 }
 
 // pause waits. It returns an error if ctx ends first.
-func (c *client) pause(ctx context.Context, d time.Duration) error {
+func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
@@ -61,35 +47,11 @@ func (c *client) pause(ctx context.Context, d time.Duration) error {
 
 // get requests a URL. host, if not empty, is the Host of the request.
 func (c *client) get(ctx context.Context, u *url.URL, host string, header http.Header) (*answer, error) {
-	if err := c.pause(ctx, time.Until(c.last.Add(c.interval))); err != nil {
-		return nil, err
-	}
-	c.last = time.Now()
-	c.requests++
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	a, err := c.Get(ctx, u, host, header)
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("User-Agent", desktop)
-	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
-	r.Header.Set("Accept-Language", "en")
-	for name, values := range header {
-		r.Header[http.CanonicalHeaderKey(name)] = values
-	}
-	r.Host = host
-	res, err := c.http.Do(r)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, err
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody))
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", u, err)
-	}
-	return &answer{res.StatusCode, res.Header, body, parseCacheStatus(res.Header["Cache-Status"])}, nil
+	return &answer{a.Status, a.Header, a.Body, parseCacheStatus(a.Header["Cache-Status"]), a.Links}, nil
 }
 
 const (
@@ -129,29 +91,6 @@ func parseCacheStatus(lines []string) (s cacheStatus) {
 		}
 	}
 	return s
-}
-
-// links returns the references of the links of an HTML page, at most 1,000.
-func (a *answer) links() (links []string) {
-	if !strings.Contains(a.header.Get("Content-Type"), "html") {
-		return nil
-	}
-	for z := html.NewTokenizer(bytes.NewReader(a.body)); len(links) < 1000; {
-		switch z.Next() {
-		case html.ErrorToken:
-			return links
-		case html.StartTagToken, html.SelfClosingTagToken:
-			name, more := z.TagName()
-			isLink := string(name) == "a"
-			for more {
-				var key, value []byte
-				if key, value, more = z.TagAttr(); isLink && string(key) == "href" {
-					links = append(links, string(value))
-				}
-			}
-		}
-	}
-	return links
 }
 
 // mentions reports whether a response has a text, in its body or in a header.
@@ -206,47 +145,23 @@ func telling(name string) bool {
 	return false
 }
 
-// maxSitemaps bounds the files of a sitemap index that are read.
-const maxSitemaps = 10
-
-// Sitemap returns the pages of a sitemap, or of the first ten of a sitemap index, on the host
-// of u, at most limit.
+// Sitemap returns the pages of a sitemap, or of a sitemap index, on the host of u, at most limit.
 func Sitemap(ctx context.Context, cfg Config, u *url.URL, limit int) ([]string, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c := newClient(cfg)
-	queue, pages := []*url.URL{u}, []string{}
-	for read := 0; len(queue) > 0 && read < maxSitemaps && len(pages) < limit; read++ {
-		at := queue[0]
-		queue = queue[1:]
-		if at.Host != cfg.URL.Host {
-			return nil, fmt.Errorf("the sitemap %s is on another host than %s", at, cfg.URL.Host)
-		}
-		a, err := c.get(ctx, at, "", nil)
-		if err == nil && a.status != http.StatusOK {
-			err = fmt.Errorf("status %d", a.status)
-		}
-		var found struct {
-			Pages []string `xml:"url>loc"`
-			Maps  []string `xml:"sitemap>loc"`
-		}
-		if err == nil {
-			err = xml.Unmarshal(a.body, &found)
-		}
+	if u.Host != cfg.URL.Host {
+		return nil, fmt.Errorf("the sitemap %s is on another host than %s", u, cfg.URL.Host)
+	}
+	in := sitemap.Reader{Serves: func(host string) bool { return host == cfg.URL.Host }, Transport: newClient(cfg).Transport()}
+	pages := []string{}
+	for page, err := range in.URLs(ctx, u.String()) {
 		if err != nil {
-			return nil, fmt.Errorf("reading the sitemap %s: %w", at, err)
+			return nil, err
 		}
-		for _, text := range found.Maps {
-			if next, err := u.Parse(strings.TrimSpace(text)); err == nil && next.Host == cfg.URL.Host {
-				queue = append(queue, next)
-			}
-		}
-		for _, text := range found.Pages {
-			if page, err := u.Parse(strings.TrimSpace(text)); err == nil && page.Host == cfg.URL.Host && len(pages) < limit {
-				pages = append(pages, page.String())
-			}
+		if pages = append(pages, page); len(pages) == limit {
+			break
 		}
 	}
 	if len(pages) == 0 {

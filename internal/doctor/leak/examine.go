@@ -72,7 +72,7 @@ const (
 func (s *subject) visit(ctx context.Context) error {
 	for n := 0; n < visits || n < maxVisits && s.unsettled(); n++ {
 		if n >= visits {
-			if err := s.e.client.pause(ctx, visitPause); err != nil {
+			if err := pause(ctx, visitPause); err != nil {
 				return err
 			}
 		}

@@ -38,7 +38,6 @@ const (
 	DefaultRate     = 5.0 // requests a second
 	MaxRate         = 100.0
 	DefaultTimeout  = 10 * time.Second
-	maxBody         = 2 << 20 // bytes of a body that are compared
 )
 
 // A Severity is how bad a finding is.
@@ -186,7 +185,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		err = e.examine(ctx, next)
 	}
 	e.report.More += len(e.queue)
-	e.report.Requests = e.client.requests
+	e.report.Requests = e.client.Requests()
 	slices.SortStableFunc(e.report.Findings, func(a, b Finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
 	return e.report, err
 }
