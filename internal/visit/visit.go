@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,4 +150,13 @@ func (a *Answer) Links() (links []string) {
 		}
 	}
 	return links
+}
+
+// MayChange reports whether a GET request for a URL may end a session, buy or delete something, on sites that do so
+// against RFC 9110, section 9.2.1.
+func MayChange(u *url.URL) bool {
+	text := strings.ToLower(u.Path + "?" + u.RawQuery)
+	return slices.ContainsFunc([]string{
+		"logout", "log-out", "log_out", "signout", "sign-out", "sign_out", "logoff", "delete", "remove", "unsubscribe", "add-to-cart", "isr-draft",
+	}, func(word string) bool { return strings.Contains(text, word) })
 }

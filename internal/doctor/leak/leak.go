@@ -27,8 +27,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/facetheory/isr/internal/visit"
 )
 
 // Bounds of a run, and their defaults.
@@ -231,16 +232,8 @@ func (e *examination) follow(u *url.URL, a *answer) {
 	}
 	for _, text := range targets {
 		link, err := u.Parse(text)
-		if err == nil && link.Host == e.URL.Host && link.Scheme == e.URL.Scheme && !changesSomething(link) {
+		if err == nil && link.Host == e.URL.Host && link.Scheme == e.URL.Scheme && !visit.MayChange(link) {
 			e.add(link)
 		}
 	}
-}
-
-// changesSomething reports whether a GET request for a URL may end a session or delete
-// something, on sites that do so against RFC 9110, section 9.2.1.
-func changesSomething(u *url.URL) bool {
-	text := strings.ToLower(u.Path + "?" + u.RawQuery)
-	return slices.ContainsFunc([]string{"logout", "log-out", "log_out", "signout", "sign-out", "sign_out", "logoff", "delete", "remove", "unsubscribe", "isr-draft"},
-		func(word string) bool { return strings.Contains(text, word) })
 }

@@ -1,0 +1,138 @@
+package survey
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/facetheory/isr/internal/wellknown"
+)
+
+// Window is the freshness window of pages that state none, if the preset has none.
+const Window = time.Minute
+
+// personal are parameters of links that are of one visitor or one moment, or have any value. Requests with them
+// should bypass the cache, and so they are not proposed.
+var personal = []string{
+	"_", "auth", "code", "csrf", "email", "from", "hash", "id_token", "key", "next", "nonce", "otp", "password", "q", "query", "redirect", "redirect_to",
+	"redirect_uri", "ref", "reply", "replytocom", "return", "returnTo", "return_to", "s", "search", "session", "sid", "sig", "signature", "state", "token", "url",
+	"user", "v", "ver", "version",
+}
+
+// Config returns the text of a configuration file for the site, with a comment on each choice. declared are the query
+// parameters that the preset declares, and windowed tells whether it has a freshness window.
+func (s *Site) Config(declared []string, windowed bool, today time.Time) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	software := ""
+	if s.Framework.Name != "" {
+		software = " (" + s.Framework.Name + ")"
+	}
+	line("# isr in front of %s%s. isr init wrote this file on %s.", s.Origin, software, today.Format(time.DateOnly))
+	line("# After a change: isr config check. What isr does with a request, and why: isr explain URL.")
+	line("# All fields: docs/configuration.md")
+	if s.Framework.Preset != "" {
+		line("\n# Settings for %s: isr config preset %[2]s prints them.\npreset: %[2]s", s.Framework.Name, s.Framework.Preset)
+	}
+	line("\nlisten:\n  - address: 127.0.0.1:8080")
+	s.writeHosts(line)
+	line("\norigins:\n  site:\n    url: %q", s.Origin.String())
+	s.writeDefaults(line, declared, windowed)
+	host := cmp.Or(s.Host, "example.com")
+	line("\n# Links with which editors see unpublished content: docs/drafts.md")
+	line("# draft: {secrets: [{file: /run/secrets/isr-draft}]}")
+	if s.Framework.Preset == "next" {
+		line("\n# revalidateTag and revalidatePath reach isr by the cache handler of docs/nextjs.md.")
+	}
+	line("\n# Purges when content changes: isr purge URL, or a webhook of the system that has the content (docs/webhooks.md):")
+	line("# triggers:\n#   hooks:\n#     cms:\n#       provider: generic\n#       secrets: {file: /run/secrets/isr-hook}\n#       targets: [\"url:https://%s/{payload.path}\"]", host)
+	return b.String()
+}
+
+func (s *Site) writeHosts(line func(string, ...any)) {
+	off := "# "
+	switch {
+	case s.Redirects:
+		off = ""
+		line("\n# The public host. The site redirects requests for other hosts to it.")
+	default:
+		line("\n# The public hosts, once visitors reach the site through isr. Until then isr answers for localhost.")
+	}
+	line("%shosts: [%s]", off, cmp.Or(s.Host, "example.com"))
+	if s.HTTPS || !s.Redirects {
+		line("# A proxy in front of isr has the certificate; if isr is to have it: docs/public.md.")
+		line("%spublic_scheme: https", off)
+	}
+}
+
+func (s *Site) writeDefaults(line func(string, ...any), declared []string, windowed bool) {
+	stated := 0
+	for _, p := range s.Pages {
+		if p.Stated > 0 {
+			stated++
+		}
+	}
+	line("\n# Settings of all routes that do not set them themselves.\ndefaults:")
+	switch {
+	case windowed:
+		line("  # revalidate: 1m # the preset has a freshness window for pages that state none")
+	case stated == len(s.Pages):
+		line("  # revalidate: 1m # freshness window of pages that state none; all %d that were visited state their own", stated)
+	default:
+		line("  revalidate: %s # freshness window of pages that state none, as %d of the %d that were visited", "1m", len(s.Pages)-stated, len(s.Pages))
+	}
+	line("  stale: 1d # an expired page is served while it is regenerated, and while the site fails")
+	line("  history: 3 # generations of a page that are kept for isr rollback")
+	if names := s.proposed(declared); len(names) > 0 {
+		line("  # Parameters in links of the site. Pages depend on them; requests with others bypass the cache.")
+		line("  query: [%s]", strings.Join(quoted(names), ", "))
+	}
+	for _, c := range s.SetCookies() {
+		line("  # %d of the %d visited pages set the cookie %s. A page that sets a cookie is not stored, and visitors who have the", c.Pages, len(s.Pages), c.Name)
+		line("  # cookie bypass the cache. If pages do not depend on it, let the site set it later, and ignore it here:")
+		line("  # ignore_cookies: [%q]", c.Name)
+	}
+	line("  # A generation that is cut off, or half as large as the one before, does not replace it: docs/reject.md")
+	line("  reject: {without: [%q], smaller_than: 50%%}", "</html>")
+}
+
+// proposed returns the parameters that the file declares.
+func (s *Site) proposed(declared []string) (names []string) {
+	for _, name := range s.Parameters {
+		if wellknown.Parameter(name) == "" && !slices.Contains(declared, name) && !slices.Contains(personal, name) && len(names) < 20 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// A SetCookie is a cookie that pages set for visitors who have none.
+type SetCookie struct {
+	Name  string
+	Pages int
+}
+
+// SetCookies returns the cookies that pages set, and that isr does not ignore, sorted by name.
+func (s *Site) SetCookies() (all []SetCookie) {
+	pages := map[string]int{}
+	for _, p := range s.Pages {
+		for _, name := range p.Cookies {
+			pages[name]++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		all = append(all, SetCookie{name, pages[name]})
+	}
+	return all
+}
+
+func quoted(names []string) []string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = fmt.Sprintf("%q", name)
+	}
+	return all
+}
