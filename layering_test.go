@@ -43,6 +43,8 @@ func TestLayering(t *testing.T) {
 		{"/internal/canonical", []string{module}, "URL normalization must not depend on the cache"},
 		{"/internal/doctor", []string{module + "$", module + "/gateway", module + "/internal/config"}, "the doctor is told what to examine"},
 		{"/internal/doctor/leak", []string{module + "$", module + "/store", module + "/gateway"}, "the leak test sees a site from outside"},
+		{"/internal/survey", []string{module + "$", module + "/store", module + "/gateway", module + "/internal/config"}, "a site is surveyed from outside"},
+		{"/internal/visit", []string{module}, "pages are visited without a cache"},
 		{"/internal/draft", []string{module + "$", module + "/store", module + "/gateway"}, "tokens know no cache"},
 		{"/internal/telemetry/accesslog", []string{module + "/gateway", module + "/internal/config", "github.com/aws/", "go.opentelemetry.io/"}, "a line is made of an exchange alone"},
 		{"/internal/telemetry/tracing", []string{module + "/gateway", module + "/internal/config", "github.com/aws/"}, "spans are made of what the cache tells"},

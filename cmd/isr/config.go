@@ -4,13 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/cmd/isr/server"
 	"github.com/facetheory/isr/internal/config"
+	"github.com/facetheory/isr/internal/survey"
 )
 
 type configCommand struct {
@@ -81,52 +84,36 @@ type configInitCommand struct {
 	Preset string `env:"-" placeholder:"NAME" help:"Framework of the site."`
 }
 
-const (
-	schemaFile = "isr.schema.json"
-	firstFile  = `# yaml-language-server: $schema=` + schemaFile + `
-# Check it with: isr config check
-# All fields: docs/configuration.md
-%s
-listen:
-  - address: 127.0.0.1:8080
+const schemaFile = "isr.schema.json"
 
-origins:
-  site:
-    url: %q
-
-# Settings of all routes that do not set them themselves.
-defaults:
-  stale: 1d # how long an expired page may be served while it is regenerated
-
-routes:
-  - match: /
-    revalidate: 60s # for pages whose responses say nothing about caching
-`
-)
+func (c *configInitCommand) Help() string {
+	return `Writes a configuration file without looking at the site. isr init URL looks at the site, and writes a better one.`
+}
 
 func (c *configInitCommand) Run(s *cli.Streams) error {
-	preset := ""
-	if c.Preset != "" {
-		preset = "preset: " + c.Preset + "\n"
+	origin, err := url.Parse(c.Origin)
+	if err != nil {
+		return cli.Usagef("--origin: %v", err)
 	}
-	text := fmt.Sprintf(firstFile, preset, c.Origin)
-	if _, err := config.Parse(c.File, []byte(text), os.LookupEnv); err != nil {
+	text, err := configOf(&survey.Site{Origin: origin, Framework: survey.Framework{Name: c.Preset, Preset: c.Preset}}, time.Now())
+	if err != nil {
 		return cli.Usagef("%v", err)
 	}
-	schema := filepath.Join(filepath.Dir(c.File), schemaFile)
-	for _, out := range []struct {
-		path, text string
-		flags      int
-	}{
-		{c.File, text, os.O_CREATE | os.O_EXCL | os.O_WRONLY},
-		{schema, string(config.Schema()), os.O_CREATE | os.O_TRUNC | os.O_WRONLY},
-	} {
-		if err := writeText(out.path, out.text, out.flags); err != nil {
-			return err
-		}
+	schema, err := writeConfig(c.File, text)
+	if err != nil {
+		return err
 	}
-	_, err := fmt.Fprintf(s.Out, "Wrote %s and %s.\n", c.File, schema)
+	_, err = fmt.Fprintf(s.Out, "Wrote %s and %s.\n", c.File, schema)
 	return err
+}
+
+// writeConfig writes a configuration file, which must not exist, and beside it the schema.
+func writeConfig(file, text string) (schema string, err error) {
+	schema = filepath.Join(filepath.Dir(file), schemaFile)
+	if err := writeText(file, text, os.O_CREATE|os.O_EXCL|os.O_WRONLY); err != nil {
+		return "", err
+	}
+	return schema, writeText(schema, string(config.Schema()), os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 }
 
 func writeText(path, text string, flags int) error {

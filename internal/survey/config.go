@@ -11,9 +11,6 @@ import (
 	"github.com/facetheory/isr/internal/wellknown"
 )
 
-// Window is the freshness window of pages that state none, if the preset has none.
-const Window = time.Minute
-
 // personal are parameters of links that are of one visitor or one moment, or have any value. Requests with them
 // should bypass the cache, and so they are not proposed.
 var personal = []string{
@@ -22,9 +19,14 @@ var personal = []string{
 	"user", "v", "ver", "version",
 }
 
-// Config returns the text of a configuration file for the site, with a comment on each choice. declared are the query
-// parameters that the preset declares, and windowed tells whether it has a freshness window.
-func (s *Site) Config(declared []string, windowed bool, today time.Time) string {
+// A Preset is what the preset of the framework sets for all routes.
+type Preset struct {
+	Query, IgnoreCookies []string
+	Window               bool // it has a freshness window for pages that state none
+}
+
+// Config returns the text of a configuration file for the site, with a comment on each choice.
+func (s *Site) Config(preset Preset, today time.Time) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	software := ""
@@ -40,7 +42,7 @@ func (s *Site) Config(declared []string, windowed bool, today time.Time) string 
 	line("\nlisten:\n  - address: 127.0.0.1:8080")
 	s.writeHosts(line)
 	line("\norigins:\n  site:\n    url: %q", s.Origin.String())
-	s.writeDefaults(line, declared, windowed)
+	s.writeDefaults(line, preset)
 	host := cmp.Or(s.Host, "example.com")
 	line("\n# Links with which editors see unpublished content: docs/drafts.md")
 	line("# draft: {secrets: [{file: /run/secrets/isr-draft}]}")
@@ -68,7 +70,7 @@ func (s *Site) writeHosts(line func(string, ...any)) {
 	}
 }
 
-func (s *Site) writeDefaults(line func(string, ...any), declared []string, windowed bool) {
+func (s *Site) writeDefaults(line func(string, ...any), preset Preset) {
 	stated := 0
 	for _, p := range s.Pages {
 		if p.Stated > 0 {
@@ -77,25 +79,33 @@ func (s *Site) writeDefaults(line func(string, ...any), declared []string, windo
 	}
 	line("\n# Settings of all routes that do not set them themselves.\ndefaults:")
 	switch {
-	case windowed:
+	case preset.Window:
 		line("  # revalidate: 1m # the preset has a freshness window for pages that state none")
-	case stated == len(s.Pages):
+	case stated > 0 && stated == len(s.Pages):
 		line("  # revalidate: 1m # freshness window of pages that state none; all %d that were visited state their own", stated)
 	default:
-		line("  revalidate: %s # freshness window of pages that state none, as %d of the %d that were visited", "1m", len(s.Pages)-stated, len(s.Pages))
+		line("  revalidate: 1m # freshness window of pages that state none, as %d of the %d that were visited", len(s.Pages)-stated, len(s.Pages))
 	}
 	line("  stale: 1d # an expired page is served while it is regenerated, and while the site fails")
 	line("  history: 3 # generations of a page that are kept for isr rollback")
-	if names := s.proposed(declared); len(names) > 0 {
+	if names := s.proposed(preset.Query); len(names) > 0 {
 		line("  # Parameters in links of the site. Pages depend on them; requests with others bypass the cache.")
 		line("  query: [%s]", strings.Join(quoted(names), ", "))
 	}
 	for _, c := range s.SetCookies() {
+		if slices.Contains(preset.IgnoreCookies, c.Name) {
+			continue
+		}
 		line("  # %d of the %d visited pages set the cookie %s. A page that sets a cookie is not stored, and visitors who have the", c.Pages, len(s.Pages), c.Name)
 		line("  # cookie bypass the cache. If pages do not depend on it, let the site set it later, and ignore it here:")
 		line("  # ignore_cookies: [%q]", c.Name)
 	}
-	line("  # A generation that is cut off, or half as large as the one before, does not replace it: docs/reject.md")
+	if slices.ContainsFunc(s.Pages, func(p Page) bool { return p.Open }) {
+		line("  # A generation that is less than half as large as the one before does not replace it: docs/reject.md")
+		line("  reject: {smaller_than: 50%%}")
+		return
+	}
+	line("  # A generation that is cut off, or less than half as large as the one before, does not replace it: docs/reject.md")
 	line("  reject: {without: [%q], smaller_than: 50%%}", "</html>")
 }
 

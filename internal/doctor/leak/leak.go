@@ -117,6 +117,8 @@ type Config struct {
 	Timeout  time.Duration
 	// Transport sends the requests. Nil means the transport of a new client.
 	Transport http.RoundTripper
+	// Examined is called after each page with the number of pages that were examined. It may be nil.
+	Examined func(pages int)
 }
 
 // ErrNoCache is returned for a site whose responses do not have isr's Cache-Status.
@@ -183,7 +185,9 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	for len(e.queue) > 0 && err == nil {
 		next := e.queue[0]
 		e.queue = e.queue[1:]
-		err = e.examine(ctx, next)
+		if err = e.examine(ctx, next); err == nil && e.Examined != nil {
+			e.Examined(len(e.report.Pages))
+		}
 	}
 	e.report.More += len(e.queue)
 	e.report.Requests = e.client.Requests()
