@@ -58,10 +58,12 @@ func TestFrameworks(t *testing.T) {
 			w.Header().Set("X-Powered-By", "Next.js")
 			page(w, "")
 		},
-		"nuxt":         func(w http.ResponseWriter, r *http.Request) { page(w, `<div id="__nuxt"></div>`) },
-		"sveltekit":    func(w http.ResponseWriter, r *http.Request) { page(w, `<script src="/_app/immutable/x.js">`) },
-		"react-router": func(w http.ResponseWriter, r *http.Request) { page(w, `<script>window.__reactRouterContext={}</script>`) },
-		"astro":        func(w http.ResponseWriter, r *http.Request) { page(w, `<link href="/_astro/x.css">`) },
+		"nuxt":      func(w http.ResponseWriter, r *http.Request) { page(w, `<div id="__nuxt"></div>`) },
+		"sveltekit": func(w http.ResponseWriter, r *http.Request) { page(w, `<script src="/_app/immutable/x.js">`) },
+		"react-router": func(w http.ResponseWriter, r *http.Request) {
+			page(w, `<script>window.__reactRouterContext={}</script>`)
+		},
+		"astro": func(w http.ResponseWriter, r *http.Request) { page(w, `<link href="/_astro/x.css">`) },
 		"laravel": func(w http.ResponseWriter, r *http.Request) {
 			http.SetCookie(w, &http.Cookie{Name: "XSRF-TOKEN", Value: "x"})
 			page(w, "")
