@@ -1,11 +1,15 @@
 package localdynamo
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
 // Bytes per capacity unit.
@@ -133,4 +137,97 @@ func checkCapacityMode(mode types.ReturnConsumedCapacity) error {
 		return nil
 	}
 	return errConstraint(string(mode), "returnConsumedCapacity", "Member must satisfy enum value set: [INDEXES, TOTAL, NONE]")
+}
+
+// An item collection is all items with one hash key, in a table with local
+// indexes. AWS limits it to 10 GB and reports its size on request. Here it has
+// no limit, and the reported size is always 0 to 1 GB.
+
+func checkMetricsMode(mode types.ReturnItemCollectionMetrics) error {
+	switch mode {
+	case "", types.ReturnItemCollectionMetricsNone, types.ReturnItemCollectionMetricsSize:
+		return nil
+	}
+	return errConstraint(string(mode), "returnItemCollectionMetrics", "Member must satisfy enum value set: [SIZE, NONE]")
+}
+
+// collection returns the item collection metrics of a write, or nil if they were
+// not requested or the table has no local index.
+func (m *mutation) collection(mode types.ReturnItemCollectionMetrics) (*types.ItemCollectionMetrics, error) {
+	if mode != types.ReturnItemCollectionMetricsSize || !m.table.hasLocalIndex() {
+		return nil, nil
+	}
+	hash := m.fields[m.table.Hash.Name]
+	if m.verb == verbPut {
+		var err error
+		if hash, err = value.View(m.item).Lookup(m.table.Hash.Name); err != nil {
+			return nil, corrupt(err)
+		}
+	}
+	return &types.ItemCollectionMetrics{
+		ItemCollectionKey:   map[string]types.AttributeValue{m.table.Hash.Name: hash},
+		SizeEstimateRangeGB: []float64{0, 1},
+	}, nil
+}
+
+func (t *table) hasLocalIndex() bool {
+	for _, ix := range t.Indexes {
+		if !ix.Global {
+			return true
+		}
+	}
+	return false
+}
+
+// collections returns the metrics of several writes by table, or nil.
+func collections(mode types.ReturnItemCollectionMetrics, mutations []*mutation) (map[string][]types.ItemCollectionMetrics, error) {
+	var out map[string][]types.ItemCollectionMetrics
+	for _, m := range mutations {
+		if m.verb == verbCheck {
+			continue
+		}
+		c, err := m.collection(mode)
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
+			continue
+		}
+		if out == nil {
+			out = make(map[string][]types.ItemCollectionMetrics)
+		}
+		out[m.table.Name] = append(out[m.table.Name], *c)
+	}
+	return out, nil
+}
+
+// Provisioned units that AWS allows a new account. They are not enforced here.
+const (
+	accountUnits = 80_000
+	tableUnits   = 40_000
+)
+
+// DescribeLimits returns the quotas of a new AWS account. They are not enforced.
+func (db *DB) DescribeLimits(ctx context.Context, _ *dynamodb.DescribeLimitsInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeLimitsOutput, error) {
+	if err := db.ready(ctx); err != nil {
+		return nil, err
+	}
+	return &dynamodb.DescribeLimitsOutput{
+		AccountMaxReadCapacityUnits:  aws.Int64(accountUnits),
+		AccountMaxWriteCapacityUnits: aws.Int64(accountUnits),
+		TableMaxReadCapacityUnits:    aws.Int64(tableUnits),
+		TableMaxWriteCapacityUnits:   aws.Int64(tableUnits),
+	}, nil
+}
+
+// endpointMinutes is how long a client may cache an endpoint, as on AWS.
+const endpointMinutes = 1440
+
+// DescribeEndpoints returns "localhost", because an embedded DB has no address.
+// A server in front of it should return its own address instead.
+func (db *DB) DescribeEndpoints(ctx context.Context, _ *dynamodb.DescribeEndpointsInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeEndpointsOutput, error) {
+	if err := db.ready(ctx); err != nil {
+		return nil, err
+	}
+	return &dynamodb.DescribeEndpointsOutput{Endpoints: []types.Endpoint{{Address: aws.String("localhost"), CachePeriodInMinutes: endpointMinutes}}}, nil
 }

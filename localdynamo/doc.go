@@ -49,7 +49,7 @@ package localdynamo
 //  2. A read runs on a snapshot of the store and never blocks (get.go, page.go). Items stay encoded until they are
 //     needed (internal/value). Over HTTP its response has a budget (internal/answer): if it does not fit, the snapshot
 //     is dropped, and the read waits for room before it begins again (answer.go). The segments of a parallel Scan are
-//     ranges of keys (segments.go).
+//     ranges of keys (scan.go).
 //  3. A write goes to the single writer goroutine (groupcommit.go). It evaluates all queued writes in order in one
 //     transaction of the store, with their index entries (index.go), commits, and then replies to all of them. So
 //     conditions are serializable, and many writes share one fsync. A write of DB.Volatile does not wait for the disk
@@ -62,4 +62,4 @@ package localdynamo
 //     (localdynamo/internal/store/pages.go). A damaged item fails alone, with a *DamageError (damage.go).
 //     localdynamo/internal/store/compact.go replaces the file by a copy while it is used.
 //  5. What requests leave behind is done in the background, in pieces between other writes (task.go): the entries of
-//     new indexes (backfill.go), and the items of deleted tables and indexes (abandon.go).
+//     new indexes, and the items of deleted tables and indexes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -309,4 +310,95 @@ func (t *table) definitions() []types.AttributeDefinition {
 		out[i] = types.AttributeDefinition{AttributeName: aws.String(a.Name), AttributeType: a.Type}
 	}
 	return out
+}
+
+// DeleteTable deletes a table with its items and indexes. The reply says
+// DELETING, but the table is gone at once: queued and later requests get a
+// *types.ResourceNotFoundException. What it held is removed in the background. With deletion protection the error is a
+// ValidationException; while an index is being added, it is a
+// *types.ResourceInUseException.
+func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error) {
+	name, err := tableName(orEmpty(in).TableName)
+	if err != nil {
+		return nil, err
+	}
+	var t *table
+	var held map[string]tally
+	err = db.submit(ctx, func(tx *transaction) error {
+		t = tx.tables[name]
+		switch {
+		case t == nil:
+			return errTableNotFound(name)
+		case t.Deletion:
+			return invalid("Resource cannot be deleted as it is currently protected against deletion. Disable deletion protection first.")
+		case t.backfillingIndex() != nil:
+			return errBeingUpdated(name)
+		}
+		var err error
+		if held, err = tx.readTallies(t); err != nil {
+			return err
+		}
+		return tx.removeTable(t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	db.removalWake.wake()
+	d := t.description(held)
+	d.TableStatus = types.TableStatusDeleting
+	// AWS describes the size of a table being deleted, but not its schema.
+	d.AttributeDefinitions, d.KeySchema, d.CreationDateTime = nil, nil, nil
+	d.GlobalSecondaryIndexes, d.LocalSecondaryIndexes = nil, nil
+	return &dynamodb.DeleteTableOutput{TableDescription: d}, nil
+}
+
+func errBeingUpdated(name string) error {
+	return &types.ResourceInUseException{Message: aws.String("Attempt to change a resource which is still in use: Table is being updated: " + name)}
+}
+
+// maxListed is the default and maximum page size of ListTables.
+const maxListed = 100
+
+// ListTables returns the sorted names of the tables after
+// ExclusiveStartTableName, which need not exist. LastEvaluatedTableName is set
+// if there are more than Limit. The default and maximum of Limit is 100.
+func (db *DB) ListTables(ctx context.Context, in *dynamodb.ListTablesInput, _ ...func(*dynamodb.Options)) (*dynamodb.ListTablesOutput, error) {
+	if err := db.ready(ctx); err != nil {
+		return nil, err
+	}
+	in = orEmpty(in)
+	limit, err := listLimit(in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Sorted(maps.Keys(*db.tables.Load()))
+	if start := in.ExclusiveStartTableName; start != nil {
+		if err := checkName("exclusiveStartTableName", start); err != nil {
+			return nil, err
+		}
+		at, found := slices.BinarySearch(names, *start)
+		if found {
+			at++
+		}
+		names = names[at:]
+	}
+	out := &dynamodb.ListTablesOutput{TableNames: []string{}}
+	if len(names) > limit {
+		names = names[:limit]
+		out.LastEvaluatedTableName = aws.String(names[limit-1])
+	}
+	out.TableNames = append(out.TableNames, names...)
+	return out, nil
+}
+
+func listLimit(limit *int32) (int, error) {
+	switch {
+	case limit == nil:
+		return maxListed, nil
+	case *limit < 1:
+		return 0, errConstraint(strconv.Itoa(int(*limit)), "limit", "Member must have value greater than or equal to 1")
+	case *limit > maxListed:
+		return 0, errConstraint(strconv.Itoa(int(*limit)), "limit", "Member must have value less than or equal to 100")
+	}
+	return int(*limit), nil
 }

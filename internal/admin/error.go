@@ -84,6 +84,16 @@ func invalid(format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: "invalid_request", Message: fmt.Sprintf(format, args...)}
 }
 
+// conflict is the response to an error that the state of the page or the table causes.
+func conflict(err error, code, hint string) *Error {
+	return &Error{Status: http.StatusConflict, Code: code, Message: err.Error(), Hint: hint}
+}
+
+// noServer is the response of an API without the part of a server that the operation needs.
+func noServer(code, message string) *Error {
+	return &Error{Status: http.StatusConflict, Code: code, Message: message, Hint: "start isr serve, or give the URL of a running server with --server"}
+}
+
 // until returns the time until t, at least a second, for RetryAfter.
 func (a *API) until(t time.Time) time.Duration {
 	return max(t.Sub(a.cfg.Now()), time.Second)

@@ -144,10 +144,7 @@ func (a *API) listOrigins() operation {
 		problems: []int{http.StatusConflict},
 	}, func(*http.Request, struct{}) (Origins, error) {
 		if a.cfg.Origins == nil {
-			return Origins{}, &Error{
-				Status: http.StatusConflict, Code: "not_serving", Message: "no server is running here",
-				Hint: "start isr serve, or give the URL of a running server with --server",
-			}
+			return Origins{}, noServer("not_serving", "no server is running here")
 		}
 		return Origins{Origins: append([]Origin{}, a.cfg.Origins()...)}, nil
 	})

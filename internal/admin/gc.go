@@ -105,10 +105,7 @@ func (a *API) keepPurges(ctx context.Context, dry bool, sum *Collected) error {
 
 func collectError(err error) error {
 	if errors.Is(err, gc.ErrForeignBodies) {
-		return &Error{
-			Status: http.StatusConflict, Code: "foreign_bodies", Message: err.Error(),
-			Hint: "nothing was deleted; check that the table and the bucket belong together",
-		}
+		return conflict(err, "foreign_bodies", "nothing was deleted; check that the table and the bucket belong together")
 	}
 	return err
 }

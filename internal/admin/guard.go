@@ -2,10 +2,15 @@ package admin
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -264,4 +269,130 @@ func withVisitor(ctx context.Context, v visitor) context.Context {
 func visitorOf(r *http.Request) visitor {
 	v, _ := r.Context().Value(visitorKey{}).(visitor)
 	return v
+}
+
+// Bounds of a token, in bytes.
+const (
+	MinToken = 16
+	maxToken = 512
+)
+
+// A Token is the bearer token of the API. It stores only a digest and prints as a
+// fingerprint, so that it may be logged.
+type Token struct {
+	digest [sha256.Size]byte
+}
+
+// NewToken returns the token of a secret: [MinToken] to 512 visible ASCII characters. The
+// error does not contain the secret.
+func NewToken(secret string) (Token, error) {
+	if len(secret) < MinToken || len(secret) > maxToken {
+		return Token{}, fmt.Errorf("the token has %d characters; expected between %d and %d, like the output of: openssl rand -hex 32", len(secret), MinToken, maxToken)
+	}
+	for _, c := range []byte(secret) {
+		if c <= ' ' || c > '~' {
+			return Token{}, fmt.Errorf("the token has a space or a character that is not visible ASCII; expected one like the output of: openssl rand -hex 32")
+		}
+	}
+	return Token{sha256.Sum256([]byte(secret))}, nil
+}
+
+// String returns the fingerprint: the first four bytes of the digest, in hex.
+func (t Token) String() string { return hex.EncodeToString(t.digest[:4]) }
+
+// admits reports whether a secret is the token's. It compares digests in constant
+// time, which reveals neither the first difference nor the length.
+func (t Token) admits(secret string) bool {
+	digest := sha256.Sum256([]byte(secret))
+	return subtle.ConstantTimeCompare(digest[:], t.digest[:]) == 1
+}
+
+// challenge returns the WWW-Authenticate header of a 401 (RFC 6750).
+func (e *Error) challenge() string {
+	if e.Code == "wrong_token" {
+		return `Bearer realm="isr", error="invalid_token"`
+	}
+	return `Bearer realm="isr"`
+}
+
+// Bounds of wrong tokens: wrongTokens of a client are logged and answered as wrong, and one more
+// each wrongTokenEvery. Others get 429.
+const (
+	wrongTokens     = 10
+	wrongTokenEvery = 6 * time.Second
+	// maxClients bounds the clients that are remembered.
+	maxClients = 4096
+)
+
+// attempts limits wrong tokens by client: an IPv4 address, or a /64 network of IPv6. It is safe
+// for concurrent use.
+type attempts struct {
+	mu sync.Mutex
+	// full is guarded by mu: when the client will have all its attempts again, as in the
+	// generic cell rate algorithm.
+	full map[netip.Prefix]time.Time
+}
+
+func newAttempts() *attempts { return &attempts{full: make(map[netip.Prefix]time.Time)} }
+
+// clientOf returns the network of a remote address; invalid ones share one.
+func clientOf(remote string) netip.Prefix {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	ip, bits := at.Addr().Unmap().WithZone(""), 64
+	if ip.Is4() {
+		bits = 32
+	}
+	network, _ := ip.Prefix(bits) // bits are valid for the address
+	return network
+}
+
+// wait returns how long a client must wait before it may send another wrong token; 0 for not.
+func (a *attempts) wait(remote string, now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	full, known := a.full[clientOf(remote)]
+	if !known {
+		return 0
+	}
+	return max(full.Sub(now)-(wrongTokens-1)*wrongTokenEvery, 0)
+}
+
+// fail counts a wrong token of a client.
+func (a *attempts) fail(remote string, now time.Time) {
+	client := clientOf(remote)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, known := a.full[client]; !known && len(a.full) >= maxClients {
+		a.forgetLocked(now)
+	}
+	full := a.full[client]
+	if full.Before(now) {
+		full = now
+	}
+	a.full[client] = full.Add(wrongTokenEvery)
+}
+
+// forgetLocked forgets the clients that have all their attempts again, or else any one.
+func (a *attempts) forgetLocked(now time.Time) {
+	for client, full := range a.full {
+		if !full.After(now) {
+			delete(a.full, client)
+		}
+	}
+	for client := range a.full {
+		if len(a.full) < maxClients {
+			return
+		}
+		delete(a.full, client)
+	}
+}
+
+func errTooManyAttempts(wait time.Duration) *Error {
+	return &Error{
+		Status: http.StatusTooManyRequests, Code: "too_many_attempts", RetryAfter: wait,
+		Message: "too many wrong tokens from this address", Hint: "correct the token; the right one is accepted at once",
+	}
 }

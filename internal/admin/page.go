@@ -5,12 +5,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
+
+// A Target names one page, by its URL or by its key.
+type Target struct {
+	URL    string `json:"url,omitempty" doc:"URL of the page, with the query parameters that are part of its key."`
+	Key    string `json:"key,omitempty" doc:"Cache key of the page, as in the list of pages; instead of url."`
+	Tenant string `json:"tenant,omitempty" doc:"Tenant of the page, on a site with tenants."`
+}
+
+// TargetOf returns the target of a key.
+func TargetOf(k store.Key) Target { return Target{Key: k.Text, Tenant: k.Tenant} }
+
+func (t Target) key() (store.Key, error) {
+	if (t.URL == "") == (t.Key == "") {
+		return store.Key{}, invalid("give either url or key")
+	}
+	if t.URL != "" {
+		return store.ParseAddress(t.Tenant, t.URL)
+	}
+	return store.ParseKey(t.Tenant, t.Key)
+}
+
+// target returns the key for the audit log; an invalid one is returned as received.
+func (t Target) target() string {
+	k, err := t.key()
+	if err != nil {
+		return t.URL + t.Key
+	}
+	return k.String()
+}
 
 // A Page is the stored state of one page.
 type Page struct {
@@ -142,4 +172,39 @@ func (a *API) routeOf(k store.Key, e *store.Entry) string {
 // Page returns the stored state of a page.
 func (c *Client) Page(ctx context.Context, t Target) (Page, error) {
 	return ask[Page](ctx, c, http.MethodGet, "/-/page", t)
+}
+
+// listTime bounds a list, which reads the whole table as fast as the client reads the
+// response.
+const listTime = time.Hour
+
+func (a *API) listPages() operation {
+	return streaming(operation{
+		method: http.MethodGet, path: "/-/pages", name: "listPages", limit: listTime,
+		summary: "List all pages that are stored or have a lease, in no particular order.",
+		details: "Reads the whole table, which costs as much on DynamoDB. A list that ends with an error is incomplete.",
+	}, func(r *http.Request, _ struct{}) iter.Seq2[Page, error] {
+		return func(yield func(Page, error) bool) {
+			marks, err := a.readMarks(r.Context())
+			if err != nil {
+				yield(Page{}, err)
+				return
+			}
+			failing := a.cache.FailingKeys()
+			for listed, err := range a.store.List(r.Context()) {
+				if err != nil {
+					yield(Page{}, err)
+					return
+				}
+				if p, ok := a.listed(listed, marks, failing); ok && !yield(p, nil) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// Pages yields all pages in no particular order, and ends after the first error.
+func (c *Client) Pages(ctx context.Context) iter.Seq2[Page, error] {
+	return askLines[Page](ctx, c, http.MethodGet, "/-/pages", struct{}{})
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -114,4 +115,111 @@ func row(c store.Change, nodes []Node, pending []string) PurgeRow {
 		}
 	}
 	return p
+}
+
+// marks are the purge marks of a store, by what they cover: the marks of a page are looked
+// up, and not searched for, so that a list of many pages with many marks is fast.
+type marks struct {
+	marks map[store.PurgeTarget]store.Mark
+	// lengths are the distinct lengths of the prefixes.
+	lengths []int
+	// others are of kinds that a newer version has written.
+	others   []store.Mark
+	lifetime time.Duration // how long marks are kept
+}
+
+// readMarks reads all marks.
+func (a *API) readMarks(ctx context.Context) (marks, error) {
+	sequence, err := a.store.Sequence(ctx)
+	if err != nil {
+		return marks{}, err
+	}
+	ms := marks{marks: make(map[store.PurgeTarget]store.Mark), lifetime: sequence.MarkLifetime}
+	lengths := make(map[int]bool)
+	for m, err := range a.store.Marks(ctx) {
+		if err != nil {
+			return marks{}, err
+		}
+		switch m.Target.Kind {
+		case store.PurgePrefix:
+			lengths[len(m.Target.Value)] = true
+			fallthrough
+		case store.PurgeTag, store.PurgeTenant, store.PurgeSite:
+			ms.marks[m.Target] = m
+		default:
+			ms.others = append(ms.others, m)
+		}
+	}
+	ms.lengths = slices.Sorted(maps.Keys(lengths))
+	return ms, nil
+}
+
+// covering returns the merged state of the marks that cover a page with these tags.
+func (ms marks) covering(k store.Key, tags []string, now time.Time) store.PurgeState {
+	p := store.PurgeState{MarkLifetime: ms.lifetime}
+	merge := func(t store.PurgeTarget) {
+		if m, ok := ms.marks[t]; ok {
+			p = p.Merge(m.State(now))
+		}
+	}
+	merge(store.PurgeTarget{Kind: store.PurgeSite})
+	merge(store.PurgeTarget{Kind: store.PurgeTenant, Tenant: k.Tenant})
+	for _, tag := range tags {
+		merge(store.PurgeTarget{Kind: store.PurgeTag, Tenant: k.Tenant, Value: tag})
+	}
+	for _, n := range ms.lengths {
+		if n > len(k.Text) {
+			break
+		}
+		merge(store.PurgeTarget{Kind: store.PurgePrefix, Tenant: k.Tenant, Value: k.Text[:n]})
+	}
+	for _, m := range ms.others {
+		if m.Target.Covers(k, tags) {
+			p = p.Merge(m.State(now))
+		}
+	}
+	return p
+}
+
+// A TagTarget names a tag.
+type TagTarget struct {
+	Tag    string `json:"tag" doc:"The tag."`
+	Tenant string `json:"tenant,omitempty" doc:"Its tenant, on a site with tenants."`
+}
+
+// A TagMark is the newest purge of a tag.
+type TagMark struct {
+	Seq     int64     `json:"seq" doc:"Sequence of the newest purge of the tag; 0 if there was none, or not in the last 90 days."`
+	HardSeq int64     `json:"hard_seq" doc:"Sequence of the newest hard purge; 0 if there was none."`
+	At      time.Time `json:"at,omitzero" doc:"When the newest purge was made."`
+	AgoMS   int64     `json:"ago_ms" doc:"How long ago that was by the clock of this server, in milliseconds, with a resolution of a second; 0 if there was none."`
+}
+
+func (a *API) showTagMark() operation {
+	return replying(operation{
+		method: http.MethodGet, path: "/-/purges/tag", name: "showTagMark", limit: lookTime,
+		summary: "Show the newest purge of a tag.",
+		details: "A purge of everything or of a tenant is not one of a tag. A program that must purge once for several of its processes, " +
+			"such as for a deployment of a site, finds out by this whether another has. Reads the marks of all purges.",
+	}, func(r *http.Request, in TagTarget) (TagMark, error) {
+		t := store.PurgeTarget{Kind: store.PurgeTag, Tenant: in.Tenant, Value: in.Tag}
+		if err := t.Validate(); err != nil {
+			return TagMark{}, err
+		}
+		all, err := a.readMarks(r.Context())
+		if err != nil {
+			return TagMark{}, err
+		}
+		m, ok := all.marks[t]
+		if !ok {
+			return TagMark{}, nil
+		}
+		return TagMark{Seq: m.Seq, HardSeq: m.HardSeq, At: m.At.UTC(), AgoMS: max(0, a.cfg.Now().Sub(m.At).Milliseconds())}, nil
+	})
+}
+
+// TagMark returns the newest purge of a tag, of a tenant or, if that is empty, of a site without
+// tenants.
+func (c *Client) TagMark(ctx context.Context, tenant, tag string) (TagMark, error) {
+	return ask[TagMark](ctx, c, http.MethodGet, "/-/purges/tag", TagTarget{Tag: tag, Tenant: tenant})
 }

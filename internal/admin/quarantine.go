@@ -118,9 +118,6 @@ func (a *API) dropQuarantined() operation {
 }
 
 func quarantineError(err error) error {
-	conflict := func(code, hint string) *Error {
-		return &Error{Status: http.StatusConflict, Code: code, Message: err.Error(), Hint: hint}
-	}
 	var held *store.HeldError
 	switch {
 	case errors.Is(err, store.ErrNotQuarantined):
@@ -128,15 +125,15 @@ func quarantineError(err error) error {
 	case errors.Is(err, store.ErrNoVersion):
 		return errNoVersion(err)
 	case errors.Is(err, store.ErrMoved):
-		return conflict("moved", "the page has a newer generation; isr quarantine drop deletes the rejected one")
+		return conflict(err, "moved", "the page has a newer generation; isr quarantine drop deletes the rejected one")
 	case errors.Is(err, store.ErrPurged):
-		return conflict("purged", "regenerate the page: isr regenerate")
+		return conflict(err, "purged", "regenerate the page: isr regenerate")
 	case errors.Is(err, store.ErrPinned):
-		return conflict("pinned", "unpin the page: isr unpin")
+		return conflict(err, "pinned", "unpin the page: isr unpin")
 	case errors.Is(err, isr.ErrNoBody):
-		return conflict("no_body", "regenerate the page: isr regenerate")
+		return conflict(err, "no_body", "regenerate the page: isr regenerate")
 	case errors.As(err, &held), errors.Is(err, store.ErrLeaseLost):
-		return conflict("held", "the page is being regenerated; retry in a moment")
+		return conflict(err, "held", "the page is being regenerated; retry in a moment")
 	}
 	return err
 }

@@ -22,4 +22,15 @@
 //	format   how a text is checked: address, url, header, …
 //	example  value for the documentation
 //	preset   "add": what a preset lists is added to what the file lists
+//
+// The files:
+//
+//	file.go, route.go               the fields
+//	field.go                        reads their tags; schema.go and markdown.go describe them
+//	parse.go, yaml.go, scalar.go    text to values, with all errors at once
+//	value.go, format.go             the types of values, and how texts are checked
+//	layers.go                       route, defaults, preset, built in: which value applies, and its source
+//	validate.go, rules.go           what fields require of each other; a [Route] as an isr.Route
+//	listener.go                     schemes and certificates of the listeners
+//	compare.go                      whether two files are alike, and whether one can replace the other at run time
 package config

@@ -1,18 +1,24 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/console"
 )
@@ -238,4 +244,108 @@ func (a *administration) close() {
 		a.network.Stop(ctx, a.log)
 	}
 	a.socket.Stop(ctx, a.log)
+}
+
+// tokenPath returns the path of the admin token in a data folder.
+func tokenPath(f *Folder) string { return filepath.Join(f.path, "admin.token") }
+
+// keptToken returns the token of a claimed folder, and creates it the first time; fresh
+// reports whether it did.
+func keptToken(f *Folder) (secret string, fresh bool, err error) {
+	secret, err = readToken(tokenPath(f))
+	if errors.Is(err, os.ErrNotExist) {
+		secret = rand.Text()
+		return secret, true, writeToken(tokenPath(f), secret)
+	}
+	return secret, false, err
+}
+
+// readToken reads a token file. It refuses files that other users could have read or
+// created.
+func readToken(path string) (string, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) {
+		return "", fmt.Errorf("admin token %s is a symbolic link; replace it with a file, or set %s", path, TokenVariable)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the admin token cannot be read: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("the admin token cannot be read: %w", err)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("admin token %s is not a regular file; remove it, and isr creates a new one", path)
+	case info.Mode().Perm()&0o077 != 0:
+		return "", fmt.Errorf("admin token %s has mode %04o and may have been read by others; remove it, and isr creates a new one, or run chmod 600 %s",
+			path, info.Mode().Perm(), path)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, 4<<10))
+	if err != nil {
+		return "", fmt.Errorf("the admin token cannot be read: %w", err)
+	}
+	secret := string(bytes.TrimSpace(text))
+	if _, err := admin.NewToken(secret); err != nil {
+		return "", fmt.Errorf("%s: %w; remove the file, and isr creates a new one", path, err)
+	}
+	return secret, nil
+}
+
+// writeToken writes the file atomically, by rename. A crash before the rename leaves a
+// temporary file, and the next start creates another token. The lock of the folder excludes
+// concurrent writers.
+func writeToken(path, secret string) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "admin.token-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("write admin token: %w", err)
+	}
+	_, err = file.WriteString(secret + "\n")
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write admin token: %w", errors.Join(err, os.Remove(file.Name())))
+	}
+	return nil
+}
+
+// purgeFlags configure the method PURGE at the public address.
+type purgeFlags struct {
+	PurgeMethod bool     `help:"Purge pages by requests with the method PURGE at --listen, with the token of the admin API or from --purge-from."`
+	PurgeFrom   []string `sep:"," placeholder:"CIDR" help:"Network whose clients may purge with the method PURGE without a token: a CIDR like 10.0.0.0/8, an address, loopback or private; repeatable (none)."`
+}
+
+func (f *purgeFlags) validate(embedded bool, plan adminPlan) error {
+	switch {
+	case len(f.PurgeFrom) > 0 && !f.PurgeMethod:
+		return cli.Usagef("--purge-from needs --purge-method")
+	case f.PurgeMethod && len(f.PurgeFrom) == 0 && !embedded && plan.secret == "":
+		return cli.Usagef("--purge-method with --table needs a token that all servers share, in %s; or give --purge-from CIDR", TokenVariable)
+	}
+	if _, err := gateway.ParseTrust(f.PurgeFrom); err != nil {
+		return cli.Usagef("--purge-from %v", err)
+	}
+	return nil
+}
+
+// withPurgeMethod adds the method PURGE to the handler of the site, if it is enabled.
+func (c *ServeCommand) withPurgeMethod(site *gateway.Site, a *administration, plan adminPlan, f *Folder, s *cli.Streams, log *slog.Logger) (http.Handler, error) {
+	if !c.PurgeMethod {
+		return site, nil
+	}
+	networks, _ := gateway.ParseTrust(c.PurgeFrom) // validated
+	cfg := admin.PurgeMethodConfig{
+		Admit:        func(r *http.Request) bool { return gateway.FromNetworks(r, networks) },
+		TenantHeader: site.TenantHeader,
+	}
+	if plan.secret != "" || c.Table == "" {
+		token, err := plan.token(f, s, log)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Token = &token
+	}
+	return a.api.PurgeMethod(cfg, site), nil
 }

@@ -3,10 +3,10 @@
 // A server is made in this order, and stops in the reverse one:
 //
 //	flags and file ──► stores ──► cache ──► site (routes, origins) ──► listeners
-//	settings.go        stores.go  backend.go site.go                   public.go, acme.go, socket.go, admin.go
+//	settings.go        stores.go  backend.go site.go                   public.go, acme.go, admin.go, folder.go
 //
 // While it runs, reloader.go replaces the configuration, health.go tells whether it is ready, process.go
-// describes it to operators, and memory.go and processors.go keep the process within its limits.
+// describes it to operators, and limits.go keeps the process within its memory, processors and open files.
 //
 // Commands reach a running server through the socket in its data folder ([DialSocket]). Without one they claim
 // the folder ([Claim]), open the stores themselves ([StoreFlags]), and ask the same API ([AskWithin]).

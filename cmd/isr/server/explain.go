@@ -4,12 +4,19 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/store"
@@ -103,4 +110,217 @@ func ExplainRequest(f *config.File, site *gateway.Site, r *http.Request, fetch b
 	}
 	e.Add(d)
 	return e, cmp.Or(d.Variant, d.Key), nil
+}
+
+// ConfigExplainCommand is isr config explain: it shows which rules of a file apply to a request.
+type ConfigExplainCommand struct {
+	URL    string   `arg:"" name:"url" help:"URL that a visitor requests, like https://example.com/blog/hello."`
+	Config string   `default:"isr.yaml" placeholder:"FILE" help:"Configuration file (${default})."`
+	Header []string `short:"H" sep:"none" env:"-" placeholder:"NAME: VALUE" help:"Header of the request; repeatable."`
+	Method string   `short:"X" env:"-" default:"GET" placeholder:"METHOD" help:"Method of the request (${default})."`
+}
+
+// Help returns the text below the usage line.
+func (c *ConfigExplainCommand) Help() string {
+	return `No request is sent, and neither a server nor a store is asked: isr explain does that, and says what
+the cache would do with the request now. Settings that say built-in are in neither the file nor its preset.`
+}
+
+// Run executes the command. Invalid flags are a [cli.UsageError].
+func (c *ConfigExplainCommand) Run(s *cli.Streams) error {
+	r, err := c.request()
+	if err != nil {
+		return err
+	}
+	f, err := ReadConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	e, err := explain(f, r)
+	if err != nil {
+		return err
+	}
+	return e.write(s.Out)
+}
+
+// request returns the request as a listener receives it.
+func (c *ConfigExplainCommand) request() (*http.Request, error) {
+	r, err := RequestOf(c.URL, c.Method, c.Header).Request()
+	if err != nil {
+		return nil, cli.Usagef("%v", err)
+	}
+	return r, nil
+}
+
+// An explained is what a configuration makes of a request.
+type explained struct {
+	file     *config.File
+	request  *http.Request
+	host     string // canonical
+	index    int    // of the route
+	outcome  isr.Explanation
+	tags     []string
+	listener admin.Place
+}
+
+// place returns a value of the file and where it is written.
+func (e *explained) place(text, path string) admin.Place {
+	return admin.Place{Text: text, Source: e.file.Source(path).String()}
+}
+
+// route and origin return those that decide.
+func (e *explained) route() admin.Place {
+	return e.place(e.file.Routes[e.index].Match, fmt.Sprintf("routes[%d].match", e.index))
+}
+
+func (e *explained) origin() admin.Place {
+	name := e.file.Routes[e.index].Origin
+	o := e.file.Origins[name]
+	path := "origins." + name + ".url"
+	if o.Demo {
+		path = "origins." + name + ".demo"
+	}
+	return e.place(name+": "+originAddress(o), path)
+}
+
+// PlaceText writes a place on one line.
+func PlaceText(p admin.Place) string { return p.Text + " (" + p.Source + ")" }
+
+// A refusedRequest is a request that is refused before it reaches a route.
+type refusedRequest struct {
+	status int // of the answer
+	err    error
+}
+
+// Error implements error.
+func (e *refusedRequest) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *refusedRequest) Unwrap() error { return e.err }
+
+// explain finds the rules for a request. The error may be a *refusedRequest.
+func explain(f *config.File, r *http.Request) (*explained, error) {
+	host, ok := canonical.Host(r.Host)
+	if !ok {
+		return nil, &refusedRequest{http.StatusBadRequest, fmt.Errorf("the host %.100q is not a host name; such a request is refused with 400", r.Host)}
+	}
+	e := &explained{file: f, request: r, host: host}
+	if err := e.findListener(); err != nil {
+		return nil, err
+	}
+	patterns := make([]string, len(f.Routes))
+	for i := range f.Routes {
+		patterns[i] = f.Routes[i].Match
+	}
+	table, err := routing.New(patterns)
+	if err != nil {
+		return nil, err
+	}
+	switch e.index, err = table.FindRequest(r); {
+	case errors.Is(err, routing.ErrNone):
+		return nil, &refusedRequest{http.StatusNotFound, fmt.Errorf("the request is refused: %w", err)}
+	case err != nil:
+		return nil, &refusedRequest{http.StatusBadRequest, fmt.Errorf("the request is refused: %w", err)}
+	}
+	rt := f.Routes[e.index]
+	rules, err := routeOf(rt, f.Origins[rt.Origin].Demo)
+	if err != nil {
+		return nil, err
+	}
+	if e.outcome, err = rules.Explain(r); err != nil {
+		return nil, &refusedRequest{http.StatusBadRequest, err}
+	}
+	if rules.Tags != nil && e.outcome.Render != nil {
+		e.tags = rules.Tags(e.outcome.Render)
+	}
+	return e, nil
+}
+
+// receiver returns the index of the listener of a request: the one with the URL's port, else the first
+// with its scheme, else the first.
+func receiver(f *config.File, r *http.Request) int {
+	at := slices.IndexFunc(f.Listen, func(l config.Listener) bool {
+		_, port, _ := net.SplitHostPort(l.Address)
+		return port == r.URL.Port()
+	})
+	if at < 0 {
+		at = slices.IndexFunc(f.Listen, func(l config.Listener) bool { return l.Encrypted() == (r.URL.Scheme == "https") })
+	}
+	return max(at, 0)
+}
+
+// findListener finds the listener, and checks that it serves the host.
+func (e *explained) findListener() error {
+	hosts := gateway.LoopbackHosts()
+	var err error
+	if len(e.file.Hosts) > 0 {
+		if hosts, err = gateway.ParseHosts(e.file.Hosts); err != nil {
+			return err
+		}
+	}
+	for _, l := range e.file.Listen {
+		address, err := net.ResolveTCPAddr("tcp", l.Address)
+		if err != nil {
+			return err
+		}
+		hosts = hosts.WithListener(address)
+	}
+	if !hosts.Serve(e.host) {
+		return &refusedRequest{http.StatusMisdirectedRequest, fmt.Errorf("the host %s is not served: a request for it gets 421; the hosts are %s (%s)", e.host, hosts, e.file.Source("hosts"))}
+	}
+	at := receiver(e.file, e.request)
+	e.listener = e.place(e.file.Listen[at].Address, fmt.Sprintf("listen[%d].address", at))
+	return nil
+}
+
+func (e *explained) write(to io.Writer) error {
+	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "request\t%s %s\n", e.request.Method, e.request.URL)
+	fmt.Fprintf(w, "listener\t%s\n", PlaceText(e.listener))
+	fmt.Fprintf(w, "host\t%s\n", PlaceText(e.place(e.host, "hosts")))
+	fmt.Fprintf(w, "route\t%s\n", PlaceText(e.route()))
+	fmt.Fprintf(w, "origin\t%s\n", PlaceText(e.origin()))
+	if e.outcome.Bypass != "" {
+		fmt.Fprintf(w, "cache\tbypassed (%s): the origin gets the request as it is\n", e.outcome.Bypass)
+	} else {
+		e.writeRender(w)
+	}
+	fmt.Fprintf(w, "\nsetting\tfrom\tvalue\n")
+	for _, s := range e.file.Effective(e.index) {
+		value := s.Value
+		if value == "" {
+			value = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Source, value)
+	}
+	return w.Flush()
+}
+
+func (e *explained) writeRender(w io.Writer) {
+	key := e.outcome.Key
+	fmt.Fprintf(w, "key\t%s\n", key.Text)
+	if key.Tenant != "" {
+		fmt.Fprintf(w, "tenant\t%s\n", key.Tenant)
+	}
+	if len(e.tags) > 0 {
+		fmt.Fprintf(w, "tags\t%s\n", strings.Join(e.tags, ", "))
+	}
+	render := e.outcome.Render
+	fmt.Fprintf(w, "render\t%s %s\n\tHost: %s\n", render.Method, render.RequestURI, render.Host)
+	for _, name := range e.file.Routes[e.index].Forward {
+		if values := e.request.Header.Values(name); len(values) == 1 {
+			render.Header.Set(name, values[0])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(render.Header)) {
+		fmt.Fprintf(w, "\t%s: %s\n", name, strings.Join(render.Header[name], ", "))
+	}
+}
+
+// originAddress describes where an origin is.
+func originAddress(o config.Origin) string {
+	if o.Demo {
+		return "the demonstration site"
+	}
+	return strings.Join(o.URL, ", ")
 }

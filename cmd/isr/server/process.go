@@ -9,7 +9,6 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/config"
-	"github.com/facetheory/isr/internal/limits"
 )
 
 // process describes this server to isr doctor.
@@ -23,8 +22,8 @@ func (r *reloader) process(c *ServeCommand) admin.Process {
 		p.Origins[i].MaxHeader = int64(c.MaxHeader)
 	}
 	p.Name, p.Config = nodeName(), r.digest.get()
-	l := limits.Of()
-	p.Files, p.OpenFiles, p.Limit = l.Files, l.OpenFiles, l.Memory
+	l := readSystemLimits()
+	p.Files, p.OpenFiles, p.Limit = l.files, l.openFiles, l.memory
 	sample := r.public.peers.Sample()
 	p.Requests = sample.Requests
 	scheme := r.site.SchemeProblem()

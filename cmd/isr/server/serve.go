@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -24,7 +25,6 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/embedded"
-	"github.com/facetheory/isr/internal/limits"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger/queue"
@@ -187,9 +187,9 @@ func (c *ServeCommand) Run(ctx context.Context, s *cli.Streams, k *kong.Context)
 		public.edge(f, withDrafts(secrets, reloader.site, site), triggers.onPublic, c.HealthPath, health)
 	}
 	reloader.edge(file, secrets)
-	defer keepMemory(ctx, int64(c.Memory), limits.Of().Memory)()
+	defer keepMemory(ctx, int64(c.Memory), readSystemLimits().memory)()
 	defer KeepProcessors(ctx, st.engine)()
-	public.limits = connections(limits.Of().Files, c.MaxClientConnections, c.buffered, log)
+	public.limits = connections(readSystemLimits().files, c.MaxClientConnections, c.buffered, log)
 	public.start(file, time.Duration(c.ClientTimeout))
 	health.ready(problems)
 	log.Info("serving "+strings.Join(public.urls(), ", "), "origin", originText(file), "store", st.Where)
@@ -483,4 +483,102 @@ func (c *ServeCommand) attend(ctx context.Context, a attended, log *slog.Logger)
 	a.shared.Stop(grace, log)
 	log.Info("stopped")
 	return nil
+}
+
+// RenderFlags configure when pages are rendered and the load on the origin. On the command
+// line zero means none or no limit; in the library it means the default.
+type RenderFlags struct {
+	Policy       isr.Policy `default:"serve-stale" placeholder:"NAME" help:"Response while a page is not fresh: serve-stale, or wait (for the new page) (${default})."`
+	EarlyRefresh float64    `default:"0" placeholder:"FACTOR" help:"Refresh popular pages shortly before they expire (XFetch beta; 1 is typical, 0 disables) (${default})."`
+	Jitter       float64    `default:"0.05" placeholder:"PART" help:"Shorten each freshness window by a random part, at most this one, so that pages do not expire together; 0 to 0.5 (${default})."`
+
+	RenderTimeout   cli.Span `default:"30s" placeholder:"TIME" help:"Time limit for the origin to render a page, at most 24h (${default})."`
+	MaxBody         cli.Size `default:"16MiB" placeholder:"BYTES" help:"Largest page that is stored, at most 1GiB (${default})."`
+	MaxHeader       cli.Size `default:"64KiB" placeholder:"BYTES" help:"Largest response header that is stored, 1KiB to 128KiB; each field counts for its name, its value and 32 bytes (${default})."`
+	MaxTags         int      `default:"512" placeholder:"N" help:"How many purge tags a page may have, at most 2048 (${default})."`
+	MaxRenders      int      `default:"16" placeholder:"N" help:"Concurrent renders at the origin; others queue; 0 means no limit (${default})."`
+	BreakerFailures int      `default:"10" placeholder:"N" help:"Consecutive failures of different pages that open the circuit breaker of the origin for five seconds; 0 disables it (${default})."`
+}
+
+func (f *RenderFlags) validate() error {
+	switch {
+	case f.RenderTimeout <= 0:
+		return cli.Usagef("--render-timeout must be more than 0 and at most 24h (got %s)", time.Duration(f.RenderTimeout))
+	case f.MaxBody <= 0:
+		return cli.Usagef("--max-body must be more than 0 and at most 1GiB (got %d bytes)", int64(f.MaxBody))
+	case f.MaxHeader < 1<<10 || f.MaxHeader > 128<<10:
+		return cli.Usagef("--max-header must be between 1KiB and 128KiB (got %d bytes)", int64(f.MaxHeader))
+	case f.MaxTags < 1 || f.MaxTags > 2048:
+		return cli.Usagef("--max-tags must be between 1 and 2048 (got %d)", f.MaxTags)
+	case f.MaxRenders < 0:
+		return cli.Usagef("--max-renders must not be negative (got %d); 0 means no limit", f.MaxRenders)
+	case f.BreakerFailures < 0:
+		return cli.Usagef("--breaker-failures must not be negative (got %d); 0 disables the circuit breaker", f.BreakerFailures)
+	case f.Jitter < 0:
+		return cli.Usagef("--jitter must be between 0 and 0.5 (got %v)", f.Jitter)
+	}
+	return nil
+}
+
+// config sets the fields of a cache configuration.
+func (f *RenderFlags) config(cfg isr.Config) isr.Config {
+	cfg.RenderTimeout = time.Duration(f.RenderTimeout)
+	cfg.MaxBody, cfg.MaxHeader, cfg.MaxTags = int64(f.MaxBody), int64(f.MaxHeader), f.MaxTags
+	return cfg
+}
+
+// historyFlags configure which generations are kept, and how servers learn of changes.
+type historyFlags struct {
+	History     int      `default:"0" placeholder:"N" help:"Generations of a page that are kept for rollbacks, including the current one, at most 100 (${default}: none)."`
+	RequestLife cli.Span `default:"24h" placeholder:"TIME" help:"How long the record of a request with an idempotency key is kept, 1h to ten years (${default})."`
+	Poll        cli.Span `default:"250ms" placeholder:"TIME" help:"Interval at which the log is read for changes by other servers, 10ms to 5m; each read costs one read unit (${default})."`
+
+	MaxBlind cli.Span        `default:"10s" placeholder:"TIME" help:"How long a server that cannot read the log serves pages before --blind applies, 1s to 24h (${default})."`
+	Blind    isr.BlindPolicy `default:"serve" placeholder:"NAME" help:"Response of a server that could not read the log for --max-blind: serve (what it has), or refuse (503) (${default})."`
+}
+
+func (f *historyFlags) validate() error {
+	switch life, poll, blind := time.Duration(f.RequestLife), time.Duration(f.Poll), time.Duration(f.MaxBlind); {
+	case life < time.Hour:
+		return cli.Usagef("--request-life must be between 1h and ten years (got %s)", life)
+	case poll < 10*time.Millisecond || poll > 5*time.Minute:
+		return cli.Usagef("--poll must be between 10ms and 5m (got %s)", poll)
+	case blind < time.Second || blind > 24*time.Hour:
+		return cli.Usagef("--max-blind must be between 1s and 24h (got %s)", blind)
+	}
+	return nil
+}
+
+// collectEvery is the interval of garbage collection in an embedded store, which only one
+// server uses.
+const collectEvery = 24 * time.Hour
+
+// config sets the fields of a cache configuration. An embedded store may be shared with
+// other programs.
+func (f *historyFlags) config(cfg isr.Config, embedded, shared bool) isr.Config {
+	cfg.RequestLife = time.Duration(f.RequestLife)
+	cfg.Poll = time.Duration(f.Poll)
+	cfg.MaxBlind, cfg.Blind = time.Duration(f.MaxBlind), f.Blind
+	if embedded {
+		cfg.Collect = collectEvery
+		if !shared {
+			cfg.Poll = -1 // no other process changes the table
+		}
+	}
+	return cfg
+}
+
+// deliveryDelay returns how long purges wait for the other servers of the table before
+// they are delivered to the caches in front. The embedded store has one server.
+func (c *ServeCommand) deliveryDelay(running *atomic.Pointer[isr.Cache]) func() time.Duration {
+	return func() time.Duration {
+		switch cache := running.Load(); {
+		case c.Table == "":
+			return 0
+		case cache == nil:
+			return time.Minute // starting
+		default:
+			return cache.StalenessBound()
+		}
+	}
 }

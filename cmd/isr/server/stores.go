@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -19,8 +20,10 @@ import (
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/backup"
+	"github.com/facetheory/isr/internal/disktier"
 	"github.com/facetheory/isr/internal/embedded"
 	"github.com/facetheory/isr/internal/pace"
+	"github.com/facetheory/isr/internal/telemetry/metrics"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/s3body"
 	"github.com/facetheory/isr/store"
@@ -226,4 +229,70 @@ func (f *StoreFlags) DynamoDB(cfg aws.Config) *dynamodb.Client {
 			o.BaseEndpoint = &f.DynamodbEndpoint
 		}
 	})
+}
+
+// keepDisk keeps the embedded store within its bound until stop is called.
+func (c *ServeCommand) keepDisk(ctx context.Context, st *Stores, cache *isr.Cache, m *metrics.Metrics) (stop func()) {
+	if st.disk == nil {
+		return func() {}
+	}
+	if c.Disk != nil {
+		st.disk.SetBound(int64(*c.Disk))
+	}
+	return inBackground(ctx, func(ctx context.Context) {
+		st.disk.Keep(ctx, embedded.KeepOptions{
+			LastUses:  cache.LastUses,
+			Evicted:   m.EvictedFromDisk,
+			Collected: func(bytes int64) { m.Note(isr.Event{Kind: isr.EventCollected, Bytes: bytes}) },
+		})
+	})
+}
+
+// defaultCacheSize is the size of the disk cache without --cache-size, in bytes.
+const defaultCacheSize = 10 << 30
+
+// cacheOnDisk puts the disk cache of --cache-dir in front of the bodies of stores that are open,
+// which close it. A folder that cannot be used is a warning: the bucket has all bodies.
+func (c *ServeCommand) cacheOnDisk(st *Stores, m *metrics.Metrics, log *slog.Logger) error {
+	if c.CacheDir == "" {
+		return nil
+	}
+	limit := int64(defaultCacheSize)
+	if c.CacheSize != nil {
+		limit = int64(*c.CacheSize)
+	}
+	tier, err := disktier.Open(c.CacheDir, limit, st.Bodies, m, log)
+	switch {
+	case errors.Is(err, disktier.ErrLocked):
+		return fmt.Errorf("--cache-dir %s is used by another isr process; give each server a folder of its own", c.CacheDir)
+	case err != nil:
+		log.Warn("the disk cache cannot be used: bodies are read from the bucket", "error", err)
+		return nil
+	}
+	st.Bodies = tier
+	closeStores := st.Close
+	st.Close = func() error { return errors.Join(tier.Close(), closeStores()) }
+	return nil
+}
+
+// A guard names an additional condition of writes to the table.
+type guard string
+
+const (
+	guardMonotonic guard = "monotonic"
+	guardVersion   guard = "version"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (g *guard) UnmarshalText(text []byte) error {
+	*g = guard(text)
+	if *g != guardMonotonic && *g != guardVersion {
+		return fmt.Errorf("%q is not a guard; expected %s or %s", text, guardMonotonic, guardVersion)
+	}
+	return nil
+}
+
+// guardsOf returns the guards of the store.
+func guardsOf(named []guard) dynamostore.Guards {
+	return dynamostore.Guards{Monotonic: slices.Contains(named, guardMonotonic), Version: slices.Contains(named, guardVersion)}
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/facetheory/isr/internal/details"
@@ -92,10 +93,7 @@ func (a *API) showOverview() operation {
 
 func (a *API) overview() (Overview, error) {
 	if a.cfg.Live == nil || a.cfg.Cache == nil {
-		return Overview{}, &Error{
-			Status: http.StatusConflict, Code: "not_counted", Message: "no server is running here that counts its requests",
-			Hint: "start isr serve, or give the URL of a running server with --server",
-		}
+		return Overview{}, noServer("not_counted", "no server is running here that counts its requests")
 	}
 	o := Overview{
 		Snapshot: a.cfg.Live.Snapshot(time.Now()), Node: a.cfg.Node, Version: a.cfg.Version, Started: a.began.UTC(), Store: a.cfg.Place,
@@ -171,4 +169,76 @@ func (a *API) gauges() Gauges {
 // Overview returns what the server does now, and did in the last hour.
 func (c *Client) Overview(ctx context.Context) (Overview, error) {
 	return ask[Overview](ctx, c, http.MethodGet, "/-/overview", struct{}{})
+}
+
+// A Health is the health of the server; the fields after Status need a token.
+type Health struct {
+	Status  string    `json:"status" doc:"Always ok."`
+	Version string    `json:"version,omitempty" doc:"Version of the program."`
+	Store   string    `json:"store,omitempty" doc:"Where pages are stored."`
+	Started time.Time `json:"started_at,omitzero" doc:"When the server started."`
+}
+
+func (a *API) showHealth() operation {
+	return replying(operation{
+		method: http.MethodGet, path: "/-/health", name: "showHealth", limit: lookTime, public: true,
+		summary: "Check that the server runs.",
+		details: "Needs no token; without one, the response is only the status ok. Does not check the store.",
+	}, func(r *http.Request, _ struct{}) (Health, error) {
+		h := Health{Status: "ok"}
+		if visitorOf(r).admitted {
+			h.Version, h.Store, h.Started = a.cfg.Version, a.cfg.Place, a.began.UTC()
+		}
+		return h, nil
+	})
+}
+
+func (a *API) showMetrics() operation {
+	return operation{
+		method: http.MethodGet, path: "/metrics", name: "showMetrics", limit: lookTime, kind: "text/plain",
+		input: reflect.TypeFor[struct{}](), output: reflect.TypeFor[string](),
+		summary:  "Show the metrics of the server, for Prometheus.",
+		details:  "In the text format of Prometheus, in OpenMetrics, or as protobuf, by the header Accept.",
+		problems: []int{http.StatusConflict},
+		serve: func(x *exchange) error {
+			if a.cfg.Metrics == nil {
+				return noServer("not_counted", "no server is running here that has metrics")
+			}
+			a.cfg.Metrics.ServeHTTP(x.w, x.r)
+			return nil
+		},
+	}
+}
+
+// An Activity is what a server knows of one page besides what is stored.
+type Activity struct {
+	live.PageActivity
+	Failing *live.FailingPage `json:"failing,omitempty" doc:"Its trouble, if its latest render by this server failed."`
+	Changes []AuditEntry      `json:"changes" doc:"The latest changes of the page that were requested of this server, at most 100; for the admin token only."`
+}
+
+// shownChanges bounds the changes of a page that are shown.
+const shownChanges = 100
+
+func (a *API) showActivity() operation {
+	return replying(operation{
+		method: http.MethodGet, path: "/-/page/activity", name: "showActivity", limit: lookTime,
+		summary: "Show what this server knows of the requests, renders and changes of a page.",
+	}, func(r *http.Request, t Target) (Activity, error) {
+		k, err := t.key()
+		if err != nil {
+			return Activity{}, err
+		}
+		shown := Activity{PageActivity: live.PageActivity{Key: k.Text, Tenant: k.Tenant}, Changes: []AuditEntry{}}
+		if m := a.cfg.Live; m != nil {
+			shown.PageActivity = m.PageActivity(time.Now(), k)
+			if failing, ok := m.FailingPage(k); ok {
+				shown.Failing = &failing
+			}
+		}
+		if visitorOf(r).role == RoleAdmin {
+			shown.Changes = a.trail.latest(k.String(), shownChanges)
+		}
+		return shown, nil
+	})
 }
