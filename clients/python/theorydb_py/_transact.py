@@ -1,29 +1,14 @@
-"""Actions of transactions, and the values of updates."""
+"""Actions of transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from theorydb_py._update import Update
+from theorydb_py._update import Update
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class UpdateAdd:
-    """In an update: add a number (an absent attribute counts as 0), or members to a set."""
-
-    value: Any
-
-
-@dataclass(frozen=True)
-class UpdateSetIfNotExists:
-    """In an update: set a value unless the attribute exists."""
-
-    default_value: Any
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from theorydb_py._transact import UpdateAdd, UpdateSetIfNotExists
 from theorydb_py.errors import InvalidQueryError
+
+
+@dataclass(frozen=True)
+class UpdateAdd:
+    """In an update: add a number (an absent attribute counts as 0), or members to a set."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class UpdateSetIfNotExists:
+    """In an update: set a value unless the attribute exists."""
+
+    default_value: Any
 
 
 @dataclass(frozen=True)
