@@ -20,10 +20,8 @@ from theorydb_py._transact import (
     TransactUpdate,
     TransactUpsert,
     TransactWriteAction,
-    UpdateAdd,
-    UpdateSetIfNotExists,
 )
-from theorydb_py._update import Update, UpdateChange
+from theorydb_py._update import Update, UpdateAdd, UpdateChange, UpdateSetIfNotExists
 from theorydb_py.errors import (
     BatchRetryExceededError,
     CancellationReason,

@@ -7,9 +7,8 @@ from theorydb_py._transact import (
     TransactUpdate,
     TransactUpsert,
     TransactWriteAction,
-    UpdateAdd,
-    UpdateSetIfNotExists,
 )
+from theorydb_py._update import UpdateAdd, UpdateSetIfNotExists
 
 __all__ = [
     "TransactConditionCheck",
