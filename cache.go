@@ -18,6 +18,7 @@ import (
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/bodies"
+	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/internal/frequency"
@@ -38,7 +39,7 @@ var (
 	// ErrNoRenderer: no route of this process renders the key.
 	ErrNoRenderer = errors.New("no renderer for this key")
 	// ErrUnreachable: no request maps to the key.
-	ErrUnreachable = errors.New("no visitor can reach this page")
+	ErrUnreachable = cachekey.ErrUnreachable
 	// ErrUncacheable: the response must not be stored.
 	ErrUncacheable = errors.New("the response is not cacheable")
 	// ErrClosed is returned after Close.
@@ -107,7 +108,7 @@ type Cache struct {
 
 // A boundRoute is a route with its renderer.
 type boundRoute struct {
-	*projector
+	*routeRules
 	renderer http.Handler
 	budget   *budget.Budget // never nil
 
@@ -291,7 +292,7 @@ func (c *Cache) Bind(bindings []Binding, find func(store.Key) int) ([]http.Handl
 // bind returns a route with its renderer, and what the cache decides for it.
 func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 	b := &boundRoute{
-		projector: newProjector(rt), renderer: h, budget: rt.Budget,
+		routeRules: newRouteRules(rt), renderer: h, budget: rt.Budget,
 		renderTimeout: cmp.Or(rt.RenderTimeout, c.cfg.RenderTimeout),
 		wait:          rt.Wait,
 		maxBody:       c.cfg.MaxBody,

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -51,7 +52,7 @@ type decision struct {
 	key    store.Key
 	text   *[]byte     // that the text of the key is a part of; nil: it has its own
 	memory *pageMemory // of the page of an outline; nil: it has its own
-	asked  asked
+	asked  cachekey.Directives
 	minSeq int64 // of ISR-Min-Seq, 0 without
 	// reached: the log is applied up to minSeq. polled: it was polled for this request. cutOff:
 	// that failed.
@@ -69,25 +70,25 @@ type decision struct {
 
 // decide decides by a request, and by memory.
 func (h *handler) decide(r *http.Request, d *decision) {
-	k, bypass, err := h.route.projectInto(d.text, r)
+	k, bypass, err := h.route.keys.KeyInto(d.text, r)
 	switch {
 	case err != nil:
 		d.act, d.err = actRefuse, err
-	case bypass == bypassMethod:
+	case bypass == cachekey.BypassMethod:
 		d.act, d.forward = actPass, httpcache.ForwardMethod
-	case bypass != "" && bypass != bypassOff && h.route.askedBy(r).onlyIfCached:
+	case bypass != "" && bypass != cachekey.BypassOff && h.route.keys.Directives(r).OnlyIfCached:
 		d.act = actUncached
 	case bypass != "":
 		d.act, d.forward, d.detail = actPass, httpcache.ForwardBypass, bypass
 	default:
-		d.key, d.asked = k, h.route.askedBy(r)
+		d.key, d.asked = k, h.route.keys.Directives(r)
 		h.consult(r, d)
 	}
 }
 
 // consult decides by the page of a key in memory. It is called again after each wait.
 func (h *handler) consult(r *http.Request, d *decision) {
-	if d.asked.pass {
+	if d.asked.Pass {
 		d.passAsked()
 		return
 	}
@@ -103,7 +104,7 @@ func (h *handler) consult(r *http.Request, d *decision) {
 	switch {
 	case d.polled:
 		if d.cutOff && h.c.blind(d.now) {
-			if d.act = actBlind; d.asked.onlyIfCached {
+			if d.act = actBlind; d.asked.OnlyIfCached {
 				d.act = actUncached
 			}
 			return
@@ -125,10 +126,10 @@ func (h *handler) consult(r *http.Request, d *decision) {
 		return
 	}
 	switch d.state, _ = h.judge(nil, d.page, d.now); {
-	case d.state >= store.Stale && !d.asked.accepts(d.page, d.now):
+	case d.state >= store.Stale && !d.asked.Accepts(&d.page.entry, d.now):
 		d.passAsked()
 	case d.state == store.Fresh,
-		d.asked.acceptsStale(h.route.rules, d.page, d.state, d.now), d.state == store.Stale && d.asked.onlyIfCached:
+		d.asked.AcceptsStale(h.route.rules, &d.page.entry, d.state, d.now), d.state == store.Stale && d.asked.OnlyIfCached:
 		d.act = actHit
 	case d.state == store.Stale:
 		h.judgeStale(d)
@@ -156,7 +157,7 @@ func (h *handler) judgeStale(d *decision) {
 // passAsked passes the request to the renderer because of its directives (RFC 9211, section
 // 2.2), or refuses it if it has only-if-cached too.
 func (d *decision) passAsked() {
-	if d.act = actUncached; !d.asked.onlyIfCached {
+	if d.act = actUncached; !d.asked.OnlyIfCached {
 		d.act, d.forward = actPass, httpcache.ForwardRequest
 	}
 }
@@ -164,7 +165,7 @@ func (d *decision) passAsked() {
 // miss: the page is not in memory, too old to be served, or older than the receipt.
 func (d *decision) miss() {
 	switch {
-	case d.asked.onlyIfCached:
+	case d.asked.OnlyIfCached:
 		d.act = actFindStored
 	case d.minSeq > 0:
 		d.act = actFindSince

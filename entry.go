@@ -280,7 +280,7 @@ func (s *search) redirectsToItself(e *store.Entry) bool {
 	if e == nil || e.Withdrawn {
 		return false
 	}
-	_, itself := s.route.projector.redirectsToItself(s.key, e.Status, e.Header)
+	_, itself := s.route.keys.SelfRedirect(s.key, e.Status, e.Header)
 	return itself
 }
 

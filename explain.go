@@ -113,15 +113,15 @@ type MemoryPage struct {
 // Explain implements [Explainer].
 func (h *handler) Explain(r *http.Request, fetch bool) Decision {
 	x := &explainer{h: h, r: r, fetch: fetch}
-	x.out.Explanation.Parts = h.route.parts(r)
+	x.out.Explanation.Parts = partsOf(h.route.keys, r)
 	var d decision
 	h.decide(r, &d)
 	x.out.Key = d.key
 	if d.act == actPass || d.act == actUncached {
-		_, x.out.Bypass, _ = h.route.project(r)
+		_, x.out.Bypass, _ = h.route.keys.Key(r)
 	}
 	x.out.Memory = h.remembered(d.key)
-	if x.out.Render, _ = h.route.request(r.Context(), d.key); d.key == (store.Key{}) {
+	if x.out.Render, _ = h.route.keys.Request(r.Context(), d.key); d.key == (store.Key{}) {
 		x.out.Render = nil
 	}
 	x.follow(&d)
@@ -259,7 +259,7 @@ func (x *explainer) hit(p *page, now time.Time, state store.State, cutOff bool) 
 
 // page describes an answer with a page, or the choice of its variant.
 func (x *explainer) page(p *page, state store.State, status httpcache.Status) {
-	if p.varies != nil && !x.h.route.selects(p, x.r.Header) {
+	if p.varies != nil && !x.h.route.keys.Matches(p.varies, x.r.Header) {
 		x.because("the Vary of the page names headers that the request has other values of", "RFC 9111, section 4.1")
 		var d decision
 		x.h.selectVariant(x.r, p, &d)

@@ -89,7 +89,7 @@ func (b *boundRoute) watched(show func(answer)) *boundRoute {
 			seen.sent(http.StatusOK) // in case nothing was written
 		}
 	})
-	return &boundRoute{projector: b.projector, renderer: h, budget: b.budget, renderTimeout: b.renderTimeout, wait: b.wait, maxBody: b.maxBody}
+	return &boundRoute{routeRules: b.routeRules, renderer: h, budget: b.budget, renderTimeout: b.renderTimeout, wait: b.wait, maxBody: b.maxBody}
 }
 
 // ask calls the renderer by call, a method of the search, and describes what it answers. rec is
@@ -169,7 +169,7 @@ func (b *boundRoute) forbidding(h http.Header, v httpcache.Verdict) string {
 	case httpcache.RefusedSetCookie:
 		return "Set-Cookie: " + strings.Join(tellingFields(h)["Set-Cookie"], ", ")
 	case httpcache.RefusedVary:
-		covered := b.covered(h)
+		covered := b.keys.Allowed(h)
 		var names []string
 		for _, line := range h["Vary"] {
 			for name := range httpcache.Members(line) {

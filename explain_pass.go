@@ -14,8 +14,8 @@ import (
 // ExplainDraft implements [Explainer].
 func (h *handler) ExplainDraft(r *http.Request, fetch bool) Decision {
 	x := &explainer{h: h, r: r, fetch: fetch}
-	x.out.Explanation.Parts = h.route.parts(r)
-	if _, _, err := h.route.project(r); err != nil {
+	x.out.Explanation.Parts = partsOf(h.route.keys, r)
+	if _, _, err := h.route.keys.Key(r); err != nil {
 		x.refuse(err)
 		return x.out
 	}

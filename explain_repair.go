@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
@@ -38,10 +39,9 @@ func (t *trial) verdict() httpcache.Verdict {
 
 // clone returns a copy that remedies may change.
 func (t *trial) clone() *trial {
-	projector := *t.route.projector
-	projector.rules.Statuses, projector.rules.Negative = slices.Clone(projector.rules.Statuses), maps.Clone(projector.rules.Negative)
-	projector.vary = slices.Clone(projector.vary)
-	return &trial{&boundRoute{projector: &projector, maxBody: t.route.maxBody}, t.key, t.status, t.header.Clone(), t.requested}
+	rules := *t.route.routeRules
+	rules.rules.Statuses, rules.rules.Negative = slices.Clone(rules.rules.Statuses), maps.Clone(rules.rules.Negative)
+	return &trial{&boundRoute{routeRules: &rules, maxBody: t.route.maxBody}, t.key, t.status, t.header.Clone(), t.requested}
 }
 
 // with returns a copy that a change was made to.
@@ -255,19 +255,25 @@ func setClocks(t *trial) {
 func (t *trial) varyRemedies(usual string) []remedy {
 	var names []string
 	for _, n := range httpcache.NominatedBy("", t.header["Vary"]) {
-		if !t.route.covered(t.header)(n.Name) {
+		if !t.route.keys.Allowed(t.header)(n.Name) {
 			names = append(names, n.Name)
 		}
 	}
 	remove := removing("Vary")
 	declare := func(t *trial) {
+		vary := slices.Clone(t.route.Vary)
 		for _, name := range names {
 			if name != "*" && (Route{Vary: []string{name}}).validateVary() == nil {
-				t.route.vary = append(t.route.vary, name)
+				vary = append(vary, name)
 			}
 		}
+		t.route.Vary = vary
+		t.route.keys = cachekey.New(t.route.keyRules())
 	}
-	learn := func(t *trial) { t.route.VaryAuto = true }
+	learn := func(t *trial) {
+		t.route.VaryAuto = true
+		t.route.keys = cachekey.New(t.route.keyRules())
+	}
 	return []remedy{
 		{advice: usual, ways: []func(*trial){remove, declare, learn}},
 		{advice: "put the header in the key (headers: [NAME]), best reduced to classes (headers: {NAME: [a, b]}), or remove it from Vary; it has too many values to be learned", ways: []func(*trial){remove, declare}},

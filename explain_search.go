@@ -169,7 +169,7 @@ func (x *explainer) reply(d *decision, p *page) {
 		x.refuseReceipt()
 		return
 	}
-	if !d.asked.accepts(p, now) {
+	if !d.asked.Accepts(&p.entry, now) {
 		next := decision{asked: d.asked}
 		next.passAsked()
 		x.follow(&next)
@@ -204,7 +204,7 @@ func (x *explainer) proceed(s *search, rec store.Record, old *page, fwd string) 
 		default:
 			// Of the variants that the request would render before this one, the store knows nothing.
 			x.out.Open = x.out.Open || x.learned
-			x.learned = x.learned || len(s.route.learnedIn(s.key)) > 0
+			x.learned = x.learned || len(s.route.keys.Learned(s.key)) > 0
 			x.render(s, rec, old, status)
 		}
 	case rec.Lock.IsBackOff():
@@ -350,7 +350,7 @@ func (x *explainer) findStored(d *decision) {
 	h := x.h
 	d.now = h.c.now()
 	if known := h.c.negative.get(d.key, time.Now()); known != nil && known.page != nil && d.minSeq == 0 {
-		if state, _ := h.judge(nil, known.page, d.now); state == store.Fresh && d.asked.accepts(known.page, d.now) {
+		if state, _ := h.judge(nil, known.page, d.now); state == store.Fresh && d.asked.Accepts(&known.page.entry, d.now) {
 			x.hit(known.page, d.now, state, false)
 			return
 		}
@@ -362,7 +362,7 @@ func (x *explainer) findStored(d *decision) {
 			state := store.Freshness(rec.Entry, rec.Purges, d.now)
 			x.stored(rec, state, d.now)
 			if state == store.Fresh || state == store.Stale {
-				if p, err := s.lookAt(x, rec); err == nil && d.asked.accepts(p, d.now) && (d.minSeq == 0 || h.mayServeSince(p, d.now, d.minSeq)) {
+				if p, err := s.lookAt(x, rec); err == nil && d.asked.Accepts(&p.entry, d.now) && (d.minSeq == 0 || h.mayServeSince(p, d.now, d.minSeq)) {
 					x.hit(p, d.now, state, false)
 					return
 				}

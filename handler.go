@@ -120,7 +120,7 @@ func exponential(bits uint64) float64 {
 // search returns a search for a visitor.
 func (h *handler) search(r *http.Request, k store.Key) *search {
 	return &search{
-		route: h.route, key: k, cause: r.Context(), clients: h.clients(r), forwarded: h.route.forwarded(r),
+		route: h.route, key: k, cause: r.Context(), clients: h.clients(r), forwarded: h.route.keys.Forwarded(r),
 		accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), light: lightRequest(r),
 	}
 }
@@ -361,7 +361,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, go
 	now := h.c.now()
 	switch o := got.outcome.(type) {
 	case storedPage:
-		if d := (decision{asked: h.route.askedBy(r)}); !d.asked.accepts(o.page, now) {
+		if d := (decision{asked: h.route.keys.Directives(r)}); !d.asked.Accepts(&o.page.entry, now) {
 			d.passAsked()
 			h.execute(w, r, &d)
 			return

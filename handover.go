@@ -4,12 +4,10 @@ import (
 	"maps"
 	"net/http"
 	"net/textproto"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/wellknown"
 )
@@ -26,7 +24,7 @@ import (
 //
 // That visitor gets it only if the origin would most likely have answered their own request in
 // the same way, because the render lacked nothing that an origin decides by: see
-// [projector.isImpersonal] for the parts of the request, and handover.fits for those that the
+// [cachekey.Mapper.Impersonal] for the parts of the request, and handover.fits for those that the
 // response tells of. In all other cases their own request is sent as well.
 //
 // From then on the render is theirs: it ends when they leave, has no time limit, and its
@@ -39,7 +37,7 @@ const handoverWindow = 64 << 10
 // A handover is a visitor's claim to the response of the render that they cause. A nil handover
 // claims nothing. Its methods are safe for concurrent use.
 type handover struct {
-	route *projector
+	keys  *cachekey.Mapper
 	head  bool        // the method of the request is HEAD
 	asked http.Header // a copy of the request's
 	ready chan struct{}
@@ -72,86 +70,18 @@ type Admitter interface {
 // handOver returns the claim of a visitor; nil if their own request must be sent in any case. The
 // caller must close it.
 func (h *handler) handOver(r *http.Request) *handover {
-	if h.route.OwnRequest || !h.route.isImpersonal(r) {
+	if h.route.OwnRequest || !h.route.keys.Impersonal(r) {
 		return nil
 	}
 	settled := make(chan struct{})
 	o := &handover{
-		route: h.route.projector, head: r.Method == http.MethodHead, asked: r.Header.Clone(), ready: make(chan struct{}),
+		keys: h.route.keys, head: r.Method == http.MethodHead, asked: r.Header.Clone(), ready: make(chan struct{}),
 		settled: settled, settle: sync.OnceFunc(func() { close(settled) }),
 	}
 	if a, ok := h.route.renderer.(Admitter); ok {
 		o.admit = func() (func(), bool) { return a.Admit(r) }
 	}
 	return o
-}
-
-// isImpersonal reports whether a request has no part that its render lacks and by which an origin
-// may decide without saying so. These are: a cookie, except those that origins do not read, and
-// those in the key; a query parameter that the route ignores, except those that only record
-// where a visitor came from; a header that is not known to be harmless (see
-// [wellknown.Ordinary]), such as a key of an API; and a preference for another type than that of
-// a page.
-func (p *projector) isImpersonal(r *http.Request) bool {
-	if !acceptsPages(r.Header["Accept"]) && !p.inKey("Accept") {
-		return false
-	}
-	for name, values := range r.Header {
-		switch {
-		case name == "Cookie":
-			if !p.hasOnlyKnownCookies(values) {
-				return false
-			}
-		case p.inKey(name), wellknown.Ordinary(name), name == minSeqHeader:
-		case !slices.Contains(p.forward, name) || p.forwarded(r)[name] == nil:
-			return false
-		}
-	}
-	ignored := false
-	_, parsed := canonical.Query(r.URL.RawQuery, func(parameter string) canonical.ParameterUse {
-		use := p.use(parameter)
-		ignored = ignored || use == canonical.Dropped && wellknown.Parameter(parameter) == ""
-		return use
-	})
-	return parsed && !ignored
-}
-
-// hasOnlyKnownCookies reports whether origins read no cookie of a request, other than those in the
-// key. The route's own IgnoreCookies say what a page does not depend on, and the
-// response has turned out to be no page.
-func (p *projector) hasOnlyKnownCookies(lines []string) bool {
-	for _, line := range lines {
-		for pair := range strings.SplitSeq(line, ";") {
-			name, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
-			if name != "" && wellknown.Cookie(name) == "" && !p.isCookieClass(name) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// acceptsPages reports whether a request is content with what a render gets, which accepts any
-// type: it prefers none that only programs ask for, such as JSON.
-func acceptsPages(lines []string) bool {
-	any := len(lines) == 0
-	for _, line := range lines {
-		for member := range httpcache.Members(line) {
-			media, _, _ := strings.Cut(member, ";")
-			media = strings.ToLower(strings.TrimSpace(media))
-			kind, _, _ := strings.Cut(media, "/")
-			switch media {
-			case "*/*", "text/html":
-				any = true
-			case "text/plain", "text/css", "text/*", "application/xhtml+xml", "application/xml", "application/signed-exchange":
-			default:
-				if kind != "image" && kind != "video" && kind != "audio" && kind != "font" {
-					return false
-				}
-			}
-		}
-	}
-	return any
 }
 
 // waits returns a channel that is closed once the response is here; nil without a claim.
@@ -230,7 +160,7 @@ func (o *handover) fits(r *recorder) bool {
 		for name := range httpcache.Members(line) {
 			name = textproto.CanonicalMIMEHeaderKey(name)
 			switch {
-			case name == "Accept-Encoding", name == "Host", o.route.inKey(name):
+			case name == "Accept-Encoding", name == "Host", o.keys.Covers(name):
 			case name == "*", wellknown.SetByProxies(name),
 				httpcache.Normalize(name, o.asked[name]) != httpcache.Normalize(name, r.asked[name]):
 				return false

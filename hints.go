@@ -89,7 +89,7 @@ type hintedKey struct{}
 // Nothing is sent of a page that a hard purge covers, or may.
 func (h *handler) hintOld(w http.ResponseWriter, r *http.Request, old *page) *http.Request {
 	as, now := h.route.present, h.c.now()
-	if !as.hints.enabled || old == nil || old.dropped.Load() || h.c.late(old, now) || !h.route.selects(old, r.Header) {
+	if !as.hints.enabled || old == nil || old.dropped.Load() || h.c.late(old, now) || !h.route.keys.Matches(old.varies, r.Header) {
 		return r
 	}
 	state, onError := h.judge(nil, old, now)

@@ -3,7 +3,6 @@ package isr
 import (
 	"bytes"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -90,7 +89,7 @@ func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
 		d.act, d.state = actHit, store.Fresh
 	}
 	switch {
-	case d.act == actHit && (h.route.EarlyRefresh == 0 || !slices.Contains(h.route.forward, requestIDHeader)):
+	case d.act == actHit && (h.route.EarlyRefresh == 0 || !h.route.keys.Forwards(requestIDHeader)):
 	case d.act == actHitStale && !d.page.nextTry.isDue(d.page):
 	default:
 		return false // it is no hit, or a render is due that gets the id of its request
@@ -105,7 +104,7 @@ func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
 // lookup prepares the response with the page, as serveHit and write send it. It returns false for
 // what they leave to net/http.
 func (p *page) lookup(r *http.Request, as *presentation, d *decision, hit *Hit) bool {
-	if p.varies != nil && !as.selects(p, r.Header) || as.hints.takes(r, p) {
+	if p.varies != nil && !as.keys.Matches(p.varies, r.Header) || as.hints.takes(r, p) {
 		return false
 	}
 	rep, status, ranged := p.choose(r, as)
@@ -233,7 +232,7 @@ func (h *handler) refresh(w http.ResponseWriter, r *http.Request, d *decision) {
 	switch {
 	case d.act == actHitStale:
 		h.refreshStale(r, d.page)
-	case h.route.EarlyRefresh > 0 && d.state == store.Fresh && !d.asked.onlyIfCached:
+	case h.route.EarlyRefresh > 0 && d.state == store.Fresh && !d.asked.OnlyIfCached:
 		h.refreshEarly(w, r, d.page, d.now)
 	}
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/store"
 )
 
@@ -131,7 +129,7 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 	if err != nil {
 		return Regeneration{}, err
 	}
-	if err := route.reachable(ctx, k); err != nil {
+	if err := route.keys.Reachable(ctx, k); err != nil {
 		return Regeneration{}, err
 	}
 	claim, err := c.claim(k, route, r)
@@ -159,13 +157,13 @@ func (c *Cache) Reachable(k store.Key) (instead store.Key, err error) {
 	routes := slices.Clone(c.bound)
 	c.mu.Unlock()
 	for _, route := range routes {
-		refused := route.reachable(c.ctx, k)
+		refused := route.keys.Reachable(c.ctx, k)
 		if refused == nil {
 			return store.Key{}, nil
 		}
-		if declared := route.declared(k); err == nil || instead == (store.Key{}) {
+		if declared := route.keys.Declared(k); err == nil || instead == (store.Key{}) {
 			err = refused
-			if declared != k && route.reachable(c.ctx, declared) == nil {
+			if declared != k && route.keys.Reachable(c.ctx, declared) == nil {
 				instead = declared
 			}
 		}
@@ -174,46 +172,6 @@ func (c *Cache) Reachable(k store.Key) (instead store.Key, err error) {
 		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return instead, err
-}
-
-// declared returns a key without the query parameters that the route does not declare.
-func (p *projector) declared(k store.Key) store.Key {
-	host, path, query, variant := k.Split()
-	query, _ = canonical.Query(query, func(name string) canonical.ParameterUse {
-		if p.query[name] {
-			return canonical.InKey
-		}
-		return canonical.Dropped
-	})
-	k.Text = store.JoinKey(host, path, query, variant)
-	return k
-}
-
-// reachable returns an error wrapping ErrUnreachable unless the request built from a key
-// maps to the same key: otherwise no visitor would ever get the rendered page.
-func (p *projector) reachable(ctx context.Context, k store.Key) error {
-	r, err := p.request(ctx, k)
-	if err != nil {
-		return err
-	}
-	got, bypass, err := p.project(r)
-	if learned := p.learnedIn(k); len(learned) > 0 && bypass == "" && err == nil {
-		host, path, query, _ := got.Split()
-		got.Text = store.JoinKey(host, path, query, p.variant(r.Header, learned...))
-	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrUnreachable, err)
-	case bypass == bypassQuery && len(p.Query) == 0:
-		return fmt.Errorf("%w: the key has a query parameter, and the route declares none", ErrUnreachable)
-	case bypass == bypassQuery:
-		return fmt.Errorf("%w: the key has a query parameter that the route does not declare; expected only %s", ErrUnreachable, strings.Join(p.Query, ", "))
-	case bypass != "":
-		return fmt.Errorf("%w: requests for it bypass the cache (%s)", ErrUnreachable, bypass)
-	case got != k:
-		return fmt.Errorf("%w: requests for it map to %s", ErrUnreachable, got)
-	}
-	return nil
 }
 
 // renderNow starts a flight of this search, after those in progress, and waits for its

@@ -23,6 +23,7 @@ func TestLayering(t *testing.T) {
 		{"/downstream", []string{module + "$", module + "/dynamostore", module + "/gateway"}, "deliveries need the seam alone"},
 		{"/internal/bodies", []string{module + "$", module + "/internal/fleet", module + "/internal/peer", "github.com/aws/"}, "a body is read by its entry, and peers are asked through functions"},
 		{"/internal/breaker", []string{module + "$", module + "/store"}, "the breaker counts answers, and knows no store"},
+		{"/internal/cachekey", []string{module + "$", module + "/internal/marks", "github.com/aws/"}, "keys depend on requests alone"},
 		{"/internal/changelog", []string{module + "$", module + "/internal/marks", module + "/internal/fleet", "github.com/aws/"}, "the log knows nothing of what its changes are for"},
 		{"/internal/fleet", []string{module + "$", module + "/internal/peer", "github.com/aws/"}, "the list of nodes needs the seam alone"},
 		{"/internal/frequency", []string{module}, "the sketch must not depend on the cache"},

@@ -243,7 +243,7 @@ func (s *search) passesUnknown() (detail string) {
 // passLearned passes through a request for a page of a section that is learned, and looks at
 // the response. f is the flight that has not found the page.
 func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Key, f *flight, status httpcache.Status) {
-	if r.Method != http.MethodGet || !h.route.isImpersonal(r) {
+	if r.Method != http.MethodGet || !h.route.keys.Impersonal(r) {
 		h.passThrough(w, r, status, nil)
 		return
 	}

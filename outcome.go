@@ -330,7 +330,7 @@ func (h *handler) judge(f *flight, p *page, now time.Time) (state store.State, o
 // nothing is rendered while the pin lasts: such an entry is served until a render
 // succeeds. An entry that outlives purge marks is not served: the mark of a hard purge of
 // it may have expired.
-func (p *projector) servableOnError(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool {
+func (b *routeRules) servableOnError(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool {
 	switch state {
 	case store.Fresh, store.Stale:
 		return true
@@ -341,9 +341,9 @@ func (p *projector) servableOnError(e *store.Entry, state store.State, purges st
 		case !e.PinnedUntil.IsZero():
 			return true
 		case now.Before(e.FreshUntil()): // a purge, or a newer build, has ended its freshness
-			return p.rules.AllowsOnError(e.Header)
+			return b.rules.AllowsOnError(e.Header)
 		}
-		return now.Before(e.FreshUntil().Add(p.rules.StaleIfErrorOf(e.Header)))
+		return now.Before(e.FreshUntil().Add(b.rules.StaleIfErrorOf(e.Header)))
 	}
 	return false
 }
@@ -462,7 +462,7 @@ func retryAt(err error, now time.Time) time.Time {
 	return now.Add(budget.BusyRetry)
 }
 
-// Reasons in Cache-Status, besides those for a bypass (see projection.go) and for a
+// Reasons in Cache-Status, besides those for a bypass (see package cachekey) and for a
 // refusal (see httpcache).
 const (
 	detailStale         = "stale"

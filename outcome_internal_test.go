@@ -36,7 +36,7 @@ func TestServableOnErrorOutlivesMarks(t *testing.T) {
 			}
 			purges := store.PurgeState{MarkLifetime: c.marks}
 			state := store.Freshness(e, purges, now)
-			if got := new(projector).servableOnError(e, state, purges, now); state != store.Expired || got != c.want {
+			if got := new(routeRules).servableOnError(e, state, purges, now); state != store.Expired || got != c.want {
 				t.Errorf("%s, %v; want expired, %v", state, got, c.want)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/bodies"
+	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/httpconn"
@@ -215,7 +216,7 @@ const generatedAhead = 24 * time.Hour
 // serveHit answers with a cache hit. cutOff: the log was not read, so that the page may be
 // outdated.
 func (p *page) serveHit(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, cutOff bool) {
-	if p.varies != nil && !as.selects(p, r.Header) {
+	if p.varies != nil && !as.keys.Matches(p.varies, r.Header) {
 		as.reselect(w, r, p)
 		return
 	}
@@ -287,7 +288,7 @@ func (p *page) serveNew(w http.ResponseWriter, r *http.Request, as *presentation
 
 // serve answers with a page in a state, and a status.
 func (p *page) serve(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status) {
-	if p.varies != nil && !as.selects(p, r.Header) {
+	if p.varies != nil && !as.keys.Matches(p.varies, r.Header) {
 		as.reselect(w, r, p)
 		return
 	}
@@ -493,9 +494,9 @@ func validFieldValue(v string) bool {
 // served, so that it does not depend on what is stored. The lists are shared by all
 // responses: nothing may append to them.
 type presentation struct {
-	// selects reports whether a request may get a page, and reselect answers one that may
-	// not (RFC 9111, section 4.1).
-	selects  func(*page, http.Header) bool
+	// keys decide which requests may get a page, and reselect answers a request that may not (RFC
+	// 9111, section 4.1).
+	keys     *cachekey.Mapper
 	reselect func(http.ResponseWriter, *http.Request, *page)
 	// lost answers a request whose page has a body that cannot be read.
 	lost func(http.ResponseWriter, *http.Request, *page, error)

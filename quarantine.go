@@ -90,14 +90,14 @@ func (rt Route) validateReject() error {
 
 // rejects returns why a response is suspicious as the next generation; empty if it is not.
 // current is the generation that it is compared with; nil without.
-func (p *projector) rejects(res *response, current *store.Entry) string {
-	if why := p.Reject.byTexts(res); why != "" {
+func (b *routeRules) rejects(res *response, current *store.Entry) string {
+	if why := b.Reject.byTexts(res); why != "" {
 		return why
 	}
 	if current == nil || current.Foreign || current.Withdrawn {
 		return ""
 	}
-	return p.Reject.byComparison(res, current)
+	return b.Reject.byComparison(res, current)
 }
 
 func (r *Reject) byTexts(res *response) string {

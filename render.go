@@ -80,7 +80,7 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 	// net/http/httputil panics on a truncated body only if it believes that it runs
 	// inside a server.
 	work = context.WithValue(work, http.ServerContextKey, &http.Server{})
-	req, err := b.request(work, k)
+	req, err := b.keys.Request(work, k)
 	if err != nil {
 		stop()
 		cancel(err)
@@ -92,7 +92,7 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 		key:       k,
 		limit:     b.maxBody,
 		asked:     req.Header.Clone(),
-		route:     b.projector,
+		route:     b.routeRules,
 		ended:     make(chan struct{}),
 		to:        to,
 		stream:    &stream{cancel: cancel, memory: memory},
@@ -136,7 +136,7 @@ type recorder struct {
 	key    store.Key
 	limit  int64
 	asked  http.Header // the header of the request
-	route  *projector
+	route  *routeRules
 	tags   []string        // of the route; set before the renderer is called
 	work   context.Context //nolint:containedctx // of the render; the wait for memory ends with it
 	ended  chan struct{}   // closed once the result is settled
@@ -508,7 +508,7 @@ func (h *handler) passJudged(w http.ResponseWriter, r *http.Request, k store.Key
 
 // ServeDraft implements [DraftHandler].
 func (h *handler) ServeDraft(w http.ResponseWriter, r *http.Request) {
-	k, _, err := h.route.project(r)
+	k, _, err := h.route.keys.Key(r)
 	h.identify(w, k)
 	forwardRequestID(w, r)
 	if err != nil {

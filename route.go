@@ -382,11 +382,8 @@ const maxHistory = 100
 // maxJitter bounds [Route.Jitter].
 const maxJitter = 0.5
 
-// Bounds of [Route.Forward].
-const (
-	maxForward      = 16
-	maxForwardValue = 1024
-)
+// maxForward bounds [Route.Forward].
+const maxForward = 16
 
 func (rt Route) validateForward() error {
 	var errs []error

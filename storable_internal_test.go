@@ -95,7 +95,7 @@ func (v *storableResponse) answer() storableAnswer {
 	if v.Config.OptIn == "strict" {
 		rt.OptIn = OptInStrict
 	}
-	p := newProjector(rt)
+	p := newRouteRules(rt)
 	if v.Config.MaxHeader > 0 {
 		p.rules.MaxHeader = v.Config.MaxHeader
 	}
@@ -177,12 +177,12 @@ func TestStorableRequests(t *testing.T) {
 	}
 	storableVectors(t, &f)
 	for _, v := range f.Requests {
-		p := newProjector(Route{Query: []string{"page"}, IgnoreCookies: v.IgnoreCookies})
+		p := newRouteRules(Route{Query: []string{"page"}, IgnoreCookies: v.IgnoreCookies})
 		r := httptest.NewRequest(v.Method, "http://example.com"+v.Target, nil)
 		for name, lines := range v.Headers.header() {
 			r.Header[textproto.CanonicalMIMEHeaderKey(name)] = lines
 		}
-		k, bypass, err := p.project(r)
+		k, bypass, err := p.keys.Key(r)
 		if err != nil || bypass != v.Bypass || k.Text != v.Key {
 			t.Errorf("%s: key %q, bypass %q (%v); want %q, %q", v.Name, k.Text, bypass, err, v.Key, v.Bypass)
 		}

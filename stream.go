@@ -404,11 +404,11 @@ func (h *handler) attach(r *http.Request, f *flight, leader bool, known int64, o
 }
 
 // streams reports whether a request can be answered by a stream. A page that the request does
-// not match (see [httpcache.Nominated]) is never shown. HEAD, ranges and, if the
+// not match (see [cachekey.Mapper.Matches]) is never shown. HEAD, ranges and, if the
 // origin states no entity tag, conditions need the whole page; so does HTTP/1.0 without a
 // length, which has no way to tell a broken response from a complete one.
 func (h *handler) streams(r *http.Request, st *stream) bool {
-	if !h.route.selects(st.page, r.Header) || r.Method != http.MethodGet || len(r.Header["Range"]) > 0 || st.length < 0 && !r.ProtoAtLeast(1, 1) {
+	if !h.route.keys.Matches(st.page.varies, r.Header) || r.Method != http.MethodGet || len(r.Header["Range"]) > 0 || st.length < 0 && !r.ProtoAtLeast(1, 1) {
 		return false
 	}
 	return st.page.entry.ETag != "" || len(r.Header["If-None-Match"]) == 0

@@ -145,7 +145,7 @@ func (u *unsafeRequest) pages(header http.Header) []invalidate.Change {
 // that of this request.
 func (u *unsafeRequest) page(uri *url.URL) (changed invalidate.Change, ok bool) {
 	path := url.URL{Path: uri.Path, RawPath: uri.RawPath}
-	k, bypass, err := u.h.route.keyOf("", u.host, &path, "")
+	k, bypass, err := u.h.route.keys.KeyOf("", u.host, &path, "")
 	if err != nil || bypass != "" {
 		return changed, false
 	}
@@ -160,15 +160,15 @@ func (u *unsafeRequest) page(uri *url.URL) (changed invalidate.Change, ok bool) 
 		return changed, false
 	}
 	changed.Hard, changed.RenderTime = route.UnsafeRequests == UnsafeHard, route.renders.median(0)
-	tenant, _, err := route.tenant(u.header)
+	tenant, _, err := route.keys.Tenant(u.header)
 	if err != nil {
 		return changed, false
 	}
-	changed.Page, bypass, err = route.keyOf(tenant, u.host, uri, "")
+	changed.Page, bypass, err = route.keys.KeyOf(tenant, u.host, uri, "")
 	if err != nil || bypass != "" {
 		return changed, false
 	}
-	changed.Variant, bypass, err = route.keyOf(tenant, u.host, uri, route.variant(u.header))
+	changed.Variant, bypass, err = route.keys.KeyOf(tenant, u.host, uri, route.keys.Variant(u.header))
 	if err != nil || bypass != "" { // the key is too long
 		changed.Variant = changed.Page
 	}

@@ -115,7 +115,7 @@ func (s *search) renewal(ctx context.Context, rec store.Record, answer rendering
 		return rendering{}, "the clock was set back"
 	}
 	got = rendering{renews: true, response: &response{status: e.Status, header: httpcache.Freshen(tag, e.Header, answer.notModified)}}
-	got.verdict = s.route.projector.judge(s.key, e.Status, got.response.header, s.route.maxBody, answer.tags, at.generatedAt)
+	got.verdict = s.route.judge(s.key, e.Status, got.response.header, s.route.maxBody, answer.tags, at.generatedAt)
 	switch got.verdict.Refused {
 	case "":
 	case httpcache.RefusedNoFreshness, httpcache.RefusedOld:

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/textproto"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -14,29 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/facetheory/isr/internal/httpcache"
-	"github.com/facetheory/isr/internal/wellknown"
 	"github.com/facetheory/isr/store"
 )
-
-// A stored page whose Vary names request headers that its key does not cover is served only to
-// requests that lack them, as the render did (RFC 9111, section 4.1). With Route.VaryAuto
-// other requests get a variant of the page, whose key has those headers:
-//
-//	key -> page, "Vary: Accept-Language" -> the request has none: serve the page
-//	                                     -> it has one: key#accept-language=de -> page, …
-//
-// So the entry of the page tells every process which headers make the keys of its variants,
-// also after a restart. A variant may name more headers, up to maxLearned in a key.
-//
-// Visitors choose the values, so the variants of a page are bounded: see [Route.MaxVariants].
 
 // DefaultMaxVariants is the default of [Route.MaxVariants].
 const DefaultMaxVariants = 16
 
 const (
-	// maxLearned bounds the headers of a page that are learned. Some frameworks name three
-	// for CORS alone.
-	maxLearned = 8
 	// maxMaxVariants bounds [Route.MaxVariants]: the variants are read to be counted.
 	maxMaxVariants = 256
 	// listedPerVariant is how many variants of a page may be listed for each that may be
@@ -66,93 +49,6 @@ func (rt Route) validateVary() error {
 	return errors.Join(errs...)
 }
 
-// selects reports whether a request may be answered with a page: whether the headers that its
-// Vary names, and that the route does not make part of all keys, have the values that it was
-// rendered with (RFC 9111, section 4.1). It is on the hit path of pages with Vary.
-func (p *projector) selects(pg *page, h http.Header) bool {
-	for _, n := range pg.varies {
-		if p.inKey(n.Name) {
-			continue
-		}
-		if n.Name == "*" || httpcache.Normalize(n.Name, h[n.Name]) != n.Value {
-			return false
-		}
-	}
-	return true
-}
-
-// variantFor returns the key of the variant of a page that a request gets; ok is false if
-// there can be none.
-func (p *projector) variantFor(pg *page, h http.Header) (k store.Key, ok bool) {
-	if !p.VaryAuto {
-		return store.Key{}, false
-	}
-	names := p.learnedIn(pg.key)
-	for _, n := range pg.varies {
-		switch {
-		case p.inKey(n.Name), slices.Contains(names, n.Name):
-		case !wellknown.Learnable(n.Name):
-			return store.Key{}, false
-		case len(h[n.Name]) > 0:
-			names = append(names, n.Name)
-		}
-	}
-	if len(names) > maxLearned {
-		return store.Key{}, false
-	}
-	host, path, query, _ := pg.key.Split()
-	text := store.JoinKey(host, path, query, p.variant(h, names...))
-	if len(text) > store.MaxKeyLength || text == pg.key.Text {
-		return store.Key{}, false
-	}
-	return store.Key{Tenant: pg.key.Tenant, Text: text}, true
-}
-
-// learnedIn returns the canonical names of the headers in a key that the route does not
-// declare, if it may learn them.
-func (p *projector) learnedIn(k store.Key) (names []string) {
-	_, _, _, variant := k.Split()
-	if !p.VaryAuto || variant == "" {
-		return nil
-	}
-	fields, err := url.ParseQuery(variant)
-	if err != nil {
-		return nil
-	}
-	for name := range fields {
-		if slices.ContainsFunc(p.classes, func(c keyClass) bool { return c.name == name }) {
-			continue // such as cookie:ab, which looks like a header that could be learned
-		}
-		if name = textproto.CanonicalMIMEHeaderKey(name); p.learns(name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// learns reports whether the route may make a header part of a key that it does not declare.
-func (p *projector) learns(name string) bool {
-	return p.VaryAuto && !p.inKey(name) && wellknown.Learnable(name)
-}
-
-// covered returns what decides whether the Vary of a response allows it to be stored: each
-// header is in the key, or can be learned, and there are not too many.
-func (p *projector) covered(h http.Header) func(name string) bool {
-	if !p.VaryAuto {
-		return p.inKey
-	}
-	learned := 0
-	for _, n := range httpcache.NominatedBy("", h["Vary"]) {
-		if p.learns(n.Name) {
-			learned++
-		}
-	}
-	if learned > maxLearned {
-		return p.inKey
-	}
-	return func(name string) bool { return p.inKey(name) || p.learns(name) }
-}
-
 // reselect answers a request that a page does not match.
 func (h *handler) reselect(w http.ResponseWriter, r *http.Request, p *page) {
 	d := decision{key: p.key}
@@ -163,7 +59,7 @@ func (h *handler) reselect(w http.ResponseWriter, r *http.Request, p *page) {
 // selectVariant decides by a page that a request does not match: for the variant that does, or
 // for passing it through. Each variant has more headers in its key, so that this ends.
 func (h *handler) selectVariant(r *http.Request, p *page, d *decision) {
-	k, ok := h.route.variantFor(p, r.Header)
+	k, ok := h.route.keys.VariantKey(p.key, p.varies, r.Header)
 	if !ok {
 		d.act, d.forward, d.detail = actPass, httpcache.ForwardBypass, httpcache.RefusedVary
 		return
@@ -172,7 +68,7 @@ func (h *handler) selectVariant(r *http.Request, p *page, d *decision) {
 		d.act, d.forward, d.detail = actPass, httpcache.ForwardBypass, detailVariants
 		return
 	}
-	d.key, d.asked = k, h.route.askedBy(r)
+	d.key, d.asked = k, h.route.keys.Directives(r)
 	h.consult(r, d)
 }
 
@@ -192,7 +88,7 @@ func (s *search) admitVariant(ctx context.Context, rec store.Record) (refused bo
 
 // otherVariants reports whether the page has too many other variants, and which.
 func (s *search) otherVariants(ctx context.Context, rec store.Record) (kept []store.Key, tooMany bool, err error) {
-	if len(s.route.learnedIn(s.key)) == 0 {
+	if len(s.route.keys.Learned(s.key)) == 0 {
 		return nil, false, nil
 	}
 	if state := store.Freshness(rec.Entry, rec.Purges, s.c.now()); state == store.Fresh || state == store.Stale {
@@ -204,7 +100,7 @@ func (s *search) otherVariants(ctx context.Context, rec store.Record) (kept []st
 	if err != nil {
 		return nil, false, err
 	}
-	listed = slices.DeleteFunc(listed, func(k store.Key) bool { return k == s.key || len(s.route.learnedIn(k)) == 0 })
+	listed = slices.DeleteFunc(listed, func(k store.Key) bool { return k == s.key || len(s.route.keys.Learned(k)) == 0 })
 	if len(listed) < most && !more {
 		return nil, false, nil
 	}

@@ -18,7 +18,7 @@ func rendered(t *testing.T, coding string, body []byte) *response {
 	t.Helper()
 	rec := &recorder{
 		header: make(http.Header), limit: DefaultMaxBody, ended: make(chan struct{}), stream: &stream{},
-		route: newProjector(Route{Revalidate: 1}),
+		route: newRouteRules(Route{Revalidate: 1}),
 	}
 	if coding != "" {
 		rec.header.Set("Content-Encoding", coding)

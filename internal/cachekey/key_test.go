@@ -1,4 +1,4 @@
-package isr
+package cachekey
 
 import (
 	"context"
@@ -8,17 +8,15 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
 func TestProject(t *testing.T) {
-	route := Route{Query: []string{"page", "q"}, Vary: []string{"RSC", "accept-encoding", "X-Device"}, IgnoreCookies: []string{"theme", "wp-*"}}
+	route := Rules{Query: []string{"page", "q"}, Vary: []string{"RSC", "accept-encoding", "X-Device"}, IgnoreCookies: []string{"theme", "wp-*"}}
 	tests := []struct {
 		name   string
 		target string
@@ -36,26 +34,26 @@ func TestProject(t *testing.T) {
 		{name: "parameter without a value", target: "http://h/?page", key: "h/?page"},
 		{name: "plus and percent are one space", target: "http://h/?q=a+b", key: "h/?q=a%20b"},
 		{name: "tracking parameters dropped", target: "http://h/?utm_source=x&page=2&gclid=1&fbclid=2", key: "h/?page=2"},
-		{name: "an undeclared parameter", target: "http://h/?page=2&debug=1", bypass: bypassQuery},
-		{name: "a badly encoded parameter", target: "http://h/?q=%zz", bypass: bypassQuery},
-		{name: "a semicolon in the query", target: "http://h/?page=1;q=2", bypass: bypassQuery},
+		{name: "an undeclared parameter", target: "http://h/?page=2&debug=1", bypass: BypassQuery},
+		{name: "a badly encoded parameter", target: "http://h/?q=%zz", bypass: BypassQuery},
+		{name: "a semicolon in the query", target: "http://h/?page=1;q=2", bypass: BypassQuery},
 		{name: "declared header", target: "http://h/", header: "Rsc: 1", key: "h/#rsc=1"},
 		{name: "declared headers sorted, odd values encoded", target: "http://h/?page=1", header: "X-Device: a&b=c\nRsc: 1", key: "h/?page=1#rsc=1&x-device=a%26b%3Dc"},
 		{name: "other headers do not matter", target: "http://h/", header: "Accept-Language: de\nUser-Agent: x\nAccept-Encoding: gzip", key: "h/"},
-		{name: "authorization", target: "http://h/", header: "Authorization: Basic eDp5", bypass: bypassAuthorization},
-		{name: "upgrade", target: "http://h/", header: "Connection: upgrade\nUpgrade: websocket", bypass: bypassUpgrade},
+		{name: "authorization", target: "http://h/", header: "Authorization: Basic eDp5", bypass: BypassAuthorization},
+		{name: "upgrade", target: "http://h/", header: "Connection: upgrade\nUpgrade: websocket", bypass: BypassUpgrade},
 		{name: "an upgrade that is not passed on", target: "http://h/", header: "Connection: upgrade, http2-settings\nUpgrade: h2c\nHttp2-Settings: x", key: "h/"},
 		{name: "a list of upgrades", target: "http://h/", header: "Connection: upgrade\nUpgrade: h2c, websocket", key: "h/"},
-		{name: "a session cookie", target: "http://h/", header: "Cookie: _ga=1; sessionid=2", bypass: bypassCookie},
-		{name: "a cookie in a second line", target: "http://h/", header: "Cookie: _ga=1\nCookie: sessionid=2", bypass: bypassCookie},
+		{name: "a session cookie", target: "http://h/", header: "Cookie: _ga=1; sessionid=2", bypass: BypassCookie},
+		{name: "a cookie in a second line", target: "http://h/", header: "Cookie: _ga=1\nCookie: sessionid=2", bypass: BypassCookie},
 		{name: "analytics cookies", target: "http://h/", header: "Cookie: _ga=1; _ga_ABC=2; __utma=3; _fbp=4", key: "h/"},
 		{name: "ignored cookies", target: "http://h/", header: "Cookie: theme=dark; wp-settings-1=x", key: "h/"},
-		{name: "a cookie that only begins like an ignored one", target: "http://h/", header: "Cookie: themes=1", bypass: bypassCookie},
-		{name: "an undeclared tenant header", target: "http://h/", header: "X-Tenant-Id: acme", bypass: bypassTenant},
-		{name: "POST", target: "http://h/", change: func(r *http.Request) { r.Method = "POST" }, bypass: bypassMethod},
-		{name: "a body", target: "http://h/", change: func(r *http.Request) { r.ContentLength = -1 }, bypass: bypassBody},
-		{name: "no host", target: "http://h/", change: func(r *http.Request) { r.Host = "" }, bypass: bypassHost},
-		{name: "too long", target: "http://h/" + strings.Repeat("a", store.MaxKeyLength), bypass: bypassKeyLength},
+		{name: "a cookie that only begins like an ignored one", target: "http://h/", header: "Cookie: themes=1", bypass: BypassCookie},
+		{name: "an undeclared tenant header", target: "http://h/", header: "X-Tenant-Id: acme", bypass: BypassTenant},
+		{name: "POST", target: "http://h/", change: func(r *http.Request) { r.Method = "POST" }, bypass: BypassMethod},
+		{name: "a body", target: "http://h/", change: func(r *http.Request) { r.ContentLength = -1 }, bypass: BypassBody},
+		{name: "no host", target: "http://h/", change: func(r *http.Request) { r.Host = "" }, bypass: BypassHost},
+		{name: "too long", target: "http://h/" + strings.Repeat("a", store.MaxKeyLength), bypass: BypassKeyLength},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,7 +61,7 @@ func TestProject(t *testing.T) {
 			if tt.change != nil {
 				tt.change(r)
 			}
-			k, bypass, err := newProjector(route).project(r)
+			k, bypass, err := New(route).Key(r)
 			if err != nil {
 				t.Fatalf("refused: %v", err)
 			}
@@ -77,7 +75,7 @@ func TestProject(t *testing.T) {
 // RFC 9111, section 4.1: equivalent values of a header share a page, and its renderer sees
 // their normalised form.
 func TestRFC9111Section4_1KeysOfNormalizedHeaders(t *testing.T) {
-	p := newProjector(Route{Vary: []string{"Accept", "Accept-Language", "X-Device"}})
+	m := New(Rules{Vary: []string{"Accept", "Accept-Language", "X-Device"}})
 	for _, tt := range []struct {
 		name, key string
 		headers   []string // equivalent ones
@@ -93,16 +91,16 @@ func TestRFC9111Section4_1KeysOfNormalizedHeaders(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, header := range tt.headers {
 				r := request("http://h/", header)
-				k, bypass, err := p.project(r)
+				k, bypass, err := m.Key(r)
 				if err != nil || bypass != "" || k.Text != tt.key {
 					t.Errorf("%q: key %q, bypass %q, %v; want %q", header, k.Text, bypass, err, tt.key)
 					continue
 				}
-				render, err := p.request(t.Context(), k)
+				render, err := m.Request(t.Context(), k)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if again, _, err := p.project(render); err != nil || again != k {
+				if again, _, err := m.Key(render); err != nil || again != k {
 					t.Errorf("the renderer's request has the key %q, %v", again, err)
 				}
 				if name, value, _ := strings.Cut(tt.rendered, ": "); strings.Join(render.Header[name], "|") != value {
@@ -156,7 +154,7 @@ func TestProjectRefuses(t *testing.T) {
 			if tt.path != "" {
 				r.URL = &url.URL{Path: tt.path}
 			}
-			if k, bypass, err := newProjector(Route{TenantHeader: "x-site"}).project(r); err == nil {
+			if k, bypass, err := New(Rules{TenantHeader: "x-site"}).Key(r); err == nil {
 				t.Errorf("key %q, bypass %q; want it refused", k, bypass)
 			}
 		})
@@ -165,7 +163,7 @@ func TestProjectRefuses(t *testing.T) {
 
 // The renderer's request has the same key as the visitor's, and nothing outside the key.
 func TestRendererRequestHasTheSameKey(t *testing.T) {
-	p := newProjector(Route{Query: []string{"a", "b c", "ü"}, Vary: []string{"X-One", "X-Two"}, TenantHeader: "X-Site"})
+	m := New(Rules{Query: []string{"a", "b c", "ü"}, Vary: []string{"X-One", "X-Two"}, TenantHeader: "X-Site"})
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[a-z#?&=%/ ;+ä"<>]{0,8}`)
 		u := url.URL{Scheme: "http", Host: "example.com", Path: "/" + text.Draw(t, "path")}
@@ -184,15 +182,15 @@ func TestRendererRequestHasTheSameKey(t *testing.T) {
 				r.Header[name] = []string{v}
 			}
 		}
-		k, bypass, err := p.project(r)
+		k, bypass, err := m.Key(r)
 		if err != nil || bypass != "" {
 			t.Fatalf("%v, %q", err, bypass)
 		}
-		seen, err := p.request(context.Background(), k)
+		seen, err := m.Request(context.Background(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, bypass, err := p.project(seen)
+		again, bypass, err := m.Key(seen)
 		if err != nil || bypass != "" || again != k {
 			t.Fatalf("the renderer's request has the key %q (%v, %q), the visitor's %q", again, err, bypass, k)
 		}
@@ -218,89 +216,16 @@ func TestRendererRequestHasTheSameKey(t *testing.T) {
 	})
 }
 
-func TestParseKey(t *testing.T) {
-	tests := []struct{ in, want string }{
-		{"https://Example.com", "example.com/"},
-		{"http://example.com:80/a?b=2&a=1", "example.com/a?a=1&b=2"},
-		{"example.com/a#rsc=1", "example.com/a#rsc=1"},
-		{"127.0.0.1:8080/", "127.0.0.1:8080/"},
-		{"[::1]:8080/%7e", "[::1]:8080/~"},
-		{"/news", ""},
-		{"", ""},
-		{"http://exa mple.com/", ""},
-		{"http://h/%zz", ""},
-		{"http://h/?a=%zz", ""},
-	}
-	for _, tt := range tests {
-		k, err := store.ParseKey("", tt.in)
-		if (tt.want == "") != errors.Is(err, store.ErrInvalidKey) || k.Text != tt.want {
-			t.Errorf("ParseKey(%q) = %q, %v; want %q", tt.in, k.Text, err, tt.want)
-		}
-	}
-	if _, err := store.ParseKey("a#b", "h/"); !errors.Is(err, store.ErrInvalidKey) {
-		t.Errorf("a tenant with '#': %v", err)
-	}
-}
-
 func TestRequestRefusesAnotherRoutesKey(t *testing.T) {
-	p := newProjector(Route{Vary: []string{"X-One"}})
+	m := New(Rules{Vary: []string{"X-One"}})
 	for _, k := range []store.Key{
 		{Text: "h/#authorization=x"},
 		{Text: "h/#x-two=1"},
 		{Tenant: "acme", Text: "h/"},
 		{Text: "h/#x-one=%zz"},
 	} {
-		if r, err := p.request(context.Background(), k); !errors.Is(err, store.ErrInvalidKey) {
+		if r, err := m.Request(context.Background(), k); !errors.Is(err, store.ErrInvalidKey) {
 			t.Errorf("%s became the request %v, %v", k, r, err)
-		}
-	}
-}
-
-func TestPartitions(t *testing.T) {
-	k := store.Key{Text: "example.com/"}
-	const sum = "73d986e009065f182c10bcb6a45db3d6eda9498f8930654af2653f8a938cd801"
-	if got := store.HashedPartition(k); got != "CACHE#"+sum {
-		t.Errorf("hashed: %q", got)
-	}
-	k.Tenant = "acme"
-	if got := store.HashedPartition(k); got != "TENANT#acme#CACHE#"+sum {
-		t.Errorf("hashed with a tenant: %q", got)
-	}
-	if got := store.RawPartition(k); got != "TENANT#acme#CACHE#example.com/" {
-		t.Errorf("raw: %q", got)
-	}
-}
-
-func TestRouteValidate(t *testing.T) {
-	good := Route{Vary: []string{"RSC"}, Query: []string{"page"}, IgnoreCookies: []string{"*"}, TenantHeader: "X-Site"}
-	if err := good.Validate(); err != nil {
-		t.Errorf("a good route: %v", err)
-	}
-	for _, bad := range []Route{
-		{Revalidate: -1},
-		{Vary: []string{"cookie"}},
-		{Vary: []string{"Authorization"}},
-		{Vary: []string{"no such"}},
-		{Query: []string{""}},
-		{IgnoreCookies: []string{""}},
-		{TenantHeader: "no:such"},
-	} {
-		if bad.Validate() == nil {
-			t.Errorf("%+v is accepted", bad)
-		}
-	}
-}
-
-func TestVaryOnCookies(t *testing.T) {
-	header := http.Header{"Cache-Control": {"s-maxage=60"}, "Vary": {"Cookie"}}
-	for _, c := range []struct {
-		ignored, refused string
-	}{
-		{"theme", httpcache.RefusedVary},
-		{"*", ""},
-	} {
-		if v := newProjector(Route{IgnoreCookies: []string{c.ignored}}).judge(store.Key{}, http.StatusOK, header, 1000, nil, time.Time{}); v.Refused != c.refused {
-			t.Errorf("cookie %q ignored: refused %q, expected %q", c.ignored, v.Refused, c.refused)
 		}
 	}
 }
