@@ -647,3 +647,317 @@ func (tb *table) bodyFiles() []string {
 	}
 	return files
 }
+
+// bindOne binds one route for all pages.
+func bindOne(t *testing.T, c *isr.Cache, rt isr.Route, h http.Handler) http.Handler {
+	t.Helper()
+	handlers, err := c.Bind([]isr.Binding{{Route: rt, Renderer: h}}, func(store.Key) int { return 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handlers[0]
+}
+
+// says answers with a text and the path, without saying anything about caching.
+func says(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, text+" "+r.URL.Path) })
+}
+
+// Pages stay when the routes change; what is rendered from then on, also by Regenerate,
+// follows the new routes.
+func TestBindKeepsPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		c := tb.node(tb.store("a"), nil)
+		rt := isr.Route{Revalidate: time.Minute}
+		h := bindOne(t, c, rt, says("old"))
+		expect(t, get(h, "/kept"), "old /kept", "isr; fwd=miss; fwd-status=200; stored")
+		find := func(k store.Key) int {
+			if k.Text == "example.com/none" {
+				return -1
+			}
+			return 1
+		}
+		handlers, err := c.Bind([]isr.Binding{{rt, says("first")}, {rt, says("second")}}, find)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, get(handlers[1], "/kept"), "old /kept", "isr; hit; ttl=")
+		expect(t, get(handlers[1], "/new"), "second /new", "isr; fwd=miss; fwd-status=200; stored")
+		if _, err := c.Regenerate(t.Context(), store.Key{Text: "example.com/kept"}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, get(handlers[0], "/kept"), "second /kept", "isr; hit; ttl=")
+		if _, err := c.Regenerate(t.Context(), store.Key{Text: "example.com/none"}); !errors.Is(err, isr.ErrNoRenderer) {
+			t.Errorf("a page without a route: %v", err)
+		}
+		expect(t, get(h, "/late"), "old /late", "isr; fwd=miss; fwd-status=200; stored") // handlers in flight go on
+	})
+}
+
+// A page that was refused under the old routes is stored if the new ones allow it.
+func TestBindForgetsRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		c := tb.node(tb.store("a"), nil)
+		h := bindOne(t, c, isr.Route{}, says("text"))
+		get(h, "/a")
+		expect(t, get(h, "/a"), "text /a", "isr; fwd=bypass; fwd-status=200; detail=no-freshness")
+		time.Sleep(time.Millisecond)
+		h = bindOne(t, c, isr.Route{Revalidate: time.Minute}, says("text"))
+		expect(t, get(h, "/a"), "text /a", "isr; fwd=miss; fwd-status=200; stored")
+	})
+}
+
+// Invalid routes change nothing.
+func TestBindRefusesInvalidRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		c := tb.node(tb.store("a"), nil)
+		bindOne(t, c, isr.Route{Revalidate: time.Minute}, says("old"))
+		_, err := c.Bind([]isr.Binding{{isr.Route{}, says("new")}, {isr.Route{Name: "b", History: 101}, says("new")}}, func(store.Key) int { return 1 })
+		var field *isr.ConfigError
+		if !errors.As(err, &field) || field.Field != "History" {
+			t.Fatalf("got %v; expected an error of History", err)
+		}
+		if _, err := c.Regenerate(t.Context(), store.Key{Text: "example.com/a"}); err != nil {
+			t.Error(err) // by the only route
+		}
+		defer func() {
+			if recover() == nil {
+				t.Error("Handler adds a route to those of Bind")
+			}
+		}()
+		c.Handler(isr.Route{}, says("other"))
+	})
+}
+
+// A purge covers the variants of a page that were stored under routes that have been
+// replaced.
+func TestBindPurgesVariantsOfOldRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		c := tb.node(tb.store("a"), nil)
+		varied := isr.Route{Revalidate: time.Minute, Vary: []string{"X-Variant"}}
+		h := bindOne(t, c, varied, says("old"))
+		variant := func(h http.Handler) answer { return get(h, "/a", "X-Variant: 1") }
+		expect(t, variant(h), "old /a", "isr; fwd=miss; fwd-status=200; stored")
+		bindOne(t, c, isr.Route{Revalidate: time.Minute}, says("new"))
+		time.Sleep(time.Second)
+		if _, err := c.Purge(t.Context(), isr.Purge{Targets: []store.PurgeTarget{isr.PurgeKey(store.Key{Text: "example.com/a"})}, Hard: true}); err != nil {
+			t.Fatal(err)
+		}
+		h = bindOne(t, c, varied, says("new"))
+		expect(t, variant(h), "new /a", "isr; fwd=stale; fwd-status=200; stored")
+	})
+}
+
+// No method reaches a partition of another tenant by an invalid key.
+func TestInvalidKeysAreRefused(t *testing.T) {
+	tb := newTable(t)
+	p := tb.peer("a", withHistory, newSite(), nil)
+	for name, k := range map[string]store.Key{
+		"no text":            {},
+		"a tenant alone":     {Tenant: "acme"},
+		"a tenant with a #":  {Tenant: "acme#CACHE", Text: "h/"},
+		"a long tenant":      {Tenant: strings.Repeat("x", 65), Text: "h/"},
+		"a long text":        {Text: strings.Repeat("x", 4097)},
+		"text that is bytes": {Text: "h/#\xff"},
+	} {
+		_, regenerate := p.Regenerate(t.Context(), k)
+		_, versions := p.Versions(t.Context(), k)
+		_, rollback := p.Rollback(t.Context(), k)
+		_, pin := p.Pin(t.Context(), k, time.Hour)
+		_, unpin := p.Unpin(t.Context(), k)
+		_, diff := p.Diff(t.Context(), k, "1", "2")
+		for call, err := range map[string]error{
+			"Regenerate": regenerate, "Versions": versions, "Rollback": rollback, "Pin": pin, "Unpin": unpin, "Diff": diff,
+		} {
+			if !errors.Is(err, store.ErrInvalidKey) {
+				t.Errorf("%s of %s: %v, want ErrInvalidKey", call, name, err)
+			}
+		}
+	}
+	longest := store.Key{Tenant: strings.Repeat("x", 64), Text: strings.Repeat("x", 4096)}
+	if _, err := p.Versions(t.Context(), longest); err != nil {
+		t.Errorf("the longest key: %v", err)
+	}
+	if _, err := p.Pin(t.Context(), store.Key{Text: "h/"}, -time.Second); !errors.Is(err, store.ErrInvalidInput) {
+		t.Errorf("a negative pin: %v, want ErrInvalidInput", err)
+	}
+}
+
+// TestFreshnessOfOneSecond: max-age=1 lasts one second, not less and not more, whichever part of
+// a second rendering began in, on the server that rendered the page and on others (RFC 9111,
+// section 4.2).
+func TestFreshnessOfOneSecond(t *testing.T) {
+	for _, fraction := range []time.Duration{0, time.Millisecond, 500 * time.Millisecond, 999 * time.Millisecond} {
+		t.Run(fraction.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.delay = 0
+				site.answers(func(w http.ResponseWriter, _ *http.Request, n int64) {
+					w.Header().Set("Cache-Control", "public, max-age=1")
+					fmt.Fprint(w, n)
+				})
+				rt := isr.Route{Stale: -1}
+				a, b := tb.node(tb.store("a"), nil).Handler(rt, site), tb.node(tb.store("b"), nil).Handler(rt, site)
+				time.Sleep(fraction)
+				expect(t, get(a, "/"), "1", "isr; fwd=miss; ")
+				time.Sleep(998 * time.Millisecond)
+				expect(t, get(a, "/"), "1", "isr; hit; ttl=0")
+				expect(t, get(b, "/"), "1", "isr; hit; ttl=0")
+				time.Sleep(2 * time.Millisecond)
+				expect(t, get(b, "/"), "2", "isr; fwd=stale; ")
+				expect(t, get(a, "/"), "2", "isr; ")
+			})
+		})
+	}
+}
+
+// TestIfModifiedSinceOfAPageWithoutLastModified: dates have whole seconds, so that the date of a
+// page that was generated in the middle of a second still matches (RFC 9111, section 4.3.2).
+func TestIfModifiedSinceOfAPageWithoutLastModified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 0
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		time.Sleep(700 * time.Millisecond)
+		get(h, "/")
+		date := time.Now().UTC().Format(http.TimeFormat)
+		if a := get(h, "/", "If-Modified-Since: "+date); a.Code != http.StatusNotModified {
+			t.Errorf("since %s: %d, want 304", date, a.Code)
+		}
+	})
+}
+
+// A wall clock that is set back by an hour delays no retry of any kind by an hour.
+func TestClockSetBackDelaysNoRetry(t *testing.T) {
+	for name, run := range map[string]func(t *testing.T, h http.Handler, store *faultyStore, site *site, setBack func()){
+		"a stale page": func(t *testing.T, h http.Handler, store *faultyStore, site *site, setBack func()) {
+			get(h, "/")
+			time.Sleep(time.Minute)
+			store.read = func() error { return errors.New("throttled") } // by a regeneration behind
+			expect(t, get(h, "/"), "/ rendered 1", "isr; hit")
+			synctest.Wait()
+			store.read = nil
+			setBack()
+			time.Sleep(1100 * time.Millisecond)
+			expect(t, get(h, "/"), "/ rendered 1", "isr; hit")
+			time.Sleep(2 * time.Second)
+			expect(t, get(h, "/"), "/ rendered 2", "isr; hit")
+		},
+		"a page whose failure is remembered": func(t *testing.T, h http.Handler, store *faultyStore, site *site, setBack func()) {
+			store.read = func() error { return errors.New("throttled") } // so that no back-off is stored
+			site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(500) })
+			get(h, "/")
+			store.read = nil
+			site.answers(cacheable)
+			setBack()
+			time.Sleep(2 * time.Second)
+			expect(t, get(h, "/"), "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
+		},
+		"a page that was uncacheable": func(t *testing.T, h http.Handler, _ *faultyStore, site *site, setBack func()) {
+			site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Cache-Control", "private") })
+			get(h, "/")
+			get(h, "/") // remembered on
+			site.answers(cacheable)
+			setBack()
+			time.Sleep(2*time.Minute + time.Second)
+			expect(t, get(h, "/"), "/ rendered 3", "isr; fwd=miss; fwd-status=200; stored")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				var back atomic.Int64
+				store := &faultyStore{MetaStore: tb.store("a")}
+				h := tb.node(store, func(cfg *isr.Config) {
+					cfg.Now = func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+				}).Handler(isr.Route{}, site)
+				time.Sleep(time.Second)
+				run(t, h, store, site, func() { back.Store(int64(time.Hour)) })
+			})
+		})
+	}
+}
+
+// fieldOf is the size of a field for MaxHeader, with a name of 8 bytes and a value of 8.
+const fieldOf = 8 + 8 + 32
+
+// headed answers with n such fields, and those that make a page storable.
+func headed(n int) func(http.ResponseWriter, *http.Request, int64) {
+	return func(w http.ResponseWriter, r *http.Request, i int64) {
+		for i := range n {
+			w.Header().Set(fmt.Sprintf("X-%06d", i), "12345678")
+		}
+		w.Header().Set("Cache-Control", "s-maxage=60")
+		fmt.Fprintf(w, "%s rendered %d", r.URL.Path, i)
+	}
+}
+
+// A page with a large header is stored, up to MaxHeader. Beyond that, its requests pass through, and
+// the log says why.
+func TestMaxHeader(t *testing.T) {
+	for name, c := range map[string]struct {
+		max    int64
+		fields int
+		refuse bool
+	}{
+		"20 KB by default":     {0, 20_000 / fieldOf, false},
+		"60 KB by default":     {0, 60_000 / fieldOf, false},
+		"66 KB by default":     {0, 66_000 / fieldOf, true},
+		"66 KB of 100 KiB":     {100 << 10, 66_000 / fieldOf, false},
+		"1 KB of 1 KiB":        {1 << 10, 1_024 / fieldOf, true}, // with Cache-Control
+		"half a KB of 1 KiB":   {1 << 10, 500 / fieldOf, false},
+		"130 KB, which is max": {128 << 10, 130_000 / fieldOf, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.answers(headed(c.fields))
+				h := tb.node(tb.store("a"), func(cfg *isr.Config) { cfg.MaxHeader = c.max }).Handler(isr.Route{}, site)
+				first, second := get(h, "/"), get(h, "/")
+				if c.refuse {
+					if !strings.HasSuffix(first.status(), "; detail=header-too-large") || !strings.Contains(tb.log.String(), "(max_header)") || !strings.Contains(tb.log.String(), "example.com/") {
+						t.Errorf("%s\n%s", first.status(), tb.log.String())
+					}
+					return
+				}
+				if !strings.HasPrefix(second.status(), "isr; hit") || second.Header().Get("X-000000") != "12345678" {
+					t.Errorf("%s, then %s", first.status(), second.status())
+				}
+			})
+		})
+	}
+}
+
+// The row of a page with the largest header, the largest tags and a long key fits into a table, and
+// so does that of a generation that is kept.
+func TestLargestRowFits(t *testing.T) {
+	const most, mostTags = 128 << 10, 2048
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(headed((most - 100) / fieldOf))
+		tags := make([]string, mostTags)
+		for i := range tags {
+			tags[i] = fmt.Sprintf("%0*d", most/mostTags, i)
+		}
+		rt := isr.Route{Name: "site", History: 3, Tags: func(*http.Request) []string { return tags }}
+		h := tb.peer("a", rt, site, func(cfg *isr.Config) { cfg.MaxHeader, cfg.MaxTags = most, mostTags })
+		path := "/" + strings.Repeat("x", 3000)
+		for range 2 {
+			k := page
+			k.Text = "example.com" + path
+			if a := get(h, path); a.Code != http.StatusOK {
+				t.Fatalf("%d, %s", a.Code, a.status())
+			}
+			if _, err := h.Regenerate(t.Context(), k); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a := get(h, path); !strings.HasPrefix(a.status(), "isr; hit") {
+			t.Error(a.status())
+		}
+	})
+}

@@ -5,17 +5,26 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"flag"
 	"fmt"
 	"iter"
 	"net/http"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gc"
+	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"
 )
 
@@ -416,4 +425,252 @@ func TestCacheCollectsPeriodically(t *testing.T) {
 			t.Error("an interval of a minute is accepted")
 		}
 	})
+}
+
+// evict returns what an eviction removed, by path, in the order of ranks.
+func (tb *table) evict(t *testing.T, free int64, pages []string, used func(path string) time.Time) (paths []string, freed int64) {
+	t.Helper()
+	byPK := make(map[string]string)
+	for _, path := range pages {
+		byPK[store.HashedPartition(keyOf(path))] = path
+	}
+	freed, err := gc.Evict(t.Context(), tb.store("room"), tb.bodies, gc.EvictOptions{
+		Free:    free,
+		LastUse: func(pk string) time.Time { return used(byPK[pk]) },
+		Report:  func(e gc.Evicted) { paths = append(paths, byPK[e.PK]) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths, freed
+}
+
+func keyOf(path string) store.Key { return store.Key{Text: "example.com" + path} }
+
+// The least recently used page is evicted first, with all of its rows and bodies; pages with
+// older generations come later, and pinned ones last. A leased page stays.
+func TestEvict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		p := tb.peer("a", isr.Route{Name: "site", History: 3}, site, nil)
+		pages := []string{"/0", "/1", "/2", "/held", "/old", "/pinned"}
+		for _, path := range pages {
+			get(p, path)
+		}
+		if _, err := p.Regenerate(t.Context(), keyOf("/old")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Pin(t.Context(), keyOf("/pinned"), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		lease, err := p.store.Acquire(t.Context(), store.HashedPartition(keyOf("/held")), time.Minute, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := func(path string) time.Time { // the pinned page longest ago, then /old, /0, /1 …
+			at := longAfter()
+			switch path {
+			case "/pinned", "/old":
+				return at
+			}
+			return at.Add(time.Duration(slices.Index(pages, path)+1) * time.Minute)
+		}
+		if got, freed := tb.evict(t, 0, pages, used); len(got) != 0 || freed != 0 {
+			t.Errorf("for nothing: %q, %d bytes", got, freed)
+		}
+		before := len(tb.bodyKeys(t))
+		got, freed := tb.evict(t, 1<<40, pages, used)
+		slices.Sort(got[:3]) // pages are forgotten concurrently
+		if !slices.Equal(got, []string{"/0", "/1", "/2", "/old", "/pinned"}) || freed < 6*6<<10 {
+			t.Errorf("forgotten: %q, %d bytes", got, freed)
+		}
+		left := tb.bodyKeys(t)
+		if len(left) != 1 || !strings.HasPrefix(left[0], folderOf(store.HashedPartition(keyOf("/held")))) {
+			t.Errorf("%d bodies before, left: %q", before, left)
+		}
+		for _, path := range pages {
+			rec := tb.record(keyOf(path))
+			if kept := path == "/held"; (rec.Entry != nil) != kept || (rec.Lock != nil) != kept {
+				t.Errorf("%s: %+v", path, rec)
+			}
+			versions, err := p.Versions(t.Context(), keyOf(path))
+			if err != nil || len(versions) > 1 || path != "/held" && len(versions) > 0 {
+				t.Errorf("%s has the versions %+v, %v", path, versions, err)
+			}
+		}
+		if err := p.store.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		b := tb.peer("b", isr.Route{Name: "site"}, site, nil)
+		expect(t, get(b, "/0"), "/0 rendered 8", "isr; fwd=miss; fwd-status=200; stored")
+	})
+}
+
+// No more is evicted than required, and pages served from memory count as used.
+func TestEvictLeastRecentlyUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		p := tb.peer("a", isr.Route{Name: "site", Revalidate: time.Hour}, newSite(), nil)
+		pages := []string{"/a", "/b", "/c", "/d"}
+		for _, path := range pages {
+			get(p, path)
+			time.Sleep(time.Second)
+		}
+		get(p, "/b")
+		uses := p.LastUses()
+		if at, want := uses[store.HashedPartition(keyOf("/b"))], time.Now().Truncate(time.Second).Add(time.Second); !at.Equal(want) || len(uses) != 1 {
+			t.Errorf("uses: %v, want /b at %v", uses, want)
+		}
+		for _, path := range pages {
+			got, freed := tb.evict(t, 1, pages, func(path string) time.Time {
+				return longAfter().Add(time.Duration(slices.Index(pages, path)) * time.Second)
+			})
+			if !slices.Equal(got, []string{path}) || freed < 6<<10 {
+				t.Errorf("%q, %d bytes; want %s", got, freed, path)
+			}
+		}
+	})
+}
+
+var collectPages = flag.Int("collect-pages", 20_000, "how many pages BenchmarkCollect has")
+
+// countingTable counts the reads of a table.
+type countingTable struct {
+	*localdynamo.DB
+	queries, scans atomic.Int64
+}
+
+func (c *countingTable) Query(ctx context.Context, in *dynamodb.QueryInput, o ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	c.queries.Add(1)
+	return c.DB.Query(ctx, in, o...)
+}
+
+func (c *countingTable) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	c.scans.Add(1)
+	return c.DB.Scan(ctx, in, o...)
+}
+
+// listedBodies generates bodies without content as they are listed: one per page that a
+// row refers to, and for every tenth page also garbage.
+type listedBodies struct {
+	store.BodyStore
+	pages   int
+	deleted sync.Map
+}
+
+func benchPK(i int) string {
+	return store.HashedPartition(store.Key{Text: fmt.Sprint("example.com/", i)})
+}
+
+func benchFolder(i int) string {
+	sum := sha256.Sum256([]byte(benchPK(i)))
+	return "bodies/" + hex.EncodeToString(sum[:]) + "/"
+}
+
+func benchBodies(i int) []string {
+	folder := benchFolder(i)
+	bodies := []string{folder + "20261121T183412.767908Z-bvwjmuat2f7ecwuu4gkv6skqqw"}
+	if i%10 == 0 {
+		bodies = append(bodies, folder+"20261120T183412.767908Z-aaaajmuat2f7ecwuu4gkv6skqq")
+	}
+	return bodies
+}
+
+func (l *listedBodies) List(_ context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
+	return func(yield func(store.BodyInfo, error) bool) {
+		list := func(i int) bool {
+			for _, key := range benchBodies(i) {
+				if _, gone := l.deleted.Load(key); !gone && !yield(store.BodyInfo{Key: key, Length: 1, ModifiedAt: time.Unix(1e9, 0)}, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		if i, ok := benchPages(l.pages)[prefix]; ok {
+			list(i)
+			return
+		}
+		for i := range l.pages {
+			if !list(i) {
+				return
+			}
+		}
+	}
+}
+
+// benchPages are the pages by folder, which a bucket would find by its index.
+var benchPages = sync.OnceValue(func() func(int) map[string]int {
+	pages := make(map[string]int)
+	return func(n int) map[string]int {
+		for i := len(pages); i < n; i++ {
+			pages[benchFolder(i)] = i
+		}
+		return pages
+	}
+})()
+
+func (l *listedBodies) Delete(_ context.Context, key string) error {
+	l.deleted.Store(key, true)
+	return nil
+}
+
+// BenchmarkCollect collects the garbage of many pages, a tenth of which have some.
+func BenchmarkCollect(b *testing.B) {
+	tb := newTable(b)
+	for first := 0; first < *collectPages; first += 25 {
+		var writes []types.WriteRequest
+		for i := first; i < first+25; i++ {
+			writes = append(writes, types.WriteRequest{PutRequest: &types.PutRequest{Item: map[string]types.AttributeValue{
+				"pk":     &types.AttributeValueMemberS{Value: benchPK(i)},
+				"sk":     &types.AttributeValueMemberS{Value: "META"},
+				"s3_key": &types.AttributeValueMemberS{Value: benchBodies(i)[0]},
+				"isr":    &types.AttributeValueMemberS{Value: string(make([]byte, 700))},
+			}}})
+		}
+		if _, err := tb.db.BatchWriteItem(b.Context(), &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{tableName: writes}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	counted := &countingTable{DB: tb.db}
+	store, err := dynamostore.New(counted, tableName, dynamostore.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchPages(*collectPages)
+	for b.Loop() {
+		peak := measurePeak()
+		done, err := gc.Collect(b.Context(), store, &listedBodies{pages: *collectPages}, gc.CollectOptions{})
+		b.ReportMetric(float64(peak())/(1<<20), "peak-MiB")
+		if err != nil || done.Bodies != (*collectPages+9)/10 {
+			b.Fatalf("%+v, %v", done, err)
+		}
+		b.ReportMetric(float64(counted.queries.Swap(0))/float64(*collectPages), "queries/page")
+		b.ReportMetric(float64(counted.scans.Swap(0)), "scan-requests")
+	}
+}
+
+// measurePeak returns a function that returns the largest growth of the heap.
+func measurePeak() func() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	before := m.HeapAlloc
+	quit, peak := make(chan struct{}), make(chan uint64)
+	go func() {
+		var most uint64
+		for {
+			runtime.GC() // what is live, not what is waiting to be collected
+			runtime.ReadMemStats(&m)
+			if m.HeapAlloc > before {
+				most = max(most, m.HeapAlloc-before)
+			}
+			select {
+			case <-quit:
+				peak <- most
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return func() uint64 { close(quit); return <-peak }
 }

@@ -5,19 +5,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/dunglas/httpsfv"
+
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/store"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
 // expectRender checks a render.
@@ -479,4 +483,420 @@ func TestOutcomeOf(t *testing.T) {
 			t.Errorf("%v: %q, want %q", err, got, call.want)
 		}
 	}
+}
+
+// A ledger is the observer of nodes that have no other: each operation ends once.
+type ledger struct{ operations atomic.Int64 }
+
+func (l *ledger) Begin(ctx context.Context, op isr.Operation) (context.Context, func(isr.Result)) {
+	l.operations.Add(1)
+	var ended atomic.Bool
+	return ctx, func(r isr.Result) {
+		if ended.Swap(true) || r.Outcome == "" {
+			panic(fmt.Sprintf("%s %s has ended twice, or without an outcome: %+v", op.Kind, op.Name, r))
+		}
+		l.operations.Add(-1)
+	}
+}
+
+func (l *ledger) Join(work, request context.Context) {
+	if work == nil || request == nil {
+		panic("a join without a context")
+	}
+}
+
+func (l *ledger) Note(e isr.Event) {
+	if e.Kind == "" || e.Reason == "" && e.Kind != isr.EventApplied && e.Kind != isr.EventCollected {
+		panic(fmt.Sprintf("an event without a kind or reason: %+v", e))
+	}
+}
+
+// A notebook is an observer that keeps what it is told. Its operations are in the order in which
+// they began.
+type notebook struct {
+	mu         sync.Mutex
+	operations []*noted // guarded by mu
+	events     []isr.Event
+	joined     []*noted // for each request that joined, what it joined
+	strangers  int      // joins of work that is no operation
+}
+
+// A noted operation has its result once it has ended.
+type noted struct {
+	isr.Operation
+	isr.Result
+	parent *noted
+	lasted time.Duration // -1 until it has ended
+}
+
+type notedKey struct{}
+
+func (n *notebook) Begin(ctx context.Context, op isr.Operation) (context.Context, func(isr.Result)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	parent, _ := ctx.Value(notedKey{}).(*noted)
+	o := &noted{Operation: op, parent: parent, lasted: -1}
+	n.operations = append(n.operations, o)
+	began := time.Now()
+	return context.WithValue(ctx, notedKey{}, o), func(r isr.Result) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if o.lasted >= 0 {
+			panic(fmt.Sprintf("%s %s has ended twice", o.Kind, o.Name))
+		}
+		o.Result, o.lasted = r, time.Since(began)
+	}
+}
+
+func (n *notebook) Join(work, _ context.Context) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if o, ok := work.Value(notedKey{}).(*noted); ok {
+		n.joined = append(n.joined, o)
+		return
+	}
+	n.strangers++
+}
+
+func (n *notebook) Note(e isr.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, e)
+}
+
+// take returns the operations of a kind that have ended, and forgets all. The test must be in a
+// bubble of synctest.
+func (n *notebook) take(t *testing.T, kind isr.OperationKind) (of []*noted) {
+	t.Helper()
+	synctest.Wait() // a poll of the log may have begun at this very moment
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, o := range n.operations {
+		if o.lasted < 0 {
+			t.Errorf("%s %s has not ended", o.Kind, o.Name)
+		}
+		if o.Kind == kind {
+			of = append(of, o)
+		}
+	}
+	n.operations = nil
+	return of
+}
+
+// only returns the only operation of a kind, and forgets all.
+func (n *notebook) only(t *testing.T, kind isr.OperationKind) *noted {
+	t.Helper()
+	of := n.take(t, kind)
+	if len(of) != 1 {
+		t.Fatalf("%d operations %q, want 1", len(of), kind)
+	}
+	return of[0]
+}
+
+// reasons returns the reasons of the events of a kind.
+func (n *notebook) reasons(kind isr.EventKind) (of []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, e := range n.events {
+		if e.Kind == kind {
+			of = append(of, e.Reason)
+		}
+	}
+	return of
+}
+
+// calls returns the names and the outcomes of the store calls among operations.
+func (n *notebook) calls(kind isr.OperationKind) (of []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, o := range n.operations {
+		if o.Kind == kind {
+			of = append(of, o.Name+" "+o.Outcome)
+		}
+	}
+	return of
+}
+
+func (n *notebook) clear() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.operations, n.events, n.joined = nil, nil, nil
+}
+
+func (n *notebook) observe(cfg *isr.Config) { cfg.Observer = n }
+
+// only returns the only event of a kind.
+func only(t *testing.T, n *notebook, kind isr.EventKind) (e isr.Event) {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	of := slices.DeleteFunc(slices.Clone(n.events), func(e isr.Event) bool { return e.Kind != kind })
+	if len(of) != 1 {
+		t.Fatalf("%d events %q, want 1", len(of), kind)
+	}
+	return of[0]
+}
+
+// A reporter records a response and its report.
+type reporter struct {
+	*httptest.ResponseRecorder
+	report isr.Report
+	asked  bool
+}
+
+func (r *reporter) Report() *isr.Report {
+	r.asked = true
+	return &r.report
+}
+
+// A wrapper hides a reporter, as middleware does.
+type wrapper struct{ http.ResponseWriter }
+
+func (w wrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func newRequest(path string, header ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, http.NoBody)
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	return r
+}
+
+func newDiscard() *discard { return &discard{header: make(http.Header)} }
+
+// reported makes a request. It panics if the report of any request of these tests differs from
+// its Cache-Status.
+func reported(h http.Handler, r *http.Request) (answer, isr.Report) {
+	w := &reporter{ResponseRecorder: httptest.NewRecorder()}
+	began := time.Now()
+	h.ServeHTTP(w, r)
+	_, direct := h.(isr.DraftHandler)
+	behind := !w.asked && !direct // another reporter, of telemetry
+	if err := sameStatus(w.report, w.Header()["Cache-Status"]); err != nil && !behind {
+		panic(fmt.Sprintf("%s %s: %v", r.Method, r.URL, err))
+	}
+	return answer{w.ResponseRecorder, time.Since(began)}, w.report
+}
+
+// sameStatus returns an error unless a report says what the last member of Cache-Status does.
+func sameStatus(report isr.Report, lines []string) error {
+	if len(lines) == 0 {
+		if report.Detail == "canceled" || !report.Hit && report.Forward == "" && report.Detail == "" {
+			return nil
+		}
+		return fmt.Errorf("the report %+v of a response without Cache-Status", report)
+	}
+	list, err := httpsfv.UnmarshalList(lines)
+	if err != nil {
+		return fmt.Errorf("the Cache-Status %q: %w", lines, err)
+	}
+	item, ok := list[len(list)-1].(httpsfv.Item)
+	if !ok || item.Value != httpsfv.Token("isr") {
+		return nil // not of this cache
+	}
+	said := isr.Report{}
+	for _, name := range item.Params.Names() {
+		v, _ := item.Params.Get(name)
+		switch name {
+		case "hit":
+			said.Hit = v.(bool)
+		case "fwd":
+			said.Forward = string(v.(httpsfv.Token))
+		case "fwd-status":
+			said.ForwardStatus = int(v.(int64))
+		case "stored":
+			said.Stored = v.(bool)
+		case "collapsed":
+			said.Collapsed = v.(bool)
+		case "detail":
+			said.Detail = string(v.(httpsfv.Token))
+		}
+	}
+	got := isr.Report{
+		Hit: report.Hit, Forward: report.Forward, ForwardStatus: report.ForwardStatus,
+		Stored: report.Stored, Collapsed: report.Collapsed, Detail: report.Detail,
+	}
+	if got != said {
+		return fmt.Errorf("the report says %+v, and Cache-Status %q", got, lines)
+	}
+	return nil
+}
+
+// TestReport: what a report says besides Cache-Status, which reported compares for the requests
+// of all tests.
+func TestReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+			switch {
+			case strings.HasPrefix(r.URL.Path, "/private"):
+				w.Header().Set("Set-Cookie", "session=1")
+			case strings.HasPrefix(r.URL.Path, "/error"):
+				w.WriteHeader(http.StatusInternalServerError)
+			case strings.HasPrefix(r.URL.Path, "/upstream"):
+				w.Header().Set("Cache-Status", "inner; hit")
+			}
+			cacheable(w, r, n)
+		})
+		c := tb.node(tb.store("a"), nil)
+		h := c.Handler(isr.Route{Name: "pages", Query: []string{"q"}, Vary: []string{"Accept-Language"}, ObeyRequests: true}, site)
+		post := newRequest("/posted")
+		post.Method = http.MethodPost
+		badHost := newRequest("/")
+		badHost.Host = "a b"
+		page := func(text string) store.Key { return store.Key{Text: "example.com" + text} }
+		for _, step := range []struct {
+			r       *http.Request
+			want    string // of Cache-Status, without ttl
+			key     store.Key
+			age     time.Duration
+			page    bool // it has a generation
+			renders bool // it waited for a render
+		}{
+			{newRequest("/"), "fwd=miss fwd-status=200 stored", page("/"), time.Second, true, true},
+			{newRequest("/"), "hit", page("/"), time.Second, true, false},
+			{newRequest("/", "Accept-Language: de"), "fwd=miss fwd-status=200 stored", page("/#accept-language=de"), time.Second, true, true},
+			{newRequest("/?q=1"), "fwd=miss fwd-status=200 stored", page("/?q=1"), time.Second, true, true},
+			{newRequest("/?other=1"), "fwd=bypass fwd-status=200 detail=query", store.Key{}, 0, false, false},
+			{newRequest("/", "Cookie: session=1"), "fwd=bypass fwd-status=200 detail=cookie", store.Key{}, 0, false, false},
+			{post, "fwd=method fwd-status=200", store.Key{}, 0, false, false},
+			{badHost, "detail=bad-request", store.Key{}, 0, false, false},
+			{newRequest("/", "Cache-Control: no-cache"), "fwd=request fwd-status=200", page("/"), 0, false, false},
+			{newRequest("/absent", "Cache-Control: only-if-cached"), "detail=only-if-cached", page("/absent"), 0, false, false},
+			{newRequest("/", "Isr-Min-Seq: x"), "detail=bad-request", page("/"), 0, false, false},
+			{newRequest("/private"), "fwd=miss fwd-status=200 detail=set-cookie", page("/private"), 0, false, true},
+			{newRequest("/private"), "fwd=bypass fwd-status=200 detail=set-cookie", page("/private"), 0, false, false},
+			{newRequest("/error"), "fwd=miss fwd-status=500 detail=render-failed", page("/error"), 0, false, true},
+			{newRequest("/error"), "fwd=miss fwd-status=500 detail=back-off", page("/error"), 0, false, false},
+			{newRequest("/upstream"), "fwd=miss fwd-status=200 stored", page("/upstream"), time.Second, true, true},
+		} {
+			got, report := reported(h, step.r)
+			what := fmt.Sprintf("%s %s: %q, %+v", step.r.Method, step.r.URL, got.status(), report)
+			if text := statusText(report); text != step.want {
+				t.Errorf("%s: status %q, want %q", what, text, step.want)
+			}
+			if report.Route != "pages" || report.Key != step.key || (report.Generation != "") != step.page || report.Age != step.age {
+				t.Errorf("%s: want key %v, a generation: %v, age %v", what, step.key, step.page, step.age)
+			}
+			wait := time.Duration(0)
+			if step.renders {
+				wait = site.delay
+			}
+			if report.Render != wait || report.LeaseWait != 0 {
+				t.Errorf("%s: want a render of %v", what, wait)
+			}
+		}
+	})
+}
+
+// statusText has the parameters of Cache-Status by a report.
+func statusText(r isr.Report) string {
+	var parts []string
+	add := func(is bool, text string) {
+		if is {
+			parts = append(parts, text)
+		}
+	}
+	add(r.Hit, "hit")
+	add(r.Forward != "", "fwd="+r.Forward)
+	add(r.ForwardStatus > 0, fmt.Sprint("fwd-status=", r.ForwardStatus))
+	add(r.Stored, "stored")
+	add(r.Collapsed, "collapsed")
+	add(r.Detail != "", "detail="+r.Detail)
+	return strings.Join(parts, " ")
+}
+
+// TestReportThroughMiddleware: a report is found behind writers that unwrap, and a draft has one.
+func TestReportThroughMiddleware(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Label: "/"}, site)
+		for _, want := range []string{"fwd=miss fwd-status=200 stored", "hit"} {
+			w := &reporter{ResponseRecorder: httptest.NewRecorder()}
+			h.ServeHTTP(wrapper{wrapper{w}}, newRequest("/"))
+			if text := statusText(w.report); text != want || w.report.Route != "/" || w.report.Key != keyOf("/") {
+				t.Errorf("the report %+v, want %q", w.report, want)
+			}
+		}
+		_, report := reported(http.HandlerFunc(h.(isr.DraftHandler).ServeDraft), newRequest("/"))
+		if text := statusText(report); text != "fwd=bypass fwd-status=200 detail=draft" || report.Route != "/" || report.Key != keyOf("/") {
+			t.Errorf("the report of a draft: %+v", report)
+		}
+	})
+}
+
+// TestReportOfImpatientVisitor: a visitor who goes away before the answer.
+func TestReportOfImpatientVisitor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		for _, path := range []string{"/", "/?bypass=1"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			_, report := reported(h, newRequest(path).WithContext(ctx))
+			cancel()
+			if want := map[string]string{"/": "fwd=miss detail=canceled", "/?bypass=1": "fwd=bypass fwd-status=200 detail=query"}[path]; statusText(report) != want {
+				t.Errorf("%s: the report %+v, want %q", path, report, want)
+			}
+		}
+	})
+}
+
+// TestReportOfStream: the visitors of a page that is streamed while it is rendered.
+func TestReportOfStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+			cacheable(w, r, n)
+			time.Sleep(time.Second)
+			fmt.Fprint(w, " at last")
+		})
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		var visitors sync.WaitGroup
+		var reports [2]isr.Report
+		for i := range reports {
+			visitors.Go(func() { _, reports[i] = reported(h, newRequest("/")) })
+			synctest.Wait()
+		}
+		visitors.Wait()
+		for i, want := range []string{"fwd=miss fwd-status=200 stored", "fwd=miss fwd-status=200 stored collapsed"} {
+			if r := reports[i]; statusText(r) != want || r.Render != 2*time.Second || r.Age != time.Second {
+				t.Errorf("visitor %d: %+v, want %q", i, r, want)
+			}
+		}
+	})
+}
+
+// The log has one line at level info for all renders of a minute, the last one when the cache is
+// closed, and one at level debug for each.
+func TestRendersAreSummedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 0
+		c := tb.node(tb.store("a"), func(cfg *isr.Config) {
+			cfg.Logger = slog.New(slog.NewTextHandler(tb.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		})
+		h := c.Handler(isr.Route{Name: "site"}, site)
+		count := func(text string) int { return strings.Count(tb.log.String(), text) }
+		for _, path := range paths(5) {
+			get(h, path)
+		}
+		if n, lines := count("level=INFO"), count("level=DEBUG msg=rendered key=example.com/"); n != 0 || lines != 5 {
+			t.Errorf("%d lines at level info, and %d renders at level debug; want none and 5", n, lines)
+		}
+		time.Sleep(time.Minute + time.Second)
+		if n := count(`level=INFO msg="rendered pages" rendered=5 validated=0 bytes=`); n != 1 {
+			t.Errorf("%d lines sum up a minute", n)
+		}
+		time.Sleep(10 * time.Minute) // of which there is nothing to say
+		site.delay = 2 * time.Second
+		get(h, "/slow")
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if n, last := count("rendered pages"), count("rendered=1 validated=0 bytes="); n != 2 || last != 1 || count("slowest=2s slowest_key=example.com/slow") != 1 {
+			t.Errorf("the log is\n%s", tb.log)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -733,5 +734,396 @@ func TestSoftPurgeWithoutAStaleWindow(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A burst of 10,000 purges, on several nodes at the same time, fails none and loses none. A node
+// that follows the log keeps all pages in memory that they do not cover.
+func TestBurstOfPurges(t *testing.T) {
+	const (
+		tags    = 10_000
+		pages   = 100
+		callers = 150 // per node
+	)
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 0
+		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+			w.Header().Set("Surrogate-Key", "tag-"+strings.Trim(r.URL.Path, "/"))
+			cacheable(w, r, n)
+		})
+		rt := isr.Route{Name: "site"}
+		follower := tb.peer("follower", rt, site, nil)
+		// Every hundredth tag has a page, and as many pages have tags that are not purged.
+		paths := func(visit func(i int, path string)) {
+			for i := range 2 * pages {
+				visit(i, fmt.Sprint("/", i*tags/pages))
+			}
+		}
+		paths(func(_ int, path string) { get(follower, path) })
+		reads := follower.store.reads.Load()
+
+		nodes := []*peer{tb.peer("a", rt, site, nil), tb.peer("b", rt, site, nil)}
+		time.Sleep(time.Second)
+		work := make(chan int)
+		var done sync.WaitGroup
+		for i := range callers * len(nodes) {
+			done.Go(func() {
+				for tag := range work {
+					r, err := nodes[i%len(nodes)].Purge(t.Context(), isr.Purge{Targets: []store.PurgeTarget{isr.PurgeTag("", fmt.Sprint("tag-", tag))}, Hard: true})
+					if err != nil || r.Seq == 0 {
+						t.Errorf("purge %d: %+v, %v", tag, r, err)
+					}
+				}
+			})
+		}
+		began := time.Now()
+		for tag := range tags {
+			work <- tag
+		}
+		close(work)
+		done.Wait()
+		took := time.Since(began)
+		time.Sleep(isr.DefaultPoll)
+
+		if n := follower.store.reads.Load() - reads; n != 0 {
+			t.Errorf("%d reads of pages because of purges", n)
+		}
+		renders := site.renders.Load()
+		paths(func(i int, path string) {
+			if a, hit := get(follower, path), i >= pages; strings.HasPrefix(a.status(), "isr; hit") != hit {
+				t.Errorf("%s, purged %t: %q", path, !hit, a.status())
+			}
+		})
+		if n := site.renders.Load() - renders; n != pages {
+			t.Errorf("%d renders, want %d", n, pages)
+		}
+		marks := 0
+		for _, err := range tb.store("x").Marks(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			marks++
+		}
+		seq, err := tb.store("x").Sequence(t.Context())
+		if err != nil || marks != tags {
+			t.Errorf("%d marks, want %d; %v", marks, tags, err)
+		}
+		if logged := tb.log.String(); strings.Contains(logged, "dropped all pages") || strings.Contains(logged, "failed to read the log") {
+			t.Errorf("the follower lost the log:\n%.2000s", logged)
+		}
+		t.Logf("%d purges in %d transactions, in %v", tags, seq.Seq, took)
+	})
+}
+
+// A downstreamNames names downstream caches, and counts how often it was woken.
+type downstreamNames struct {
+	names []string
+	woken atomic.Int64
+}
+
+func (d *downstreamNames) Destinations() []string { return d.names }
+func (d *downstreamNames) Wake()                  { d.woken.Add(1) }
+
+// TestChangesReachTheOutbox: purges, rollbacks, pins, unpins and withdrawals are written to
+// the outbox for every downstream cache, and wake the delivery; a regeneration is not.
+func TestChangesReachTheOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 0
+		cdns := &downstreamNames{names: []string{"cdn", "edge"}}
+		meta := tb.store("a")
+		c := tb.node(meta, func(cfg *isr.Config) { cfg.Downstream = cdns })
+		withdrawn := false
+		c.Handler(withHistory, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if withdrawn {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			site.ServeHTTP(w, r)
+		}))
+		regenerate := func() error { _, err := c.Regenerate(t.Context(), page); return err }
+		one := store.JobTarget{PurgeTarget: store.PurgeTarget{Kind: store.PurgeKey, Value: page.Text}, Hard: true}
+		for _, step := range []struct {
+			name string
+			do   func() error
+			want []store.JobTarget
+		}{
+			{"Regenerate", regenerate, nil},
+			{"Regenerate again", regenerate, nil},
+			{"Purge", func() error {
+				_, err := c.Purge(t.Context(), isr.Purge{Targets: []store.PurgeTarget{isr.PurgeTag("", "news")}})
+				return err
+			}, []store.JobTarget{{PurgeTarget: isr.PurgeTag("", "news")}}},
+			{"Rollback", func() error { _, err := c.Rollback(t.Context(), page); return err }, []store.JobTarget{one}},
+			{"Pin", func() error { _, err := c.Pin(t.Context(), page, time.Hour); return err }, []store.JobTarget{one}},
+			{"Unpin", func() error { _, err := c.Unpin(t.Context(), page); return err }, []store.JobTarget{one}},
+			{"Withdrawal", func() error { withdrawn = true; _ = regenerate(); return nil }, []store.JobTarget{one}},
+		} {
+			before := cdns.woken.Load()
+			if err := step.do(); err != nil {
+				t.Fatalf("%s: %v", step.name, err)
+			}
+			for _, name := range cdns.names {
+				jobs, err := meta.PendingJobs(t.Context(), name, 10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []store.JobTarget
+				for _, j := range jobs {
+					got = append(got, j.Targets...)
+				}
+				if !slices.Equal(got, step.want) {
+					t.Errorf("%s: jobs of %s: %+v, want %+v", step.name, name, got, step.want)
+				}
+				if err := meta.FinishJobs(t.Context(), jobs); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if woken := cdns.woken.Load() - before; (woken > 0) != (step.want != nil) {
+				t.Errorf("%s: woken %d times", step.name, woken)
+			}
+		}
+	})
+}
+
+// TestChangesOfOtherProgramsWakeTheDelivery: a change whose writer wrote no job for one of the
+// downstream caches wakes the delivery once it was read; a change with jobs for all does not,
+// nor does one without targets.
+func TestChangesOfOtherProgramsWakeTheDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		other, cdns := tb.store("b"), &downstreamNames{names: []string{"cdn", "edge"}}
+		tb.node(tb.store("a"), func(cfg *isr.Config) { cfg.Downstream, cfg.Poll = cdns, time.Second })
+		purge := func(p store.Purge) {
+			p.Targets = []store.PurgeTarget{isr.PurgeTag("", "news")}
+			if _, err := other.Purge(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, step := range []struct {
+			name string
+			do   func()
+			want bool
+		}{
+			{"all destinations", func() { purge(store.Purge{Destinations: cdns.names}) }, false},
+			{"one destination", func() { purge(store.Purge{Destinations: []string{"edge"}}) }, true},
+			{"no destination", func() { purge(store.Purge{}) }, true},
+			{"a build", func() {
+				if _, err := other.Build(t.Context(), "b2"); err != nil {
+					t.Fatal(err)
+				}
+			}, false},
+		} {
+			before := cdns.woken.Load()
+			step.do()
+			time.Sleep(3 * time.Second)
+			if got := cdns.woken.Load() > before; got != step.want {
+				t.Errorf("%s: woken %t, want %t", step.name, got, step.want)
+			}
+		}
+	})
+}
+
+// tagged answers with a cacheable page and header lines such as "Cache-Tag: a".
+func tagged(lines ...string) func(http.ResponseWriter, *http.Request, int64) {
+	return func(w http.ResponseWriter, r *http.Request, n int64) {
+		for _, line := range lines {
+			if name, value, ok := strings.Cut(line, ": "); ok {
+				w.Header().Add(name, value)
+			}
+		}
+		cacheable(w, r, n)
+	}
+}
+
+// storedTags returns the tags of the only stored page; false if there is none.
+func (tb *table) storedTags(t *testing.T) (tags []string, stored bool) {
+	t.Helper()
+	for listed, err := range tb.store("reader").List(t.Context()) {
+		if err != nil || stored {
+			t.Fatalf("%v, %v", listed.Record.Entry, err)
+		}
+		if listed.Record.Entry != nil {
+			tags, stored = listed.Record.Entry.Tags, true
+		}
+	}
+	return tags, stored
+}
+
+func TestTagsOfTheRouteAndTheResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(tagged("Surrogate-Key: shop b", `Cache-Groups: "a"`))
+		rt := isr.Route{Query: []string{"id"}, Tags: func(r *http.Request) []string {
+			if r.Header.Get("X-Visitor") != "" {
+				t.Error("Tags got the request of a visitor")
+			}
+			return []string{"product-" + r.URL.Query().Get("id"), "b"}
+		}}
+		h := tb.node(tb.store("a"), nil).Handler(rt, site)
+		expect(t, get(h, "/?id=7", "X-Visitor: me"), "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
+		if tags, _ := tb.storedTags(t); !slices.Equal(tags, []string{"a", "b", "product-7", "shop"}) {
+			t.Errorf("tags %q", tags)
+		}
+	})
+}
+
+// A page is stored with all of its tags or not at all.
+func TestTagsThatCannotBeKept(t *testing.T) {
+	many := func(n int) string {
+		tags := make([]string, n)
+		for i := range tags {
+			tags[i] = fmt.Sprint("t", i)
+		}
+		return strings.Join(tags, " ")
+	}
+	long := strings.Repeat("x", 1024)
+	for name, c := range map[string]struct {
+		header  string
+		ofRoute []string
+		log     string // empty: the page is stored
+	}{
+		"512 tags":                {header: "Surrogate-Key: " + many(512)},
+		"513 tags":                {header: "Surrogate-Key: " + many(513), log: "has 513, at most 512 are allowed (max_tags)"},
+		"one more of the route":   {header: "Surrogate-Key: " + many(512), ofRoute: []string{"more"}, log: "has 513, at most 512"},
+		"the same of the route":   {header: "Surrogate-Key: " + many(512), ofRoute: []string{"t0", "t1"}},
+		"the longest tag":         {header: "Cache-Tag: " + long},
+		"too long":                {header: "Cache-Tag: " + long + "x", log: "1025 bytes, at most 1024"},
+		"a control character":     {header: "Cache-Tag: a\x01", log: "control characters"},
+		"not UTF-8":               {header: "Cache-Tag: a\xff", log: "control characters"},
+		"empty, of the route":     {ofRoute: []string{""}, log: "must not be empty"},
+		"too many bytes in all":   {ofRoute: longTags(65), log: "66560 bytes in all, at most 65536 are allowed (max_header)"},
+		"as many bytes as fit":    {ofRoute: longTags(64)},
+		"a header of 80 KB":       {header: "Surrogate-Key: " + strings.Join(longTags(80), " "), log: "81920 bytes in all, at most 65536"},
+		"malformed Cache-Groups":  {header: "Cache-Groups: shop, news", log: "not a list of strings"},
+		"unclosed quote in a tag": {header: `Cache-Tag: a"b,c`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.answers(tagged(c.header))
+				rt := isr.Route{}
+				if c.ofRoute != nil {
+					rt.Tags = func(*http.Request) []string { return c.ofRoute }
+				}
+				h := tb.node(tb.store("a"), nil).Handler(rt, site)
+				a := get(h, "/")
+				_, stored := tb.storedTags(t)
+				if stored != (c.log == "") || strings.HasSuffix(a.status(), "; detail=tags") == stored {
+					t.Errorf("stored: %v, status %q", stored, a.status())
+				}
+				if log := tb.log.String(); c.log != "" && !(strings.Contains(log, c.log) && strings.Contains(log, "example.com/")) {
+					t.Errorf("the log does not name the page and %q:\n%s", c.log, log)
+				}
+			})
+		})
+	}
+}
+
+func longTags(n int) []string {
+	tags := make([]string, n)
+	for i := range tags {
+		tags[i] = fmt.Sprintf("%01024d", i)
+	}
+	return tags
+}
+
+// A page whose tags are corrected is stored once a response shows that; with tags of the
+// route, once the refusal is forgotten.
+func TestCorrectedTags(t *testing.T) {
+	for name, ofRoute := range map[string]func(*http.Request) []string{
+		"of the response": nil,
+		"of the route":    func(*http.Request) []string { return []string{"r"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.answers(tagged("Cache-Groups: wrong"))
+				h := tb.node(tb.store("a"), nil).Handler(isr.Route{Tags: ofRoute}, site)
+				get(h, "/")
+				site.answers(tagged(`Cache-Groups: "right"`))
+				get(h, "/") // passes through
+				if ofRoute != nil {
+					time.Sleep(2 * time.Minute)
+				}
+				if a := get(h, "/"); !strings.Contains(a.status(), "; stored") {
+					t.Errorf("status %q", a.status())
+				}
+			})
+		})
+	}
+}
+
+func TestPathTags(t *testing.T) {
+	for _, tt := range []struct{ pattern, path, template, want string }{
+		{"GET /blog/{slug}", "/blog/hello", "post-{slug}", "post-hello"},
+		{"/blog/{slug}", "/blog/Hello", "post-{slug}", "post-Hello"},
+		{"/blog/{slug}", "/blog/caf%C3%A9", "post-{slug}", "post-café"},
+		{"/blog/{slug}", "/blog/a%2Fb", "{slug}", "a/b"},
+		{"/blog/{slug}", "/blog/%2541", "{slug}", "%41"}, // decoded once
+		{"example.com/{lang}/{slug}/", "/de/x/y", "{lang}:{slug}", "de:x"},
+		{"/docs/{path...}", "/docs/a/b", "doc {path}", "doc a/b"},
+		{"/blog/{slug}", "/blog/x", "all-posts", "all-posts"},
+	} {
+		f, err := isr.PathTags(tt.pattern, tt.template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequest(http.MethodGet, tt.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f(r); !slices.Equal(got, []string{tt.want}) {
+			t.Errorf("%s of %s: %q, want %q", tt.template, tt.path, got, tt.want)
+		}
+	}
+}
+
+func TestPathTagsRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		pattern   string
+		templates []string
+		want      string
+	}{
+		{"/blog/{slug}", []string{"post-{id}"}, "the pattern has no wildcard {id}; it has {slug}"},
+		{"/blog/", []string{"{id}"}, "it has none"},
+		{"/blog/{slug", []string{"a"}, "the pattern"},
+		{"/blog/{slug}", nil, "1 to 32"},
+		{"/blog/{slug}", make([]string, 33), "1 to 32"},
+		{"/blog/{slug}", []string{""}, "empty"},
+		{"/blog/{slug}", []string{"a{slug"}, "not closed"},
+		{"/blog/{slug}", []string{"a}"}, "no '{' before"},
+		{"/blog/{slug}", []string{"a\n"}, "control"},
+		{"/blog/{slug}", []string{strings.Repeat("a", 257)}, "at most 256"},
+	} {
+		if _, err := isr.PathTags(tt.pattern, tt.templates...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s with %.20q: %v, want %q", tt.pattern, tt.templates, err, tt.want)
+		}
+	}
+}
+
+// A page is purged by the tag of its path, and one whose path makes no valid tag is not
+// stored: a purge would miss it.
+func TestPagesHaveTagsOfTheirPath(t *testing.T) {
+	tags, err := isr.PathTags("/blog/{slug}", "post-{slug}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tb, s := newTable(t), newSite()
+	s.delay = 0
+	c := tb.node(tb.store("a"), nil)
+	h := c.Handler(isr.Route{Tags: tags}, s)
+	get(h, "/blog/hello")
+	get(h, "/blog/other")
+	if _, err := c.Purge(t.Context(), isr.Purge{Targets: []store.PurgeTarget{isr.PurgeTag("", "post-hello")}, Hard: true}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, get(h, "/blog/hello"), "/blog/hello rendered 3", "isr; fwd=")
+	expect(t, get(h, "/blog/other"), "/blog/other rendered 2", "isr; hit")
+	for _, path := range []string{"/blog/a%00b", "/blog/%ff", "/blog/" + strings.Repeat("x", 1025)} {
+		if a := get(h, path); !strings.HasSuffix(a.status(), "detail=tags") {
+			t.Errorf("%.20s: %q", path, a.status())
+		}
 	}
 }
