@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"hash/maphash"
-	"math"
 	"net/http"
-	"strings"
 
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
@@ -56,12 +54,7 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
 			return nil
 		}
 	}
-	p.stored, p.key = true, store.Key{Tenant: strings.Clone(d.key.Tenant), Text: strings.Clone(d.key.Text)} // for reports, which stay
-	if e.Header == nil {
-		e.Header = make(http.Header)
-	}
-	p.nextCoding.notBefore.Store(math.MaxInt64) // the coder would keep the page
-	p.prepare(e.Header, body, e.Length, as)
+	p.prepareOnce(d.key, body, as)
 	switch {
 	case wants:
 		got.addTo(p)

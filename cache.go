@@ -195,7 +195,7 @@ func newReader(c *Cache, all store.BodyStore) *bodies.Reader {
 		},
 		Reuse: func(k store.Key, e *store.Entry) ([]byte, bool) {
 			if last := c.memory.last(k); last != nil && sameBody(&last.entry, e) {
-				return last.plain.body, true
+				return last.body(), true
 			}
 			return nil, false
 		},
@@ -298,10 +298,14 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 		maxBody:       c.cfg.MaxBody,
 	}
 	b.rules.MaxHeader, b.maxTags = c.cfg.MaxHeader, c.cfg.MaxTags
-	b.present.coder = c.coder
+	b.present.responses, b.present.bodies = &c.responses, &bodyStore{reader: c.reader, patience: c.cfg.StoreTimeout, suspect: c.suspect}
 	b.present.want = func(p *page, wanted httpcache.Coding) { c.coder.want(p, b.present, wanted) }
 	b.Label = cmp.Or(b.Label, b.Name)
-	b.present.label = b.Label
+	b.present.report = func(w http.ResponseWriter, p *page, status httpcache.Status, age time.Duration) {
+		if r := ReportOf(w); r != nil {
+			r.ofPage(b.Label, p, status, age)
+		}
+	}
 	if b.budget == nil {
 		b.budget = budget.Unlimited()
 	}

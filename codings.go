@@ -151,6 +151,14 @@ func (rt Route) codings() (has coding.Has) {
 	return has
 }
 
+// viewRules returns what the route declares of its responses.
+func (rt Route) viewRules() viewRules {
+	return viewRules{
+		set: rt.SetHeader, remove: rt.RemoveHeader, earlyHints: rt.EarlyHints, codings: rt.codings(),
+		cacheControl: rt.Downstream.CacheControl, cdn: rt.Downstream.CDN, surrogate: rt.Downstream.Surrogate,
+	}
+}
+
 func (rt Route) validateCodings() error {
 	for i, token := range rt.Codings {
 		switch c, ok := httpcache.ParseCoding(token); {
@@ -273,10 +281,10 @@ func (d *coder) succeed(p, old *page, as *presentation) {
 func (d *coder) add(j codingJob) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed || len(d.queue) == maxCoding || d.bytes+len(j.p.plain.body) > maxCodingBytes {
+	if d.closed || len(d.queue) == maxCoding || d.bytes+len(j.p.body()) > maxCodingBytes {
 		return
 	}
-	d.queue, d.bytes = append(d.queue, j), d.bytes+len(j.p.plain.body)
+	d.queue, d.bytes = append(d.queue, j), d.bytes+len(j.p.body())
 	if d.workers < coders {
 		d.workers++
 		d.c.activity.begin()
@@ -294,7 +302,7 @@ func (d *coder) next() (j codingJob, ok bool) {
 		return codingJob{}, false
 	}
 	j, d.queue = d.queue[0], d.queue[1:]
-	d.bytes -= len(j.p.plain.body)
+	d.bytes -= len(j.p.body())
 	return j, true
 }
 
@@ -423,7 +431,7 @@ func (d *coder) make(j codingJob, all coding.Has) coding.Set {
 	var none coding.Has
 	for c := range httpcache.Identity {
 		if all[c] {
-			set[c] = encoder.Encode(c, j.p.plain.body)
+			set[c] = encoder.Encode(c, j.p.body())
 			none[c] = set[c] == nil
 		}
 		if j.wanted[c] {

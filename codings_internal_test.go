@@ -14,33 +14,34 @@ import (
 // for which zstd would save nothing.
 func TestCodingsByAcceptEncoding(t *testing.T) {
 	const plain = 2800
+	every := coding.All()
 	br, gz := map[httpcache.Coding]string{httpcache.Brotli: "in br"}, map[httpcache.Coding]string{httpcache.Gzip: "in gzip"}
 	all := map[httpcache.Coding]string{httpcache.Brotli: "in br", httpcache.Gzip: "in gzip"}
 	tests := []struct {
 		header string
 		has    map[httpcache.Coding]string
-		route  []string
+		route  coding.Has
 		coding string
 	}{
-		{"Accept-Encoding: gzip, deflate, br, zstd", all, nil, "br"},
-		{"Accept-Encoding: gzip, deflate, br, zstd", gz, nil, "gzip"}, // meanwhile
-		{"Accept-Encoding: gzip, deflate, br, zstd", nil, nil, ""},
-		{"Accept-Encoding: gzip", all, nil, "gzip"},
-		{"Accept-Encoding: gzip", br, nil, ""},
-		{"Accept-Encoding: zstd", all, nil, ""},
-		{"Accept-Encoding: zstd, gzip;q=0.1", all, nil, "gzip"},
-		{"Accept-Encoding: br;q=0.5, gzip", all, nil, "gzip"},
-		{"Accept-Encoding: br;q=0.5, gzip;q=0.5", all, nil, "br"},
-		{"Accept-Encoding: br;q=0, *", all, nil, "gzip"},
-		{"Accept-Encoding: identity, br;q=0.9", all, nil, ""},
-		{"Accept-Encoding: identity;q=0.5, gzip;q=0.5", all, nil, "gzip"},
-		{"Accept-Encoding: identity;q=0, br", br, nil, "br"},
-		{"Accept-Encoding: identity;q=0", all, nil, ""}, // nothing is acceptable: not 406
-		{"Accept-Encoding: *;q=0", all, nil, ""},
-		{"Accept-Encoding: ", all, nil, ""},
-		{"", all, nil, ""},
-		{"Accept-Encoding: br, gzip", all, []string{"gzip"}, "gzip"},
-		{"Accept-Encoding: br, gzip", all, []string{"identity"}, ""},
+		{"Accept-Encoding: gzip, deflate, br, zstd", all, every, "br"},
+		{"Accept-Encoding: gzip, deflate, br, zstd", gz, every, "gzip"}, // meanwhile
+		{"Accept-Encoding: gzip, deflate, br, zstd", nil, every, ""},
+		{"Accept-Encoding: gzip", all, every, "gzip"},
+		{"Accept-Encoding: gzip", br, every, ""},
+		{"Accept-Encoding: zstd", all, every, ""},
+		{"Accept-Encoding: zstd, gzip;q=0.1", all, every, "gzip"},
+		{"Accept-Encoding: br;q=0.5, gzip", all, every, "gzip"},
+		{"Accept-Encoding: br;q=0.5, gzip;q=0.5", all, every, "br"},
+		{"Accept-Encoding: br;q=0, *", all, every, "gzip"},
+		{"Accept-Encoding: identity, br;q=0.9", all, every, ""},
+		{"Accept-Encoding: identity;q=0.5, gzip;q=0.5", all, every, "gzip"},
+		{"Accept-Encoding: identity;q=0, br", br, every, "br"},
+		{"Accept-Encoding: identity;q=0", all, every, ""}, // nothing is acceptable: not 406
+		{"Accept-Encoding: *;q=0", all, every, ""},
+		{"Accept-Encoding: ", all, every, ""},
+		{"", all, every, ""},
+		{"Accept-Encoding: br, gzip", all, coding.Only(httpcache.Gzip), "gzip"},
+		{"Accept-Encoding: br, gzip", all, coding.Has{}, ""},
 	}
 	for _, tt := range tests {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
@@ -48,7 +49,7 @@ func TestCodingsByAcceptEncoding(t *testing.T) {
 			p.addCodings(coding.Only(httpcache.Zstd), coding.Set{})
 			w, r := httptest.NewRecorder(), request("http://h/", tt.header)
 			r.Method = method
-			p.serveHit(w, r, newPresentation(Route{Codings: tt.route}), at(10), store.Fresh, false)
+			p.serveHit(w, r, newPresentation(viewRules{codings: tt.route}), at(10), store.Fresh, false)
 			h, body, etag := w.Header(), "", `"v1"`
 			if tt.coding != "" {
 				body, etag = "in "+tt.coding, `"v1-`+tt.coding+`"`
@@ -74,7 +75,7 @@ func TestConditionsOfCodings(t *testing.T) {
 		"If-None-Match: \"v1-br\"":                                200,
 	} {
 		w := httptest.NewRecorder()
-		p.serveHit(w, request("http://h/", header), newPresentation(Route{}), at(10), store.Fresh, false)
+		p.serveHit(w, request("http://h/", header), newPresentation(viewRules{codings: coding.All()}), at(10), store.Fresh, false)
 		if w.Code != status {
 			t.Errorf("%q: %d, want %d", header, w.Code, status)
 		}
@@ -112,7 +113,7 @@ func TestCoderIsBounded(t *testing.T) {
 	if len(d.queue) != maxCoding {
 		t.Errorf("%d jobs are queued, want %d", len(d.queue), maxCoding)
 	}
-	large := newPage(store.Key{}, store.Entry{}, store.PurgeState{}, reading{}, make([]byte, coding.MaxBody), newPresentation(Route{}))
+	large := newPage(store.Key{}, store.Entry{}, store.PurgeState{}, reading{}, make([]byte, coding.MaxBody), newPresentation(viewRules{codings: coding.All()}))
 	d = newCoder(c, nil)
 	d.workers = coders
 	for range maxCoding {
@@ -133,7 +134,7 @@ func TestCoderIsBounded(t *testing.T) {
 
 func BenchmarkRepresent(b *testing.B) {
 	p := coded(testPage(nil), map[httpcache.Coding]string{httpcache.Brotli: "in br", httpcache.Gzip: "in gzip"})
-	as := newPresentation(Route{})
+	as := newPresentation(viewRules{codings: coding.All()})
 	for _, field := range []string{"gzip, deflate, br, zstd", "gzip;q=1.0, br;q=0.9, *;q=0.1"} {
 		b.Run(field, func(b *testing.B) {
 			lines := []string{field}

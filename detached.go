@@ -56,7 +56,7 @@ func newDetached(k store.Key, e store.Entry, cover store.PurgeState, read readin
 
 // sentFromDisk reports whether whole bodies of a detached page are sent from the local disk.
 func (c *Cache) sentFromDisk(p *page) bool {
-	return c.reader.HasLocal() && p.plain.size > maxLoaded && !p.codable
+	return c.reader.HasLocal() && p.size() > maxLoaded && !p.codable
 }
 
 // lightRequest returns a request whose response may need no body, or only a part of one: what says so of
@@ -103,7 +103,7 @@ func (h *handler) detached(r *http.Request, d *decision) *page {
 	if light != nil {
 		h.c.coder.describe(r.Context(), p, h.route.present, httpcache.AcceptEncoding(r.Header["Accept-Encoding"]))
 	}
-	if p.isLight(light, h.route.present) || h.c.sentFromDisk(p) && (p.plain.size > h.c.memory.limit/maxShare || o.loads.Add(1) < maxLoads) {
+	if p.isLight(light, h.route.present) || h.c.sentFromDisk(p) && (p.size() > h.c.memory.limit/maxShare || o.loads.Add(1) < maxLoads) {
 		return p
 	}
 	return nil
@@ -139,12 +139,12 @@ func (s *search) detached(ctx context.Context, rec store.Record, read reading) (
 
 // sendRest sends what follows an offset in the body of a page that was just stored.
 func (c *Cache) sendRest(ctx context.Context, w http.ResponseWriter, p *page, offset int64) {
-	src := source{stored: c.reader.Open(ctx, &p.entry, ""), page: p, cache: c}
-	defer src.close()
-	if _, err := src.stored.Seek(offset, io.SeekStart); err == nil { // it fails for no offset of a body
-		src.stored.Send(w)
+	body := c.reader.Open(ctx, &p.entry, "")
+	defer body.Close()
+	if _, err := body.Seek(offset, io.SeekStart); err == nil { // it fails for no offset of a body
+		body.Send(w)
 	}
-	src.mustHaveSent()
+	mustHaveSent(body, func(err error) { c.suspect(p, err) })
 }
 
 // bodyLost answers a request whose page has a body that cannot be sent. Nothing was sent before.
@@ -172,13 +172,22 @@ func (c *Cache) suspect(p *page, err error) {
 	c.complaints.Log("the body of a page cannot be sent from the store; it is verified", "key", p.key.String(), "body", p.entry.BodyKey, "error", err)
 }
 
+// A bodyStore is where the bodies of detached pages are, and bodies that there is no memory for.
+type bodyStore struct {
+	reader *bodies.Reader
+	// patience is how long the first bytes of a body may take.
+	patience time.Duration
+	// suspect is called with a page whose body could not be read to its end.
+	suspect func(p *page, err error)
+}
+
 // A source is what the body of a response is taken from: a representation in memory, or the stored body.
 type source struct {
 	rep    *representation
 	pinned *responseMemory // of rep.pin; nil: it is not pinned
 	stored *bodies.Body    // nil: the body is that of rep
 	page   *page
-	cache  *Cache
+	from   *bodyStore
 }
 
 // source returns the source of the body of a response with a representation. The caller must close it.
@@ -187,21 +196,20 @@ func (p *page) source(r *http.Request, as *presentation, rep *representation, ra
 	if !p.detached && rep.pin == nil {
 		return source{rep: rep}, nil
 	}
-	c := as.cache()
-	switch {
-	case !p.detached && c == nil:
+	switch from := as.bodies; {
+	case !p.detached && as.responses == nil:
 		return source{rep: rep}, nil
-	case !p.detached && rep.pin.take(&c.responses):
-		return source{rep: rep, pinned: &c.responses}, nil
-	case !p.stored || !c.reader.Sendable(&p.entry):
+	case !p.detached && rep.pin.take(as.responses):
+		return source{rep: rep, pinned: as.responses}, nil
+	case !p.stored || !from.reader.Sendable(&p.entry):
 		return source{}, errNoRoom
 	}
 	field := ""
 	if ranged {
 		field = r.Header["Range"][0]
 	}
-	src := source{rep: &p.plain, stored: c.reader.Open(r.Context(), &p.entry, field), page: p, cache: c}
-	if err := src.stored.Begin(c.cfg.StoreTimeout); err != nil {
+	src := source{rep: &p.plain, stored: as.bodies.reader.Open(r.Context(), &p.entry, field), page: p, from: as.bodies}
+	if err := src.stored.Begin(as.bodies.patience); err != nil {
 		return source{}, err
 	}
 	return src, nil
@@ -218,23 +226,26 @@ func (s *source) content() io.ReadSeeker {
 // writer returns the writer for the parts of the body.
 func (s *source) writer(w http.ResponseWriter) http.ResponseWriter {
 	if s.stored != nil {
-		return s.cache.reader.Pieces().Writer(w)
+		return s.from.reader.Pieces().Writer(w)
 	}
 	return w
 }
 
-// mustHaveSent breaks the connection if the body could not be read to its end, as the visitor must not
-// take what was sent for all of it.
 func (s *source) mustHaveSent() {
-	if s.stored == nil {
-		return
+	if s.stored != nil {
+		mustHaveSent(s.stored, func(err error) { s.from.suspect(s.page, err) })
 	}
-	err, canceled := s.stored.Err()
+}
+
+// mustHaveSent breaks the connection if a body could not be read to its end, as the visitor must not take what
+// was sent for all of it. suspect is called with the error, unless the visitor went away.
+func mustHaveSent(body *bodies.Body, suspect func(error)) {
+	err, canceled := body.Err()
 	if err == nil {
 		return
 	}
 	if !canceled {
-		s.cache.suspect(s.page, err)
+		suspect(err)
 	}
 	panic(http.ErrAbortHandler)
 }
@@ -246,12 +257,4 @@ func (s *source) close() {
 	if s.stored != nil {
 		s.stored.Close()
 	}
-}
-
-// cache returns the cache of the route; nil in tests of pages alone.
-func (as *presentation) cache() *Cache {
-	if as.coder == nil {
-		return nil
-	}
-	return as.coder.c
 }

@@ -309,7 +309,7 @@ func (s *search) load(ctx context.Context, rec store.Record) (p *page, err error
 		return p, nil
 	}
 	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &e) {
-		p = newPage(s.key, e, rec.Purges, s.latest, last.plain.body, s.route.present)
+		p = newPage(s.key, e, rec.Purges, s.latest, last.body(), s.route.present)
 		p.inherit(last)
 	} else if p, err = s.detached(ctx, rec, s.latest); err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ type hinter struct {
 }
 
 // newHinter makes the hinter of a route whose fields are set and removed by a.
-func newHinter(rt Route, a *presentation) hinter {
-	n := hinter{enabled: rt.EarlyHints}
+func newHinter(enabled bool, a *presentation) hinter {
+	n := hinter{enabled: enabled}
 	for _, f := range a.set {
 		if f.name == "Link" {
 			n.own, n.links = true, httpcache.EarlyHints(f.values)
@@ -34,11 +34,11 @@ func newHinter(rt Route, a *presentation) hinter {
 
 // hint sends the links of a page that the request may get, if it takes hints, and reports
 // whether it did. The header of the response is not changed.
-func (n *hinter) hint(w http.ResponseWriter, r *http.Request, p *page) bool {
-	if !n.takes(r, p) {
+func (a *presentation) hint(w http.ResponseWriter, r *http.Request, p *page) bool {
+	if !a.hints.takes(r, p) {
 		return false
 	}
-	sendHints(w, n.of(p))
+	sendHints(w, a.hints.of(p))
 	return true
 }
 
@@ -84,18 +84,23 @@ func takesHints(r *http.Request) bool {
 
 type hintedKey struct{}
 
+// hinted returns the request to go on with after hints were sent, so that its response has none again.
+func hinted(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), hintedKey{}, true))
+}
+
 // hintOld sends the links of the page of which a visitor waits for a newer generation, and
 // returns the request to go on with, so that the response has no hints again. old may be nil.
 // Nothing is sent of a page that a hard purge covers, or may.
 func (h *handler) hintOld(w http.ResponseWriter, r *http.Request, old *page) *http.Request {
 	as, now := h.route.present, h.c.now()
-	if !as.hints.enabled || old == nil || old.dropped.Load() || h.c.late(old, now) || !h.route.keys.Matches(old.varies, r.Header) {
+	if !h.route.EarlyHints || old == nil || old.dropped.Load() || h.c.late(old, now) || !h.route.keys.Matches(old.varies, r.Header) {
 		return r
 	}
 	state, onError := h.judge(nil, old, now)
 	purgesKnown := state == store.Expired && !old.entry.OutlivesMarks(h.c.lasting(old.cover).MarkLifetime, now)
-	if (onError || purgesKnown) && as.hints.hint(w, r, old) {
-		return r.WithContext(context.WithValue(r.Context(), hintedKey{}, true))
+	if (onError || purgesKnown) && as.hint(w, r, old) {
+		return hinted(r)
 	}
 	return r
 }

@@ -28,25 +28,16 @@ type Hit struct {
 	Header []byte
 	Body   []byte
 
-	// sending is the representation whose pin is held until Release; nil if there is none.
-	sending *representation
-	memory  *responseMemory // of that
-
 	own  []byte // of AddField
 	key  []byte // the text of the key that is being looked up
 	body []byte // for a body that is read for this response
 	page pageMemory
-	head headMaker
+	raw  rawResponse
 }
 
 // Release must be called once Body was sent, or will not be: the memory of a large body counts against
 // Config.Buffers until then. It may be called again.
-func (hit *Hit) Release() {
-	if hit.sending != nil {
-		hit.sending.pin.give(hit.memory)
-		hit.sending = nil
-	}
-}
+func (hit *Hit) Release() { hit.raw.release() }
 
 // AddField adds a field to Header, which is then a copy. The name and the value must be valid (RFC
 // 9110, section 5), and Header must not have the field yet.
@@ -94,16 +85,36 @@ func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
 	default:
 		return false // it is no hit, or a render is due that gets the id of its request
 	}
-	if !d.page.lookup(r, h.route.present, &d, hit) {
+	// A page that has an outline is made for this request alone.
+	if !d.page.raw(&hit.raw, r, h.route.present, d.now, d.state, d.cutOff, d.outline != nil) {
 		return false
 	}
+	hit.Report = Report{}
+	hit.Report.ofPage(h.route.Label, d.page, hit.raw.shown, hit.raw.age)
+	hit.Request, hit.Status, hit.Header, hit.Body = r, hit.raw.status, hit.raw.head, hit.raw.body
 	h.refresh(nil, r, &d)
 	return true
 }
 
-// lookup prepares the response with the page, as serveHit and write send it. It returns false for
-// what they leave to net/http.
-func (p *page) lookup(r *http.Request, as *presentation, d *decision, hit *Hit) bool {
+// A rawResponse is the response to a hit as bytes: what net/http would send. Its memory is used again for the
+// next one.
+type rawResponse struct {
+	status int
+	// head is the status line and the header, up to and including the empty line, and body is empty for
+	// HEAD, and for 304. Both are shared: they must not be changed. They are valid until the next response.
+	head, body []byte
+	// shown and age are what is reported of the hit.
+	shown httpcache.Status
+	age   time.Duration
+
+	sending *representation // its pin is held until release; nil if none is
+	memory  *responseMemory // of the pin
+	maker   headMaker
+}
+
+// raw prepares the response with the page, as serveHit sends it. once: the page is for this request alone. It
+// returns false for what serveHit leaves to net/http.
+func (p *page) raw(x *rawResponse, r *http.Request, as *presentation, now time.Time, state store.State, cutOff, once bool) bool {
 	if p.varies != nil && !as.keys.Matches(p.varies, r.Header) || as.hints.takes(r, p) {
 		return false
 	}
@@ -111,43 +122,48 @@ func (p *page) lookup(r *http.Request, as *presentation, d *decision, hit *Hit) 
 	if ranged {
 		return false
 	}
-	if sends := r.Method != http.MethodHead && status != http.StatusNotModified; sends && (p.detached || rep.pin != nil) {
-		if p.detached || !hit.hold(rep, as) {
+	sends := r.Method != http.MethodHead && status != http.StatusNotModified
+	if sends && (p.detached || rep.pin != nil) {
+		if p.detached || !x.hold(rep, as) {
 			return false
 		}
 	}
-	s := p.stampAt(as, d.now, d.state, d.cutOff)
-	var head []byte
-	if d.outline != nil { // the page is for this request alone
-		head = hit.head.build(p, s, as, rep, status)
+	s := p.stampAt(as, now, state, cutOff)
+	if once {
+		x.head = x.maker.build(p, s, as, rep, status)
 	} else {
-		head = s.head(p, as, rep, status, &hit.head)
+		x.head = s.head(p, as, rep, status, &x.maker)
 	}
-	if len(head) == 0 {
-		hit.Release()
+	if len(x.head) == 0 {
+		x.release()
 		return false
 	}
-	hit.Report = Report{}
-	s.report(p, &hit.Report)
-	hit.Request, hit.Status, hit.Header, hit.Body = r, status, head, rep.body
-	if r.Method == http.MethodHead || status == http.StatusNotModified {
-		hit.Body = nil
+	x.status, x.body, x.shown, x.age = status, nil, s.shown, s.aged
+	if sends {
+		x.body = rep.body
 	}
 	return true
 }
 
-// hold pins the body of a representation until Release. It returns false if there is no memory for that.
-func (hit *Hit) hold(rep *representation, as *presentation) bool {
-	hit.Release()
-	c := as.cache()
-	if c == nil {
+// hold pins the body of a representation until release. It returns false if there is no memory for that.
+func (x *rawResponse) hold(rep *representation, as *presentation) bool {
+	x.release()
+	if as.responses == nil {
 		return true
 	}
-	if !rep.pin.take(&c.responses) {
+	if !rep.pin.take(as.responses) {
 		return false
 	}
-	hit.sending, hit.memory = rep, &c.responses
+	x.sending, x.memory = rep, as.responses
 	return true
+}
+
+// release ends the response: its body is not sent any more. It may be called again.
+func (x *rawResponse) release() {
+	if x.sending != nil {
+		x.sending.pin.give(x.memory)
+		x.sending = nil
+	}
 }
 
 // heads are the status lines and headers of the responses of a stamp, made when they are needed: of

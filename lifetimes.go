@@ -152,6 +152,13 @@ func briefly(status int, h http.Header) *lifetimes {
 	return &lifetimes{browsers: control, cdn: h["Cdn-Cache-Control"], surrogate: h["Surrogate-Control"]}
 }
 
+// limitError replaces the fields of an error response whose lifetime is meant for a file.
+func limitError(status int, h http.Header) {
+	if instead := briefly(status, h); instead != nil {
+		instead.set(h)
+	}
+}
+
 // controls reports whether the route states the lifetimes of its pages.
 func (a *presentation) controls() bool { return a.browsers.fixed != nil || a.browsers.before != "" }
 

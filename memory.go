@@ -103,7 +103,7 @@ func (m *memory) lastUses() iter.Seq2[store.Key, time.Time] {
 			return
 		}
 		for k, p := range m.pages.All() {
-			if hit := p.stamp.Load(); hit != nil && !yield(k, time.Unix(hit.used, 0)) {
+			if at, ok := p.lastHit(); ok && !yield(k, at) {
 				return
 			}
 		}

@@ -62,7 +62,7 @@ func TestNegativeEntriesAreBounded(t *testing.T) {
 			held += cap(e.failed.body)
 		}
 		if e.page != nil {
-			held += cap(e.page.plain.body) + e.page.coded.Load().weight()
+			held += cap(e.page.body()) + e.page.coded.Load().weight()
 		}
 	}
 	if held > bytes/16 {

@@ -462,23 +462,18 @@ func retryAt(err error, now time.Time) time.Time {
 	return now.Add(budget.BusyRetry)
 }
 
-// Reasons in Cache-Status, besides those for a bypass (see package cachekey) and for a
+// Reasons in Cache-Status, besides the reasons of hits (see page.go), of a bypass (see package cachekey) and of a
 // refusal (see httpcache).
 const (
-	detailStale         = "stale"
-	detailCutOff        = "cut-off"
-	detailNegative      = "negative"
 	detailStaleIfError  = "stale-if-error"
 	detailOnlyIfCached  = "only-if-cached"
 	detailStoreError    = "store-error"
 	detailMinUses       = "min-uses"
 	detailNoRoom        = "no-room"
 	detailNoMemory      = httpcache.RefusedNoMemory
-	detailPinned        = "pinned"
 	detailPurged        = "purged"
 	detailBackOff       = "back-off"
 	detailFailed        = "render-failed"
-	detailRejected      = "rejected"
 	detailTimeout       = "timeout"
 	detailOriginBusy    = "origin-busy"
 	detailOriginFailing = "origin-failing"

@@ -64,7 +64,7 @@ func (m *memory) newOutline(p *page) *outline {
 	}
 	o := &outline{text: text, read: p.read, dropped: p.dropped, unread: p.detached}
 	if !o.unread {
-		o.sum = maphash.Bytes(m.seed, p.plain.body)
+		o.sum = maphash.Bytes(m.seed, p.body())
 	}
 	if o.cover = m.cover.Load(); o.cover == nil || *o.cover != p.cover {
 		o.cover = new(p.cover)
@@ -79,7 +79,12 @@ func (o *outline) weight(k store.Key) uint32 {
 }
 
 // page returns the page of an outline without its body, to be judged and not to be served.
-func (o *outline) page(k store.Key) *page { return new(pageMemory).page(k, o) }
+func (o *outline) page(k store.Key) *page { return o.pageIn(new(pageMemory), k) }
+
+// pageIn is page in memory that is used again for the next one.
+func (o *outline) pageIn(m *pageMemory, k store.Key) *page {
+	return m.unpack(k, o.text, o.cover, o.read, o.dropped)
+}
 
 // A pageMemory is memory of a page that is forgotten with the response that it is made for, and used for
 // another page next.
@@ -88,10 +93,11 @@ type pageMemory struct {
 	entry entryMemory
 }
 
-// page returns the page of an outline without its body, until the next one is made.
-func (m *pageMemory) page(k store.Key, o *outline) *page {
+// unpack returns the page of the text of an entry, without its body, until the next one is made. It shares the
+// mark dropped.
+func (m *pageMemory) unpack(k store.Key, text string, cover *store.PurgeState, read reading, dropped *atomic.Bool) *page {
 	p, fields := &m.made, m.made.fields[:0]
-	*p = page{key: k, entry: m.entry.parse(o.text), cover: *o.cover, read: o.read, dropped: o.dropped, fields: fields}
+	*p = page{key: k, entry: m.entry.parse(text), cover: *cover, read: read, dropped: dropped, fields: fields}
 	return p
 }
 
@@ -209,7 +215,7 @@ func (h *handler) outlined(d *decision) bool {
 	if m == nil {
 		m = new(pageMemory)
 	}
-	p := m.page(d.key, o)
+	p := o.pageIn(m, d.key)
 	if state, _ := h.judge(nil, p, d.now); state != store.Fresh {
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"math"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -92,7 +93,7 @@ type stamp struct {
 	fresh   bool
 	cutOff  bool
 	aged    time.Duration // the age of the page
-	detail  string        // of Cache-Status
+	shown   httpcache.Status
 	as      *presentation // of the route: another one may be bound to it
 	age     []string
 	status  []string
@@ -116,6 +117,17 @@ func newPage(k store.Key, e store.Entry, c store.PurgeState, read reading, body 
 	}
 	p.prepare(h, body, int64(len(body)), as)
 	return p
+}
+
+// prepareOnce completes a page of unpack for one response with its key, whose text may be part of a buffer, and
+// its body; nil if a coding of it is served. Nothing may keep the page, nor make codings of it.
+func (p *page) prepareOnce(k store.Key, body []byte, as *presentation) {
+	p.stored, p.key = true, store.Key{Tenant: strings.Clone(k.Tenant), Text: strings.Clone(k.Text)} // for reports, which stay
+	if p.entry.Header == nil {
+		p.entry.Header = make(http.Header)
+	}
+	p.nextCoding.notBefore.Store(math.MaxInt64) // the coder would keep the page
+	p.prepare(p.entry.Header, body, p.entry.Length, as)
 }
 
 // prepare prepares a page that has its entry to be served, with the stored header, which it changes.
@@ -166,6 +178,22 @@ func newRepresentation(etag string, body []byte, size int64) representation {
 	return r
 }
 
+// body returns the body, which must not be changed; nil if the page is detached.
+func (p *page) body() []byte { return p.plain.body }
+
+// size returns the length of the body, in bytes, also of a detached page.
+func (p *page) size() int64 { return p.plain.size }
+
+// lastHit returns when the page was served last as a hit, rounded up to a whole second; ok is false if it
+// never was.
+func (p *page) lastHit() (at time.Time, ok bool) {
+	s := p.stamp.Load()
+	if s == nil {
+		return time.Time{}, false
+	}
+	return time.Unix(s.used, 0), true
+}
+
 // weight is the memory of the page, in bytes.
 func (p *page) weight() uint32 {
 	n := pageOverhead + cap(p.plain.body) + p.coded.Load().weight() + len(p.key.Tenant) + 2*len(p.key.Text) + textBytes(p.entry.Tags) + textOverhead*len(p.hints) + 2*len(p.upstream)
@@ -192,6 +220,10 @@ func textBytes(texts []string) int {
 type attempt struct {
 	notBefore atomic.Int64 // in nanoseconds since p.read.began
 }
+
+// searchPause is the mean pause between searches of a page that is served, while another process renders
+// its next generation; and the least pause between attempts.
+const searchPause = time.Second
 
 // put postpones the attempt by d.
 func (a *attempt) put(p *page, d time.Duration) {
@@ -220,10 +252,10 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, as *presentation
 		as.reselect(w, r, p)
 		return
 	}
-	as.hints.hint(w, r, p)
+	as.hint(w, r, p)
 	s := p.stampAt(as, now, state, cutOff)
-	if rep := ReportOf(w); rep != nil {
-		s.report(p, rep)
+	if as.report != nil {
+		as.report(w, p, s.shown, s.aged)
 	}
 	h := w.Header()
 	h["Age"] = s.age
@@ -247,7 +279,7 @@ func (p *page) stampAt(as *presentation, now time.Time, state store.State, cutOf
 		cutOff:  cutOff,
 		as:      as,
 		aged:    p.entry.Age(now),
-		detail:  status.Detail,
+		shown:   httpcache.Status{Hit: true, Detail: status.Detail},
 		age:     []string{p.age(now)},
 		status:  []string{status.After(p.upstream)},
 		instead: p.lifetimes(as, now, state, status.Detail == detailPinned),
@@ -256,11 +288,14 @@ func (p *page) stampAt(as *presentation, now time.Time, state store.State, cutOf
 	return s
 }
 
-// report reports a hit.
-func (s *stamp) report(p *page, rep *Report) {
-	rep.Route, rep.Key, rep.Age, rep.Generation = s.as.label, p.key, s.aged, p.entry.GenerationID
-	rep.answer(httpcache.Status{Hit: true, Detail: s.detail})
-}
+// Reasons in the Cache-Status of hits.
+const (
+	detailStale    = "stale"
+	detailCutOff   = "cut-off" // the log was not read
+	detailNegative = "negative"
+	detailPinned   = "pinned"
+	detailRejected = "rejected"
+)
 
 // hitStatus is the status of a hit. cutOff is as in serveHit.
 func (p *page) hitStatus(now time.Time, state store.State, cutOff bool) httpcache.Status {
@@ -292,10 +327,12 @@ func (p *page) serve(w http.ResponseWriter, r *http.Request, as *presentation, n
 		as.reselect(w, r, p)
 		return
 	}
-	as.hints.hint(w, r, p)
+	as.hint(w, r, p)
 	status.HasTTL = true
 	status.TTL = p.entry.FreshUntil().Sub(now)
-	p.report(w, status, now)
+	if as.report != nil {
+		as.report(w, p, status, p.entry.Age(now))
+	}
 	h := w.Header()
 	h["Age"] = []string{p.age(now)}
 	h["Cache-Status"] = []string{status.After(p.upstream)}
@@ -507,25 +544,40 @@ type presentation struct {
 	browsers, cdn, surrogate lifetimeField
 
 	hints hinter
-	label string // of the route, for reports
+	// report is called when a request is answered with a page of this age, before the header is written. It
+	// is on the hit path. Nil: nobody is told.
+	report func(w http.ResponseWriter, p *page, status httpcache.Status, age time.Duration)
 
 	codings coding.Has
 	// want is called when a visitor wants a coding that the page lacks, at most once per searchPause and
 	// page. It must not block. Nil: nothing makes codings.
-	want  func(*page, httpcache.Coding)
-	coder *coder // nil in tests of pages alone
+	want func(*page, httpcache.Coding)
+	// responses bounds the memory of long bodies that are being sent. Nil: nothing does.
+	responses *responseMemory
+	bodies    *bodyStore // not nil if responses is not
 }
 
-func newPresentation(rt Route) *presentation {
-	a := &presentation{codings: rt.codings()}
-	for name, values := range rt.SetHeader {
+// viewRules are what a route declares of its responses.
+type viewRules struct {
+	set    http.Header // fields that are set
+	remove []string    // names of fields that are removed
+	// cacheControl, cdn and surrogate are the fields that tell downstream caches how long they may keep a
+	// page. They may have "remaining" in place of a number of seconds. Empty: the page has its own fields.
+	cacheControl, cdn, surrogate string
+	earlyHints                   bool       // the links of pages are sent ahead of them
+	codings                      coding.Has // the codings that pages may have
+}
+
+func newPresentation(rules viewRules) *presentation {
+	a := &presentation{codings: rules.codings}
+	for name, values := range rules.set {
 		a.set = append(a.set, headerField{textproto.CanonicalMIMEHeaderKey(name), slices.Clip(slices.Clone(values))})
 	}
-	for _, name := range rt.RemoveHeader {
+	for _, name := range rules.remove {
 		a.remove = append(a.remove, textproto.CanonicalMIMEHeaderKey(name))
 	}
-	a.browsers, a.cdn, a.surrogate = newLifetimeField(rt.Downstream.CacheControl), newLifetimeField(rt.Downstream.CDN), newLifetimeField(rt.Downstream.Surrogate)
-	a.hints = newHinter(rt, a)
+	a.browsers, a.cdn, a.surrogate = newLifetimeField(rules.cacheControl), newLifetimeField(rules.cdn), newLifetimeField(rules.surrogate)
+	a.hints = newHinter(rules.earlyHints, a)
 	return a
 }
 

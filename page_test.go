@@ -23,7 +23,7 @@ func testPage(change func(*store.Entry)) *page {
 	if change != nil {
 		change(&e)
 	}
-	return newPage(store.Key{Text: "h/"}, e, store.PurgeState{}, reading{began: at(0), ended: at(0)}, body, newPresentation(Route{}))
+	return newPage(store.Key{Text: "h/"}, e, store.PurgeState{}, reading{began: at(0), ended: at(0)}, body, newPresentation(viewRules{codings: coding.All()}))
 }
 
 // coded gives a page codings, which are not those of its body.
@@ -81,7 +81,7 @@ func TestConditionalRequests(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := request("http://h/", tt.header)
 			r.Method = cmp.Or(tt.method, r.Method)
-			p.serveHit(w, r, newPresentation(Route{}), at(10), store.Fresh, false)
+			p.serveHit(w, r, newPresentation(viewRules{codings: coding.All()}), at(10), store.Fresh, false)
 			if w.Code != tt.status {
 				t.Fatalf("status %d, want %d", w.Code, tt.status)
 			}

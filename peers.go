@@ -148,8 +148,8 @@ func (c *Cache) localBody(ctx context.Context, b store.PeerBody) []byte {
 	if e.Foreign || e.Withdrawn || e.BodyKey != b.BodyKey || e.SHA256 != b.SHA256 || e.Length != b.Length || e.Length > store.MaxPeerBody || c.state(nil, p, c.now()) == store.Purged {
 		return nil
 	}
-	if p.plain.body != nil {
-		return p.plain.body
+	if p.body() != nil {
+		return p.body()
 	}
 	if !c.reader.HasLocal() {
 		return nil

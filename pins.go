@@ -60,6 +60,12 @@ func (m *responseMemory) shut() int64 {
 // give gives back n bytes.
 func (m *responseMemory) give(n int64) { m.used.Add(-n) }
 
+// hold counts a response that sends the body of the page. It returns false if there is no memory for that. The
+// caller must call release afterwards.
+func (p *page) hold(m *responseMemory) bool { return p.plain.pin.take(m) }
+
+func (p *page) release(m *responseMemory) { p.plain.pin.give(m) }
+
 // A pin counts the responses that send a body. Its methods are safe for concurrent use. A nil pin is that of a
 // small body, which does not count.
 type pin struct {

@@ -279,7 +279,7 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 	}
 	if p := s.unstored(rec); p != nil {
 		s.leave(budget.ErrNoVerdict)
-		return s.store(ctx, held, stop, lease, rec, made{entry: p.entry, body: p.plain.body, at: timing{began: p.read.began, took: p.entry.RenderTime}})
+		return s.store(ctx, held, stop, lease, rec, made{entry: p.entry, body: p.body(), at: timing{began: p.read.began, took: p.entry.RenderTime}})
 	}
 	s.storeWait.stop()
 	if s.currentTurn() == nil { // the store was slow, and overdue gave up the turn

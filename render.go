@@ -572,9 +572,7 @@ func (w *passWriter) begin(status int) {
 	if w.observe != nil {
 		w.observe(status, h)
 	}
-	if instead := briefly(status, h); instead != nil {
-		instead.set(h)
-	}
+	limitError(status, h)
 	w.as.fields(h)
 }
 

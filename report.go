@@ -78,12 +78,10 @@ func (h *handler) identify(w http.ResponseWriter, k store.Key) {
 	}
 }
 
-// report reports that a request is answered with the page.
-func (p *page) report(w http.ResponseWriter, status httpcache.Status, now time.Time) {
-	if r := ReportOf(w); r != nil {
-		r.answer(status)
-		r.Age, r.Generation = p.entry.Age(now), p.entry.GenerationID
-	}
+// ofPage records that a request is answered with a page of this age.
+func (r *Report) ofPage(label string, p *page, status httpcache.Status, age time.Duration) {
+	r.Route, r.Key, r.Age, r.Generation = label, p.key, age, p.entry.GenerationID
+	r.answer(status)
 }
 
 // A period goes on while ended is zero.

@@ -25,7 +25,7 @@ type routeRules struct {
 }
 
 func newRouteRules(rt Route) *routeRules {
-	b := &routeRules{Route: rt, keys: cachekey.New(rt.keyRules()), jitter: max(rt.Jitter, 0), present: newPresentation(rt), maxTags: DefaultMaxTags}
+	b := &routeRules{Route: rt, keys: cachekey.New(rt.keyRules()), jitter: max(rt.Jitter, 0), present: newPresentation(rt.viewRules()), maxTags: DefaultMaxTags}
 	b.present.keys = b.keys
 	if rt.Jitter == 0 {
 		b.jitter = DefaultJitter

@@ -426,8 +426,8 @@ func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply,
 	if rendered := f.rendered.Load(); rendered != nil {
 		p := (*rendered)()
 		state, _ := h.judge(f, p, h.c.now())
-		if state != store.Purged && p.plain.pin.take(&h.c.responses) {
-			defer p.plain.pin.give(&h.c.responses)
+		if state != store.Purged && p.hold(&h.c.responses) {
+			defer p.release(&h.c.responses)
 			p.serveNew(ending, httpconn.WithoutCoalescing(r), h.route.present, h.c.now(), state, status)
 			return
 		}
@@ -441,8 +441,10 @@ func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply,
 // follows. length is that of the body, -1 if it is unknown.
 func (p *page) begin(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status, length int64) bool {
 	status.ForwardStatus = p.status()
-	as.hints.hint(w, r, p)
-	p.report(w, status, now)
+	as.hint(w, r, p)
+	if as.report != nil {
+		as.report(w, p, status, p.entry.Age(now))
+	}
 	h := w.Header()
 	h["Age"] = []string{p.age(now)}
 	h["Cache-Status"] = []string{status.After(p.upstream)}

@@ -149,5 +149,5 @@ func (s *search) storedBody(ctx context.Context, rec store.Record) ([]byte, erro
 		}
 		return body, err
 	}
-	return last.plain.body, s.c.checkBody(ctx, *e)
+	return last.body(), s.c.checkBody(ctx, *e)
 }

@@ -19,9 +19,6 @@ import (
 // process gives its turn to other pages.
 
 const (
-	// searchPause is the mean pause between searches of a page that is served meanwhile, while
-	// another process renders it.
-	searchPause = time.Second
 	// maxPause bounds how long a page waits for a back-off that another process, whose
 	// clock may differ, has stored.
 	maxPause = 2 * maxBackOff
