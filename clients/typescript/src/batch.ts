@@ -23,7 +23,7 @@ import { encodeKey, nameOf } from './marshal.js';
 import type { Model } from './model.js';
 import { answerOf, isThrottling, outcomeOf } from './outcome.js';
 import type { Calls } from './retry.js';
-import { type PutWrite, unconditionalPutOf } from './write.js';
+import { type PutWrite, sealed, unconditionalPutOf } from './write.js';
 
 /** DynamoDB's limits per request, in items. */
 const maxGets = 100;
@@ -119,7 +119,7 @@ export async function batchWrite(target: Target, model: Model, given: BatchWrite
   await inRequests(calls, signal, maxWrites, writes, name, async (part) => {
     await Promise.all(
       part.map(async (write) => {
-        if (write.put !== undefined) write.put = await encrypter.seal(write.put, signal);
+        if (write.put !== undefined) write.put = await sealed(encrypter, write.put, signal);
       }),
     );
     const request = { [model.tableName]: part.map(requestOf) };

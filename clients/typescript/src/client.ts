@@ -38,7 +38,7 @@ import { Scan } from './scan.js';
 import { TokenAge } from './token.js';
 import { checkToken, type ModelName, type TransactAction, transactItem, writesOf } from './transact.js';
 import { builtChanges, fieldChanges, type UpdateBuilder } from './update.js';
-import { createOf, deleteOf, putOf, type SingleWrite, type UpdateKind, updateOf } from './write.js';
+import { createOf, deleteOf, putOf, type SingleWrite, sealed, type UpdateKind, updateOf } from './write.js';
 
 /** Options of a client. Every member has a default. */
 export interface TheorydbClientOptions<M extends Model = Model> extends RetryOptions {
@@ -373,10 +373,10 @@ export class TheorydbClient<M extends Model = Model> {
     checkToken(options.clientRequestToken);
     const writes = writesOf(actions, (model) => this.usable(model), this.#calls.clock.now());
     options.signal?.throwIfAborted();
-    const sealed = await Promise.all(writes.map((write) => this.#encrypter.seal(write, options.signal)));
+    const sent = await Promise.all(writes.map((write) => sealed(this.#encrypter, write, options.signal)));
     const command = new TransactWriteItemsCommand({
       ClientRequestToken: options.clientRequestToken ?? randomUUID(),
-      TransactItems: sealed.map(transactItem),
+      TransactItems: sent.map(transactItem),
     });
     const age = new TokenAge(this.#calls.clock);
     let unanswered: unknown;
@@ -441,7 +441,7 @@ export class TheorydbClient<M extends Model = Model> {
    */
   async #send(plain: SingleWrite, options: CallOptions): Promise<Item | undefined> {
     options.signal?.throwIfAborted();
-    const write = await this.#encrypter.seal(plain, options.signal);
+    const write = await sealed(this.#encrypter, plain, options.signal);
     try {
       return await this.#calls.call(options.signal, (abortSignal) => send(this.#ddb, write, abortSignal));
     } catch (error) {

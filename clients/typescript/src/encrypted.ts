@@ -7,7 +7,6 @@ import type { Item } from './item.js';
 import { nameOf } from './marshal.js';
 import type { Model } from './model.js';
 import type { Calls } from './retry.js';
-import type { Write } from './write.js';
 
 /** The item to which encrypted attributes are bound. */
 export interface ItemLocation {
@@ -84,15 +83,9 @@ export class Encrypter {
     return { ...item, ...opened };
   }
 
-  /** Returns the write with its encrypted attributes encrypted. */
-  async seal<W extends Write>(write: W, signal: AbortSignal | undefined): Promise<W> {
-    if (!('sealing' in write) || write.sealing === undefined) {
-      return write;
-    }
-    const { location, attributes } = write.sealing;
-    const { name } = write.precondition;
-    const sealed = await this.#call(name, signal, (keys, abortSignal) => keys.seal(location, attributes, abortSignal));
-    return withSealed(write, attributes, sealed);
+  /** Returns the attributes encrypted. The name of the write is for errors. */
+  async seal(name: string, { location, attributes }: Sealing, signal: AbortSignal | undefined): Promise<Item> {
+    return this.#call(name, signal, (keys, abortSignal) => keys.seal(location, attributes, abortSignal));
   }
 
   /** Calls the keys. Errors that are neither this package's nor the caller's cancellation are the provider's. */
@@ -119,24 +112,4 @@ export class Encrypter {
     }
     return this.#encryption;
   }
-}
-
-/** Returns a write that stores the sealed values instead of the plain ones. */
-function withSealed<W extends Write>(write: W, plain: Item, sealed: Item): W {
-  if (write.kind === 'put') {
-    return { ...write, sealing: undefined, request: { ...write.request, Item: { ...write.request.Item, ...sealed } } };
-  }
-  if (write.kind !== 'update') {
-    return write;
-  }
-  const replacements = new Map(Object.entries(plain).map(([name, value]) => [value, sealed[name]]));
-  const values = Object.entries(write.request.ExpressionAttributeValues ?? {});
-  const request = {
-    ...write.request,
-    ExpressionAttributeValues: Object.fromEntries(
-      values.map(([placeholder, value]) => [placeholder, replacements.get(value) ?? value]),
-    ),
-  };
-  const changes = write.changes && { ...write.changes, set: { ...write.changes.set, ...sealed } };
-  return { ...write, sealing: undefined, changes, request };
 }

@@ -2,7 +2,7 @@
 
 import type { Precondition } from './classify.js';
 import { floorSeconds } from './clock.js';
-import { type Sealing, sealingOf } from './encrypted.js';
+import { type Encrypter, type Sealing, sealingOf } from './encrypted.js';
 import { InvalidInputError, InvalidQueryError } from './errors.js';
 import { allOf, checkRaw, Expressions, type Placeholders, type RawCondition } from './expression.js';
 import type { Item } from './item.js';
@@ -228,6 +228,39 @@ export function conditionCheckOf(model: Model, key: unknown, raw: RawCondition):
   const builder = new WriteBuilder(model, raw);
   const request = { ...builder.request(), Key, ConditionExpression: raw.conditionExpression };
   return { kind: 'conditionCheck', key: Key, stamps: {}, ...builder.finish('condition check', Key), request };
+}
+
+/** Returns the write with its encrypted attributes encrypted. */
+export async function sealed<W extends Write>(
+  encrypter: Encrypter,
+  write: W,
+  signal: AbortSignal | undefined,
+): Promise<W> {
+  if (!('sealing' in write) || write.sealing === undefined) {
+    return write;
+  }
+  const { name } = write.precondition;
+  return withSealed(write, write.sealing.attributes, await encrypter.seal(name, write.sealing, signal));
+}
+
+/** Returns a write that stores the sealed values instead of the plain ones. */
+function withSealed<W extends Write>(write: W, plain: Item, sealed: Item): W {
+  if (write.kind === 'put') {
+    return { ...write, sealing: undefined, request: { ...write.request, Item: { ...write.request.Item, ...sealed } } };
+  }
+  if (write.kind !== 'update') {
+    return write;
+  }
+  const replacements = new Map(Object.entries(plain).map(([name, value]) => [value, sealed[name]]));
+  const values = Object.entries(write.request.ExpressionAttributeValues ?? {});
+  const request = {
+    ...write.request,
+    ExpressionAttributeValues: Object.fromEntries(
+      values.map(([placeholder, value]) => [placeholder, replacements.get(value) ?? value]),
+    ),
+  };
+  const changes = write.changes && { ...write.changes, set: { ...write.changes.set, ...sealed } };
+  return { ...write, sealing: undefined, changes, request };
 }
 
 /** Collects the conditions and placeholders of a write. */

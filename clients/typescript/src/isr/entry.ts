@@ -148,6 +148,12 @@ export interface Change {
   malformed?: MalformedRowError;
 }
 
+/** A page by its names, such as one that nodes must reload. */
+export interface Target {
+  tenant: string;
+  key: string;
+}
+
 /** The record of a request with an idempotency key. */
 export interface RequestRecord {
   key: string;

@@ -2,7 +2,7 @@ import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import { InvalidInputError, MalformedRowError, TransactionConflictError } from '../errors.js';
 import { type Backend, keyOf, queryPage, readRow, readSerializable, readSerializableUntilAborted } from './backend.js';
-import type { Change, Mark, Sequence } from './entry.js';
+import type { Change, Mark, Sequence, Target } from './entry.js';
 import { notExists, updateOf } from './expression.js';
 import { markOfTarget } from './mark.js';
 import { PREFIX, PURGE_LOG_PK, SK } from './names.js';
@@ -19,12 +19,6 @@ const maxChanges = 200;
 
 /** The largest sequence, 2^63 - 1, in 20 digits. */
 const lastSequence = '09223372036854775807';
-
-/** A page that nodes must reload. */
-export interface Target {
-  tenant: string;
-  key: string;
-}
 
 /** The SEQ row as it was read, the base of the next increment. */
 export interface SeenSequence extends Sequence {

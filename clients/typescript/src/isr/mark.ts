@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
 
 import { type Backend, queryAll, readRows } from './backend.js';
-import type { Mark, PurgeState } from './entry.js';
+import type { Mark, PurgeState, Target } from './entry.js';
 import { mergePurgeStates, NEVER_PURGED } from './freshness.js';
-import type { Target } from './log.js';
 import { PREFIX, PURGE_LOG_PK } from './names.js';
 import { covers } from './purgetarget.js';
 import {

@@ -2,8 +2,8 @@ import { InvalidInputError, InvalidKeyError } from '../errors.js';
 import { shorten } from '../item.js';
 import { checkOptions, type Members } from '../options.js';
 import { canonicalKey } from './canonicalkey.js';
+import type { Target } from './entry.js';
 import { checkCacheKey, checkTenant, isWellFormed } from './key.js';
-import type { Target } from './log.js';
 import { PURGE_LOG_PK } from './names.js';
 import { checkPartition } from './partition.js';
 

@@ -1,10 +1,10 @@
 import { MovedError, NoVersionError, PurgedError } from '../errors.js';
 import { type Backend, readSerializable } from './backend.js';
-import type { Entry, PurgeState } from './entry.js';
+import type { Entry, PurgeState, Target } from './entry.js';
 import { updateOf } from './expression.js';
 import { mergePurgeStates, NEVER_PURGED, outlivesMarks } from './freshness.js';
 import type { GroupCommit, LogChange, PlannedWrite } from './groupcommit.js';
-import { readRecent, readSequence, reloadTarget, type Target } from './log.js';
+import { readRecent, readSequence, reloadTarget } from './log.js';
 import { covering, purgeStateOfMark } from './mark.js';
 import { PREFIX, SK } from './names.js';
 import { purgeStateOf } from './purgerow.js';

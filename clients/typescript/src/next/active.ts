@@ -1,6 +1,5 @@
 import { LruCache } from '../cache/lru.js';
-import type { Answer, GetContext, HandlerContext, SetContext, Value } from './contract.js';
-import type { CacheHandler } from './handler.js';
+import type { Answer, CacheHandler, GetContext, HandlerContext, SetContext, Value } from './contract.js';
 import { lookUp, type RenderStart } from './lookup.js';
 import { cacheKeyOf } from './names.js';
 import { type CacheHandlerOptions, settingsOf } from './options.js';

@@ -70,6 +70,17 @@ export interface HandlerContext {
   _requestHeaders?: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
+/** A `cacheHandler` of Next.js. Next.js constructs one per request, or one for several. */
+export interface CacheHandler {
+  get(key: string, ctx: GetContext): Promise<Answer | null>;
+  set(key: string, value: Value, ctx: SetContext): Promise<void>;
+  revalidateTag(tags: string | readonly string[], durations?: { expire?: number }): Promise<void>;
+  resetRequestCache(): void;
+}
+
+/** The class that Next.js constructs. It throws InvalidInputError if it is configured in `cacheHandlers`. */
+export type CacheHandlerClass = new (ctx: HandlerContext) => CacheHandler;
+
 /** An internal header with the tags of a page, joined by commas; Next.js removes it from responses. */
 const tagsHeader = 'x-next-cache-tags';
 

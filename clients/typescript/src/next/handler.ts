@@ -1,5 +1,13 @@
 import { InvalidInputError } from '../errors.js';
-import type { Answer, GetContext, HandlerContext, SetContext, Value } from './contract.js';
+import type {
+  Answer,
+  CacheHandler,
+  CacheHandlerClass,
+  GetContext,
+  HandlerContext,
+  SetContext,
+  Value,
+} from './contract.js';
 import { LocalCache } from './localcache.js';
 import type { RenderStart } from './lookup.js';
 import type { CacheHandlerOptions } from './options.js';
@@ -7,17 +15,6 @@ import { checkPeers } from './peers.js';
 import { Release } from './release.js';
 import { SharedSite, sharedSite } from './shared.js';
 import { stampBuild } from './stamp.js';
-
-/** A `cacheHandler` of Next.js. Next.js constructs one per request, or one for several. */
-export interface CacheHandler {
-  get(key: string, ctx: GetContext): Promise<Answer | null>;
-  set(key: string, value: Value, ctx: SetContext): Promise<void>;
-  revalidateTag(tags: string | readonly string[], durations?: { expire?: number }): Promise<void>;
-  resetRequestCache(): void;
-}
-
-/** The class that Next.js constructs. It throws InvalidInputError if it is configured in `cacheHandlers`. */
-export type CacheHandlerClass = new (ctx: HandlerContext) => CacheHandler;
 
 /**
  * Creates a class for `cacheHandler` of `next.config`: a fleet of Next.js servers keeps its

@@ -11,8 +11,18 @@
  */
 
 export type { StoreOptions } from '../cache/settings.js';
-export type { Answer, CacheControl, GetContext, HandlerContext, Kind, SetContext, Value } from './contract.js';
-export { type CacheHandler, type CacheHandlerClass, createCacheHandler } from './handler.js';
+export type {
+  Answer,
+  CacheControl,
+  CacheHandler,
+  CacheHandlerClass,
+  GetContext,
+  HandlerContext,
+  Kind,
+  SetContext,
+  Value,
+} from './contract.js';
+export { createCacheHandler } from './handler.js';
 export type { CacheHandlerOptions } from './options.js';
 
 import { createCacheHandler } from './handler.js';

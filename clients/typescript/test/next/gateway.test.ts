@@ -6,12 +6,11 @@ import { dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { inspect } from 'node:util';
 
-import type { Value } from '../../src/next/contract.js';
+import type { CacheHandler, CacheHandlerClass, Value } from '../../src/next/contract.js';
 import type { GatewayOptions } from '../../src/next/gateway/gateway.js';
 import { behindGateway, register } from '../../src/next/gateway/index.js';
 import { publicTags } from '../../src/next/gateway/paths.js';
 import { addTags } from '../../src/next/gateway/tags.js';
-import type { CacheHandler, CacheHandlerClass } from '../../src/next/handler.js';
 import { createCacheHandler } from '../../src/next/index.js';
 import { newBuild } from './builds.js';
 import { newProxy } from './fleets.js';

@@ -7,8 +7,8 @@ import { type TestContext, test } from 'node:test';
 import { inspect } from 'node:util';
 
 import { type Clock, systemClock } from '../../src/clock.js';
-import type { Answer, GetContext, Value } from '../../src/next/contract.js';
-import { type CacheHandler, createCacheHandler } from '../../src/next/handler.js';
+import type { Answer, CacheHandler, GetContext, Value } from '../../src/next/contract.js';
+import { createCacheHandler } from '../../src/next/handler.js';
 import type { CacheHandlerOptions } from '../../src/next/options.js';
 import { type Cleanup, engines, noEngine, onEngines, type TestTable } from '../engines.js';
 import { newBucket, noBucket, type TestBucket } from './stores.js';

@@ -1,6 +1,13 @@
 import { InvalidInputError } from '../../errors.js';
-import type { Answer, GetContext, HandlerContext, SetContext, Value } from '../contract.js';
-import type { CacheHandler, CacheHandlerClass } from '../handler.js';
+import type {
+  Answer,
+  CacheHandler,
+  CacheHandlerClass,
+  GetContext,
+  HandlerContext,
+  SetContext,
+  Value,
+} from '../contract.js';
 import { Gateway, type GatewayOptions } from './gateway.js';
 import { ownHandler } from './own.js';
 import { followResponses } from './responses.js';

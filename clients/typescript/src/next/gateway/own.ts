@@ -1,6 +1,5 @@
 import { InvalidInputError } from '../../errors.js';
-import type { HandlerContext } from '../contract.js';
-import type { CacheHandler, CacheHandlerClass } from '../handler.js';
+import type { CacheHandler, CacheHandlerClass, HandlerContext } from '../contract.js';
 
 /** The cache of Next.js itself: pages in the files of the build and in memory. */
 const ownModule = 'next/dist/server/lib/incremental-cache/file-system-cache.js';

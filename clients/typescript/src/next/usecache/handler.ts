@@ -1,5 +1,6 @@
 import { InvalidInputError } from '../../errors.js';
-import { type CacheHandlerClass, createCacheHandler } from '../handler.js';
+import type { CacheHandlerClass } from '../contract.js';
+import { createCacheHandler } from '../handler.js';
 import type { CacheHandlerOptions } from '../options.js';
 import { type SharedSite, sharedSite } from '../shared.js';
 import type { UseCacheHandler } from './contract.js';
