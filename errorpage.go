@@ -34,3 +34,46 @@ func recorderOf(w http.ResponseWriter) *recorder {
 		}
 	}
 }
+
+// Identified is an [http.ResponseWriter] that knows the id of the request that it answers.
+type Identified interface {
+	http.ResponseWriter
+	// RequestID returns the id, which may be made by the first call; empty without. It is called
+	// by the goroutine that serves the request.
+	RequestID() string
+}
+
+// RequestIDLine returns the last line of a plain error page: the id by which an operator finds
+// the request that w answers. It is empty unless w, or a writer that it unwraps to (see
+// [http.ResponseController]), is [Identified].
+func RequestIDLine(w http.ResponseWriter) string {
+	if id := requestID(w); id != "" {
+		return "Request ID: " + id + "\n"
+	}
+	return ""
+}
+
+// requestID returns the id of the request that w answers; empty without.
+func requestID(w http.ResponseWriter) string {
+	for {
+		switch inner := w.(type) {
+		case Identified:
+			return inner.RequestID()
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = inner.Unwrap()
+		default:
+			return ""
+		}
+	}
+}
+
+// requestIDHeader is the header by which an origin gets the id of a request.
+const requestIDHeader = "X-Request-Id"
+
+// forwardRequestID adds the id of a request to its header, before the renderer may get it. Hits
+// go without: an id is made when it is first asked for.
+func forwardRequestID(w http.ResponseWriter, r *http.Request) {
+	if id := requestID(w); id != "" {
+		r.Header[requestIDHeader] = []string{id}
+	}
+}

@@ -3,6 +3,10 @@ package isr
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/facetheory/isr/internal/changelog"
@@ -113,4 +117,107 @@ func (c *Cache) late(p *page, now time.Time) bool {
 		return c.follower.Late(now)
 	}
 	return c.follower.LateFor(p.read.asOf, now)
+}
+
+// Reads of a page may see a change in part (see [store.Reader]): a node that has read of a
+// purge or a rollback in the log might put the page of before into memory again, and serve it
+// until it expires. So pages that have changed lately are read in a transaction.
+
+const (
+	// changedLately is for how long. DynamoDB commits the rows of a change milliseconds
+	// apart, and states no bound.
+	changedLately = 10 * time.Second
+	// maxChangedPages bounds the pages that are remembered. If there are more, all pages are
+	// read in transactions, which cost more.
+	maxChangedPages = 1 << 14
+)
+
+// changedPages are the pages that have changed lately. Its methods are safe for concurrent
+// use.
+type changedPages struct {
+	mu   sync.Mutex
+	seed maphash.Seed         // guarded by mu
+	at   map[uint64]time.Time // guarded by mu: by the hash of the key
+	all  time.Time            // guarded by mu: when any page may have changed last
+}
+
+// note records that a page has changed, before it is read again.
+func (c *changedPages) note(k store.Key) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at == nil {
+		c.seed, c.at = maphash.MakeSeed(), make(map[uint64]time.Time)
+	}
+	if len(c.at) >= maxChangedPages {
+		maps.DeleteFunc(c.at, func(_ uint64, at time.Time) bool { return now.Sub(at) >= changedLately })
+	}
+	if len(c.at) >= maxChangedPages {
+		clear(c.at)
+		c.all = now
+	}
+	c.at[maphash.Comparable(c.seed, k)] = now
+}
+
+// noteAll records that any page may have changed.
+func (c *changedPages) noteAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = time.Now()
+}
+
+// lately reports whether a page may be read in part.
+func (c *changedPages) lately(k store.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.all.IsZero() && time.Since(c.all) < changedLately {
+		return true
+	}
+	if len(c.at) == 0 {
+		return false
+	}
+	at, known := c.at[maphash.Comparable(c.seed, k)]
+	return known && time.Since(at) < changedLately
+}
+
+// A Downstream delivers purges to the caches in front of this one, such as a CDN. A
+// [*downstream.Worker] is one. It must be safe for concurrent use.
+//
+// [downstream.Worker]: https://pkg.go.dev/github.com/facetheory/isr/downstream#Worker
+type Downstream interface {
+	// Destinations are the names of the caches: at most [store.MaxDestinations]. They are
+	// constant.
+	Destinations() []string
+	// Wake is called after a change that is to be delivered was committed, by this process
+	// or another one. It must not block.
+	Wake()
+}
+
+// destinations returns the names of the downstream caches.
+func (c *Cache) destinations() []string {
+	if c.cfg.Downstream == nil {
+		return nil
+	}
+	return c.cfg.Downstream.Destinations()
+}
+
+// deliver wakes the delivery to downstream caches after a change. If we crash before, the
+// jobs, which were committed with the change, are found by the next poll of the outbox.
+func (c *Cache) deliver() {
+	if c.cfg.Downstream != nil {
+		c.cfg.Downstream.Wake()
+	}
+}
+
+// wakingNodes is how many processes of a fleet wake their delivery, on average.
+const wakingNodes = 4
+
+// deliverFor wakes the delivery after a change whose writer wrote no jobs, such as a client
+// in another language. In a fleet of many nodes only some do: any of them enqueues the change
+// for all, and among many one soon reads the outbox anyway.
+func (c *Cache) deliverFor(change store.Change, nodes int64) {
+	undelivered := func(destination string) bool { return len(change.Undelivered(destination)) > 0 }
+	if slices.ContainsFunc(c.destinations(), undelivered) && c.below(uint64(max(nodes, 1))) < wakingNodes {
+		c.cfg.Downstream.Wake()
+	}
 }

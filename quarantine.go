@@ -7,46 +7,12 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
-
-// Reject says which generations of a page are suspicious. Such a generation is not
-// published: it counts as a failed render, with the back-off of one, and the current
-// generation stays, for as long as it may be served in place of a failure (its stale
-// window, or its stale-if-error). It is kept in quarantine, where [Cache.Quarantined] finds
-// it and [Cache.AcceptQuarantined] publishes it. Cache-Status has detail=rejected.
-//
-// A generation is compared with the current one only while that may be served: once it may
-// not, for example because it was purged hard, and for a page that has none, the texts alone
-// decide. Responses that must not be stored, such as 403 or Cache-Control: private, are not
-// judged: they withdraw the page.
-type Reject struct {
-	// SmallerThan rejects a body that is smaller than this part of the current one, if
-	// both have a status of one class: 0.5 rejects one of less than half its size. Between
-	// 0, which rejects none, and 1.
-	SmallerThan float64
-	// Without rejects a page with a status of 200 to 299 that lacks one of these texts, such
-	// as "</html>", With one that has one of them, such as "Fatal error", whatever its
-	// status. Texts are compared byte by byte, after decoding a content coding. Only bodies
-	// of the content types text/html and application/xhtml+xml are searched. At most 32
-	// texts each, of 1 to 1,024 bytes.
-	Without, With []string
-	// Status rejects a status of another class (2xx, 3xx, 4xx) than the current one, such as
-	// a 404 or a redirect in place of a page.
-	Status bool
-	// ContentType rejects another media type than the current one. Parameters such as
-	// charset do not matter.
-	ContentType bool
-	// LostHeaders rejects a response without one of these fields if the current one has it
-	// and both have a status of one class. At most 32 names.
-	LostHeaders []string
-}
 
 // Bounds of [Reject].
 const (
@@ -56,37 +22,6 @@ const (
 
 // ErrRejected: the generation is suspicious by the rules of its route (see [Reject]).
 var ErrRejected = errors.New("the generation was rejected")
-
-func (rt Route) validateReject() error {
-	var errs []error
-	if r := rt.Reject.SmallerThan; !(r >= 0 && r <= 1) { // as NaN is neither
-		errs = append(errs, configErrorf("Reject", "must have a SmallerThan between 0 and 1 (got %v)", r))
-	}
-	for _, texts := range [][]string{rt.Reject.Without, rt.Reject.With} {
-		if n := len(texts); n > maxRejectTexts {
-			errs = append(errs, configErrorf("Reject", "must have at most %d texts of a kind (got %d)", maxRejectTexts, n))
-		}
-		for _, text := range texts {
-			if text == "" || len(text) > maxRejectText || !utf8.ValidString(text) {
-				errs = append(errs, configErrorf("Reject", "must have texts of 1 to %d bytes of UTF-8 (got %.100q)", maxRejectText, text))
-			}
-		}
-	}
-	for _, text := range rt.Reject.With {
-		if slices.Contains(rt.Reject.Without, text) {
-			errs = append(errs, configErrorf("Reject", "must not have the text %.100q in With and in Without", text))
-		}
-	}
-	if n := len(rt.Reject.LostHeaders); n > maxRejectTexts {
-		errs = append(errs, configErrorf("Reject", "must have at most %d LostHeaders (got %d)", maxRejectTexts, n))
-	}
-	for _, name := range rt.Reject.LostHeaders {
-		if !httpcache.IsToken(name) {
-			errs = append(errs, configErrorf("Reject", "must have LostHeaders that are names of header fields (got %.100q)", name))
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // rejects returns why a response is suspicious as the next generation; empty if it is not.
 // current is the generation that it is compared with; nil without.

@@ -1,19 +1,13 @@
 package isr
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/textproto"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/facetheory/isr/budget"
-	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/routing"
-	"github.com/facetheory/isr/internal/wellknown"
 	"github.com/facetheory/isr/store"
 )
 
@@ -278,131 +272,68 @@ const (
 	OptInStrict
 )
 
-// maxStatuses bounds [Route.Statuses].
-const maxStatuses = 32
-
-// Validate returns a *[ConfigError] for each invalid field, joined; nil if there is none.
-func (rt Route) Validate() error {
-	var errs []error
-	if rt.Revalidate < 0 {
-		errs = append(errs, configErrorf("Revalidate", "must not be negative (got %s)", rt.Revalidate))
-	}
-	if rt.Auto.enabled() && rt.Revalidate != 0 {
-		errs = append(errs, configErrorf("Revalidate", "must be zero, because Auto is set (got %s)", rt.Revalidate))
-	}
-	if err := rt.Auto.validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if rt.OptIn < OptInExplicit || rt.OptIn > OptInStrict {
-		errs = append(errs, configErrorf("OptIn", "must be OptInExplicit or OptInStrict (got %d)", int(rt.OptIn)))
-	}
-	if n := len(rt.Statuses); n > maxStatuses {
-		errs = append(errs, configErrorf("Statuses", "must have at most %d statuses (got %d)", maxStatuses, n))
-	}
-	for _, status := range rt.Statuses {
-		if !httpcache.MayBeStored(status) {
-			errs = append(errs, configErrorf("Statuses", "must contain only statuses from 200 to 599, and none of 206, 304, 401, 407, 412, 416 and 511, which are for one request (got %d)", status))
-		}
-	}
-	if !rt.Policy.valid() {
-		errs = append(errs, configErrorf("Policy", "must be ServeStale or Wait (got %d)", int(rt.Policy)))
-	}
-	if !rt.UnsafeRequests.valid() {
-		errs = append(errs, configErrorf("UnsafeRequests", "must be UnsafeHard, UnsafeSoft or UnsafeIgnore (got %d)", int(rt.UnsafeRequests)))
-	}
-	if !(rt.EarlyRefresh >= 0 && rt.EarlyRefresh <= maxEarlyRefresh) { // as NaN is neither
-		errs = append(errs, configErrorf("EarlyRefresh", "must be between 0 and %d (got %v)", maxEarlyRefresh, rt.EarlyRefresh))
-	}
-	if !(rt.Jitter <= maxJitter) {
-		errs = append(errs, configErrorf("Jitter", "must be between 0 and %v (got %v)", maxJitter, rt.Jitter))
-	}
-	if rt.History < 0 || rt.History > maxHistory {
-		errs = append(errs, configErrorf("History", "must be between 0 and %d (got %d)", maxHistory, rt.History))
-	}
-	errs = append(errs, rt.validateWindows(), rt.validateQuery(), rt.validateVary(), rt.validateKeyClasses(), rt.validateForward(), rt.validateResponse(), rt.validateReject(), rt.validateCodings())
-	for _, name := range rt.IgnoreCookies {
-		if strings.TrimPrefix(name, "!") == "" {
-			errs = append(errs, configErrorf("IgnoreCookies", "must not contain an empty name"))
-		}
-	}
-	if rt.TenantHeader != "" && !httpcache.IsToken(rt.TenantHeader) {
-		errs = append(errs, configErrorf("TenantHeader", "must be the name of a request header (got %q)", rt.TenantHeader))
-	}
-	return errors.Join(errs...)
+// A KeyClass reduces a request header or a cookie to one of a few values, its class, which
+// is part of the key. The renderer sees the class in place of what the visitor sent: a
+// header or cookie with exactly one of Values. So a page has at most one variant for each
+// value, whatever visitors send.
+//
+// Accept-Language is negotiated (RFC 9110, section 12.5.4): Values are language tags, and a
+// request has the class with the highest weight. A range matches a tag that it is a prefix
+// of (RFC 4647, section 3.3.1), and, as in a lookup (section 3.4), "de-AT" matches the tag
+// "de" if there is none more specific. Of equal weights the range that the visitor names
+// first counts, and then the closer tag. The first 32 ranges are considered.
+//
+// Another header, or a cookie, has the class that it is equal to. If a request has several
+// cookies of the name, the first one counts. Everything else has the default class: no value,
+// another value, and a header that is repeated.
+//
+// Two values of a header other than Accept-Language have a meaning. "" as the first one is the
+// class of requests without the header: renders of this class do not carry it. "*" as the last one
+// is no class: a request whose header has none of the values before it bypasses the cache, instead
+// of having the default class. So with "", "true" and "*" a page has two variants, and the origin
+// answers requests with any other value itself.
+type KeyClass struct {
+	// Header or Cookie is the name: exactly one of them is set. A header must not be Host,
+	// Accept-Encoding, one that identifies a visitor (Cookie, Authorization), TenantHeader,
+	// or one of Vary.
+	Header string
+	Cookie string
+	// Values are the classes, of which the first is the default: 1 to 32, each of 1 to 64
+	// bytes, unless it is the first one of a header. Those of a cookie consist of characters that RFC 6265 allows in one, those
+	// of a header of printable ASCII without '"'.
+	Values []string
 }
 
-// validateWindows checks the fields that bound times and sizes.
-func (rt Route) validateWindows() error {
-	var errs []error
-	for status, window := range rt.Negative {
-		switch {
-		case !httpcache.HasOwnWindow(status):
-			errs = append(errs, configErrorf("Negative", "must contain only the statuses 301, 302, 303, 307, 308, 404 and 410 (got %d)", status))
-		case window < 0 || window > store.MaxInterval:
-			errs = append(errs, configErrorf("Negative", "must have windows between 0 and ten years (got %s for %d)", window, status))
-		}
-	}
-	if rt.RenderTimeout < 0 || rt.RenderTimeout > 24*time.Hour {
-		errs = append(errs, configErrorf("RenderTimeout", "must be between 0 and 24h (got %s)", rt.RenderTimeout))
-	}
-	if rt.Wait < 0 || rt.Wait > 24*time.Hour {
-		errs = append(errs, configErrorf("Wait", "must be between 0 and 24h (got %s)", rt.Wait))
-	}
-	if rt.MaxBody < 0 {
-		errs = append(errs, configErrorf("MaxBody", "must not be negative (got %d bytes)", rt.MaxBody))
-	}
-	return errors.Join(errs...)
-}
-
-// maxIgnoredQuery bounds [Route.IgnoreQuery], which every parameter is compared with.
-const maxIgnoredQuery = 256
-
-func (rt Route) validateQuery() error {
-	var errs []error
-	for _, name := range rt.Query {
-		switch {
-		case name == "":
-			errs = append(errs, configErrorf("Query", "must not contain an empty name"))
-		case slices.Contains(rt.IgnoreQuery, name):
-			errs = append(errs, configErrorf("IgnoreQuery", "must not contain %q, which Query makes part of the key", name))
-		}
-	}
-	if slices.Contains(rt.IgnoreQuery, "") {
-		errs = append(errs, configErrorf("IgnoreQuery", "must not contain an empty name"))
-	}
-	if n := len(rt.IgnoreQuery); n > maxIgnoredQuery {
-		errs = append(errs, configErrorf("IgnoreQuery", "must have at most %d names (got %d)", maxIgnoredQuery, n))
-	}
-	return errors.Join(errs...)
-}
-
-// maxHistory bounds [Route.History]: all versions of a page are read in one query.
-const maxHistory = 100
-
-// maxJitter bounds [Route.Jitter].
-const maxJitter = 0.5
-
-// maxForward bounds [Route.Forward].
-const maxForward = 16
-
-func (rt Route) validateForward() error {
-	var errs []error
-	if n := len(rt.Forward); n > maxForward {
-		errs = append(errs, configErrorf("Forward", "must have at most %d names (got %d)", maxForward, n))
-	}
-	for _, name := range rt.Forward {
-		header := textproto.CanonicalMIMEHeaderKey(name)
-		inClass := slices.ContainsFunc(rt.KeyClasses, func(c KeyClass) bool { return textproto.CanonicalMIMEHeaderKey(c.Header) == header })
-		switch {
-		case !httpcache.IsToken(name):
-			errs = append(errs, configErrorf("Forward", "must contain names of request headers (got %q)", name))
-		case containsHeader(rt.Vary, header), inClass, header == textproto.CanonicalMIMEHeaderKey(rt.TenantHeader):
-			errs = append(errs, configErrorf("Forward", "must not contain %q, which is part of the key", name))
-		case header == minSeqHeader, !wellknown.Forwardable(header):
-			errs = append(errs, configErrorf("Forward", "must not contain %q: with it one visitor could decide what others are served; declare it in Vary or KeyClasses if pages depend on it", name))
-		}
-	}
-	return errors.Join(errs...)
+// Reject says which generations of a page are suspicious. Such a generation is not
+// published: it counts as a failed render, with the back-off of one, and the current
+// generation stays, for as long as it may be served in place of a failure (its stale
+// window, or its stale-if-error). It is kept in quarantine, where [Cache.Quarantined] finds
+// it and [Cache.AcceptQuarantined] publishes it. Cache-Status has detail=rejected.
+//
+// A generation is compared with the current one only while that may be served: once it may
+// not, for example because it was purged hard, and for a page that has none, the texts alone
+// decide. Responses that must not be stored, such as 403 or Cache-Control: private, are not
+// judged: they withdraw the page.
+type Reject struct {
+	// SmallerThan rejects a body that is smaller than this part of the current one, if
+	// both have a status of one class: 0.5 rejects one of less than half its size. Between
+	// 0, which rejects none, and 1.
+	SmallerThan float64
+	// Without rejects a page with a status of 200 to 299 that lacks one of these texts, such
+	// as "</html>", With one that has one of them, such as "Fatal error", whatever its
+	// status. Texts are compared byte by byte, after decoding a content coding. Only bodies
+	// of the content types text/html and application/xhtml+xml are searched. At most 32
+	// texts each, of 1 to 1,024 bytes.
+	Without, With []string
+	// Status rejects a status of another class (2xx, 3xx, 4xx) than the current one, such as
+	// a 404 or a redirect in place of a page.
+	Status bool
+	// ContentType rejects another media type than the current one. Parameters such as
+	// charset do not matter.
+	ContentType bool
+	// LostHeaders rejects a response without one of these fields if the current one has it
+	// and both have a status of one class. At most 32 names.
+	LostHeaders []string
 }
 
 // An AutoWindow makes the freshness window of each page follow how often its content

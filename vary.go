@@ -3,9 +3,7 @@ package isr
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
-	"net/textproto"
 	"slices"
 	"sync"
 	"time"
@@ -30,24 +28,6 @@ const (
 	// maxCrowded bounds the pages that a process knows to have too many.
 	maxCrowded = 4096
 )
-
-func (rt Route) validateVary() error {
-	var errs []error
-	for _, name := range rt.Vary {
-		switch textproto.CanonicalMIMEHeaderKey(name) {
-		case "Cookie", "Authorization":
-			errs = append(errs, configErrorf("Vary", "must not contain %q: it identifies a visitor, whose pages are never shared", name))
-		default:
-			if !httpcache.IsToken(name) {
-				errs = append(errs, configErrorf("Vary", "must contain names of request headers (got %q)", name))
-			}
-		}
-	}
-	if rt.MaxVariants < 0 || rt.MaxVariants > maxMaxVariants {
-		errs = append(errs, configErrorf("MaxVariants", "must be between 0 and %d (got %d)", maxMaxVariants, rt.MaxVariants))
-	}
-	return errors.Join(errs...)
-}
 
 // reselect answers a request that a page does not match.
 func (h *handler) reselect(w http.ResponseWriter, r *http.Request, p *page) {
