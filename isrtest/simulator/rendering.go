@@ -41,20 +41,21 @@ func (w *world) checkCondition(rd *rendering) {
 	}
 }
 
-// repeats reports whether a rendering follows one of its process, under the same lease, whose answer,
-// a 304, did not renew the page: within the time of a lease, and before anything was published under it.
+// repeats reports whether a rendering repeats the one before it under the same lease, whose answer, a
+// 304, did not renew the page: within the time of a lease, and before anything was published under it.
 func (w *world) repeats(rd *rendering, g *grant) bool {
 	if rd.asked || g.published > 0 {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, before := range rd.life.pages[rd.page].rendered {
-		if before != rd && before.lease == g && !before.same.IsZero() && rd.began.Sub(before.same) < w.pace.lease() {
-			return true
+	var before *rendering
+	for _, other := range rd.life.pages[rd.page].rendered {
+		if other != rd && other.lease == g {
+			before = other
 		}
 	}
-	return false
+	return before != nil && !before.same.IsZero() && rd.began.Sub(before.same) < w.pace.lease()
 }
 
 // unreadTail is how long before it takes the lease a process may have failed to read the body.
