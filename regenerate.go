@@ -376,10 +376,16 @@ func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec stor
 	return rec, seq, nil
 }
 
-// sequence returns a sequence that was committed before now, and is not lower than that of
-// a purge that covers rec: the one that the log was read up to, or else SEQ.
+// sequence returns a sequence that was committed before now, and is not lower than the sequence of
+// a purge that covers rec: the one that the log was read up to, or else SEQ. Another process that had
+// read more of the log may have rendered the page of rec: with a lower sequence than its own, the page
+// would count as purged again.
 func (s *search) sequence(ctx context.Context, rec store.Record) (int64, error) {
-	if seq, ok := s.c.follower.Recent(s.c.now()); ok && seq >= rec.Purges.Seq {
+	known := rec.Purges.Seq
+	if rec.Entry != nil {
+		known = max(known, rec.Entry.PurgeSeq)
+	}
+	if seq, ok := s.c.follower.Recent(s.c.now()); ok && seq >= known {
 		return seq, nil
 	}
 	s.seqAt = time.Now()
