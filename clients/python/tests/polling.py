@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-BOUND = 60.0
+BOUND = 300.0
 """Seconds after which a test fails that waits in vain."""
 
 

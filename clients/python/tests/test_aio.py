@@ -74,7 +74,7 @@ def lock_of(client: DynamoDBClient, table_name: str, name: str) -> bool:
 def test_lease_excludes_and_is_released(client: DynamoDBClient, table_name: str, manager: LeaseManager) -> None:
     async def program() -> None:
         async with AsyncLeases(manager) as leases:
-            async with leases.lease("job", lease_seconds=3) as lease:
+            async with leases.lease("job", lease_seconds=12) as lease:
                 with pytest.raises(LeaseHeldError):
                     async with leases.lease("job"):
                         pass
@@ -87,7 +87,7 @@ def test_lease_excludes_and_is_released(client: DynamoDBClient, table_name: str,
                     raise ZeroDivisionError
             assert not lock_of(client, table_name, "job")
 
-    asyncio.run(asyncio.wait_for(program(), 60))
+    asyncio.run(asyncio.wait_for(program(), 600))
     assert threads() == []
 
 
@@ -99,7 +99,7 @@ def test_loss_cancels_the_task(client: DynamoDBClient, table_name: str, manager:
             key = {"pk": {"S": "JOB#job"}, "sk": {"S": "LOCK"}}
             await asyncio.to_thread(client.delete_item, TableName=table_name, Key=key)
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             except asyncio.CancelledError:
                 ended.append("cancelled")
                 raise
@@ -113,7 +113,7 @@ def test_loss_cancels_the_task(client: DynamoDBClient, table_name: str, manager:
             assert task.cancelling() == 0
             await asyncio.sleep(0)  # the task goes on
 
-    asyncio.run(asyncio.wait_for(program(), 60))
+    asyncio.run(asyncio.wait_for(program(), 600))
     assert ended == ["cancelled"]
 
 
@@ -126,7 +126,7 @@ def test_cancellation_by_others_and_close_give_leases_back(
         @leases.leased("decorated")
         async def job(held: asyncio.Event) -> None:
             held.set()
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
 
         held = asyncio.Event()
         task = asyncio.create_task(job(held))
@@ -143,5 +143,5 @@ def test_cancellation_by_others_and_close_give_leases_back(
         assert task.cancelled()
         assert not lock_of(client, table_name, "decorated")
 
-    asyncio.run(asyncio.wait_for(program(), 60))
+    asyncio.run(asyncio.wait_for(program(), 600))
     assert threads() == []

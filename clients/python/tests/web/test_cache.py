@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 HOST = "site.test"
-PATIENCE = 60
+PATIENCE = 300
 """The timeouts of the clients of S3 and DynamoDB, in seconds."""
 SHARED = [("Content-Type", "text/html"), ("Cache-Control", "public, max-age=600, stale-if-error=600")]
 
@@ -295,13 +295,13 @@ def test_purge_while_rendering(rig: Rig) -> None:
 
     def body() -> Iterable[bytes]:
         begun.set()
-        go.wait(30)
+        go.wait(PATIENCE)
         return [b"old"]
 
     site.body = body
     with ThreadPoolExecutor(1) as visitor:
         first = visitor.submit(get, app, "/")
-        assert begun.wait(30)
+        assert begun.wait(PATIENCE)
         purge = rig.store.purge([PurgeTarget(kind="site")], hard=True)
         assert eventually(lambda: cache._follower._cursor >= purge.seq)
         go.set()
@@ -324,7 +324,8 @@ def test_gap_in_the_log(rig: Rig, client: DynamoDBClient, table_name: str) -> No
     assert get(app, "/").body == b"page 2"
 
 
-def test_failures(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_failures(rig: Rig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("theorydb_py.web._regenerate._FIRST_PAUSE", 32.0)  # outlasts the visits
     site = Site(status="500 Internal Server Error", headers=[("Content-Type", "text/plain")])
     app = WsgiCache(site, rig.new())
     answers = [get(app, "/broken") for _ in range(3)]
@@ -370,7 +371,7 @@ def test_failure_after_a_purge(rig: Rig, directives: str, hard: bool, served: bo
 
 def test_render_timeout(rig: Rig) -> None:
     go = threading.Event()
-    site = Site(body=lambda: [str(go.wait(30)).encode()])
+    site = Site(body=lambda: [str(go.wait(PATIENCE)).encode()])
     app = WsgiCache(site, rig.new(render_timeout_seconds=0.2, renders=1))
     assert get(app, "/hangs").status == "504 Gateway Timeout"
     # The thread that hangs is not replaced: nothing makes more of them.
