@@ -3,7 +3,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { cp, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -52,13 +52,10 @@ export interface Build {
 export type Deployment = 'one' | 'two';
 const deployments: readonly Deployment[] = isNext15 ? ['one'] : ['one', 'two'];
 
-/** How long builds are used, in milliseconds: their pages are fresh for an hour. */
-const buildLifeMs = 30 * 60_000;
-
 /**
- * Builds the deployments of the site, unless the last builds are recent and had the same inputs:
- * the site's sources and dependencies, the compiled handler, which takes part in the builds, and the
- * version of Node.js. The builds get no table: they need none.
+ * Builds the deployments of the site, unless the last builds had the same inputs: the site's sources
+ * and dependencies, the compiled handler, which takes part in the builds, and the version of Node.js.
+ * The builds get no table: they need none.
  */
 export async function buildSite(): Promise<void> {
   if (isNext15) {
@@ -100,20 +97,29 @@ async function installPackage(): Promise<void> {
 async function unlessBuilt(folder: string, build: () => Promise<void>, all = folder): Promise<void> {
   const file = join(folder, '.next/test-build.json');
   const inputs = await hashOf(all, compiled);
-  const isRecent = existsSync(file) && Date.now() - (await stat(file)).mtimeMs < buildLifeMs;
-  if (isRecent && (await readFile(file, 'utf8')) === inputs) return;
+  if (existsSync(file) && (await readFile(file, 'utf8')) === inputs) return stampAnew(folder);
   await rm(join(folder, '.next'), { recursive: true, force: true });
   await build();
   await writeFile(file, inputs);
+}
+
+/** Makes builds that are used again begin now: their pages are fresh for an hour from their stamps. */
+async function stampAnew(folder: string): Promise<void> {
+  const files = await readdir(join(folder, '.next'), { recursive: true });
+  for (const name of files.filter((file) => file.endsWith(stampName))) // copies in `standalone` too
+    await writeFile(join(folder, '.next', name), JSON.stringify({ startedAtMs: Date.now() }));
 }
 
 function succeeded({ status, output }: Build): void {
   if (status !== 0) throw new Error(`next build failed:\n${output}`);
 }
 
+/** The file of a build that has the time at which it began. */
+const stampName = 'server/route-cache/facetheory-build.json';
+
 /** When the build of a deployment began, in epoch milliseconds, by its own stamp. */
 export async function buildStartedAt(deployment: Deployment): Promise<number> {
-  const stamp = await readFile(join(distOf(deployment), 'server/route-cache/facetheory-build.json'), 'utf8');
+  const stamp = await readFile(join(distOf(deployment), stampName), 'utf8');
   return JSON.parse(stamp).startedAtMs;
 }
 
