@@ -161,11 +161,17 @@ install_aws() {
   fi
 }
 
-# virtual_environment NAME REQUIREMENTS [PYTHON] makes .tools/NAME.
+# virtual_environment NAME REQUIREMENTS [PYTHON] makes .tools/NAME. The pip of the first one installs into the
+# others, because to make a pip takes longer than most installations. Python compiles what is imported.
 virtual_environment() {
+  local pip=$tools/clients-python/bin/pip
   ! cmp -s "$2" "$tools/$1/requirements.txt" || return 0
   rm -rf "${tools:?}/$1"
-  "${3-python3}" -m venv "$tools/$1"
-  "$tools/$1/bin/pip" install --quiet --disable-pip-version-check --no-deps ${3:+--no-compile} -r "$2"
+  if [ -x "$pip" ]; then
+    "${3-python3}" -m venv --without-pip "$tools/$1"
+  else
+    python3 -m venv "$tools/$1"
+  fi
+  "$pip" --python "$tools/$1/bin/python" install --quiet --disable-pip-version-check --no-deps --no-compile -r "$2"
   cp "$2" "$tools/$1/requirements.txt"
 }
