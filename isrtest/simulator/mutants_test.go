@@ -201,7 +201,7 @@ func compileMutants(t *testing.T) (program string) {
 	}
 	writeText(t, filepath.Join(folder, "overlay.json"), string(list))
 	program = filepath.Join(folder, "mutants")
-	out, err := exec.Command("go", "test", "-c", "-overlay", filepath.Join(folder, "overlay.json"), "-o", program, ".").CombinedOutput()
+	out, err := exec.Command("go", "test", "-c", "-ldflags=-w", "-overlay", filepath.Join(folder, "overlay.json"), "-o", program, ".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("compiling the mutants: %v\n%s", err, out)
 	}
