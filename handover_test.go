@@ -317,6 +317,7 @@ func TestHandoverIsStreamed(t *testing.T) {
 			n, err := w.Write(make([]byte, 32<<10))
 			if total += n; err != nil {
 				written <- total
+				<-r.Context().Done() // soon: the write may fail first
 				ended <- context.Cause(r.Context())
 				return
 			}

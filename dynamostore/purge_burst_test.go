@@ -15,9 +15,9 @@ import (
 	"github.com/facetheory/isr/dynamostore"
 )
 
-// TestBurstOfPurges: ten thousand purges at once, of four processes some milliseconds away
+// TestPurgesOfABurst: ten thousand purges at once, of four processes some milliseconds away
 // from the table, are all committed, each with the sequence of its change.
-func TestBurstOfPurges(t *testing.T) {
+func TestPurgesOfABurst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const purges, stores = 10_000, 4

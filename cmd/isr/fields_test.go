@@ -210,7 +210,7 @@ func newFieldServer(t *testing.T, origin siteHandler) *fieldServer {
 }
 
 // fieldPatience bounds each wait of these tests.
-const fieldPatience = time.Minute
+const fieldPatience = 5 * time.Minute
 
 // replace has a text of the file replaced.
 func (s *fieldServer) replace(text, by string) { s.texts = append(s.texts, text, by) }

@@ -18,7 +18,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		began := time.Now()
 		file, err := config.Parse("isr.yaml", []byte(text), environment)
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("took %s for %d bytes", took, len(text))
 		}
 		var all *config.Errors
