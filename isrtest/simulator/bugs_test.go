@@ -37,7 +37,7 @@ func revealing() map[string]uint64 {
 		"bodies that request records name are collected":      3683,
 		"bodies that versions name are collected":             2923,
 		"garbage is collected without the lease":              24,
-		"marks in the log are applied without their hard seq": 414,
+		"marks in the log are applied without their hard_seq": 414,
 		"the cursor advances over a gap":                      3185,
 	}
 }
