@@ -13,7 +13,7 @@ const lease = 2 * time.Second
 // On an idle machine that takes at most 4.5 s: the row has whole seconds, and polls are at most
 // 1.5 s apart (see TestCrashedLeaseHolder of isr). On a busy one a call of a store may take
 // longer than the lease: that process loses the lease, too, and the page is taken over again.
-const takeovers = time.Minute
+const takeovers = 5 * time.Minute
 
 // The process that regenerates a page is killed during the render. Others serve the stale copy
 // until the lease has expired, and then regenerate the page.

@@ -64,7 +64,7 @@ func (b badStart) run(t *testing.T) {
 // start runs a server that must fail to start; it is killed if it starts.
 func (s settings) start(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	line := append([]string{"--origin", "http://127.0.0.1:1", "--listen", "127.0.0.1:0"}, s.args...)
 	return s.command(ctx, t, "serve", append(line, args...)...)

@@ -217,10 +217,10 @@ func get(t *testing.T, url string, header ...string) string {
 	return response.Header.Get("Cache-Status")
 }
 
-// await polls until ready, for a minute.
+// await polls until ready, for five minutes.
 func await(t *testing.T, what string, ready func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ready(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !ready(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited a minute for %s", what)
 		}

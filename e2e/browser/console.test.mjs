@@ -167,9 +167,9 @@ describe('console', { concurrency: 3 }, () => {
     for (const tenant of ['acme', 'other']) assert.match(await visitAs(tenant), /stored/);
     await page.goto('/pages');
     const tenants = page.getByLabel('Tenant');
-    await tenants.waitFor({ timeout: 20_000 });
+    await tenants.waitFor({ timeout: 300_000 });
     await tenants.selectOption('acme');
-    await page.waitForFunction(() => /tenant=acme/.test(location.search) && document.querySelectorAll('.vspace a.key').length === 1, null, { timeout: 20_000 });
+    await page.waitForFunction(() => /tenant=acme/.test(location.search) && document.querySelectorAll('.vspace a.key').length === 1, null, { timeout: 300_000 });
     assert.deepEqual(await tenants.locator('option').allTextContents(), ['any', 'acme (1)', 'other (1)']);
 
     await page.goto('/purges');

@@ -9,8 +9,8 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 
-const startTimeout = 60_000; // ms until a server must answer
-const waitTimeout = 120_000; // ms until a page must be as a test expects, also on a busy machine
+const startTimeout = 300_000; // ms until a server must answer
+const waitTimeout = 300_000; // ms until a page must be as a test expects, also on a busy machine
 
 // need returns a value that ./test sets in the environment. Without it the tests that
 // need it are skipped; in CI they fail.

@@ -51,7 +51,7 @@ async function greeted(page, site) {
 // awaitGreeting waits until a visitor who has logged in is greeted by name. Until then the browser
 // may show its own copy of the page, which has no name in it and is fresh for two seconds.
 async function awaitGreeting(page, site, name) {
-  const until = Date.now() + 30_000;
+  const until = Date.now() + 300_000;
   for (let got; got !== name;) {
     got = await greeted(page, site);
     assert.ok(got === name || got === 'nobody' && Date.now() < until, `${name} is greeted as ${got}`);

@@ -87,7 +87,7 @@ func (f *fleet) runToEnd(p *process, _ time.Duration) { f.expectEnd(p) }
 
 // expectEnd waits for a process to exit without being killed.
 func (f *fleet) expectEnd(p *process) {
-	const patience = time.Minute // for its last calls
+	const patience = 5 * time.Minute // for its last calls
 	select {
 	case <-p.done:
 	case <-time.After(time.Until(f.until) + patience):

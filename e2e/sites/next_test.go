@@ -110,7 +110,7 @@ func (n *nextSite) conditional(t *testing.T) {
 	}
 	gzipped := func() answer { return p.through.get(t, "/articles/wheat", field{"Accept-Encoding": "gzip"}) }
 	zipped := gzipped()
-	for deadline := time.Now().Add(40 * time.Second); zipped.header.Get("Content-Encoding") == "" && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Minute); zipped.header.Get("Content-Encoding") == "" && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond) // it is made in the background
 		zipped = gzipped()
 	}
@@ -183,7 +183,7 @@ func (n *nextSite) windows(t *testing.T) {
 // a stale one for a second only.
 func (p pair) renew(t *testing.T, path string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); p.direct.get(t, path, nil).header.Get("X-Nextjs-Cache") == "STALE"; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); p.direct.get(t, path, nil).header.Get("X-Nextjs-Cache") == "STALE"; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s is still stale in the cache of Next.js", path)
 		}
@@ -200,7 +200,7 @@ func expectLifecycle(t *testing.T, v *visitor, path string, h field) {
 	}
 	var hit, stale bool
 	var last string
-	deadline := time.Now().Add(40 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
 		got := v.get(t, path, h)
 		switch {

@@ -39,7 +39,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // An origin is the site behind Caddy.
 type origin struct {

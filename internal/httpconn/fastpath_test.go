@@ -480,7 +480,7 @@ func TestPanicOfAResponder(t *testing.T) {
 			t.Errorf("%s: the connection stays open: %v", target, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := path.Wait(ctx); err != nil {
 		t.Error(err)
@@ -508,7 +508,7 @@ func TestWaitEndsDuringRespond(t *testing.T) {
 			t.Error(err)
 		}
 		close(release)
-	case <-time.After(10 * time.Second):
+	case <-time.After(5 * time.Minute):
 		close(release)
 		t.Error("Wait waits for the Responder")
 		<-waited

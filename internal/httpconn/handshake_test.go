@@ -59,7 +59,7 @@ func dialIdle(t *testing.T, address string) net.Conn {
 // awaitLine waits until a log has a text.
 func awaitLine(t *testing.T, text *testbed.Log, line string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(text.String(), line); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(text.String(), line); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log has no %q: %s", line, text.String())
 		}

@@ -259,11 +259,11 @@ onEngines('a request in progress with an end in milliseconds can be taken over',
   assert.ok(await store.acquireLease(claim));
 });
 
-/** Waits for a condition, at most a minute. */
+/** Waits for a condition, at most ten minutes. */
 async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 60_000;
+  const deadline = performance.now() + 600_000;
   while (!condition()) {
-    assert.ok(performance.now() < deadline, 'the condition was not met within a minute');
+    assert.ok(performance.now() < deadline, 'the condition was not met within ten minutes');
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

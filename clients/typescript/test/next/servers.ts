@@ -413,11 +413,11 @@ export async function freePort(): Promise<number> {
   }
 }
 
-/** Waits until a condition holds, for at most three minutes. */
+/** Waits until a condition holds, for at most ten minutes. */
 export async function until(what: string, holds: () => Promise<boolean> | boolean): Promise<void> {
-  const deadline = Date.now() + 180_000;
+  const deadline = Date.now() + 600_000;
   while (!(await holds())) {
-    if (Date.now() > deadline) throw new Error(`${what}: timeout after 180 s`);
+    if (Date.now() > deadline) throw new Error(`${what}: timeout after ten minutes`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
@@ -438,7 +438,7 @@ export interface Visit {
 
 /** Visits a page. */
 export async function visit(server: Server, path: string, init: RequestInit = {}): Promise<Visit> {
-  const answer = await fetch(server.url + path, { redirect: 'manual', signal: AbortSignal.timeout(60_000), ...init });
+  const answer = await fetch(server.url + path, { redirect: 'manual', signal: AbortSignal.timeout(300_000), ...init });
   const bytes = Buffer.from(await answer.arrayBuffer());
   const text = bytes.toString('utf8');
   return {
