@@ -26,7 +26,6 @@ import (
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/doctor"
 	"github.com/facetheory/isr/internal/embedded"
-	"github.com/facetheory/isr/internal/limits"
 	"github.com/facetheory/isr/s3body"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger/queue"
@@ -233,7 +232,7 @@ func (in *installation) server() doctor.Check {
 func (in *installation) describe() doctor.Process {
 	p := in.process
 	if !in.running {
-		l := limits.Of()
+		l := server.ReadSystemLimits()
 		p.Files, p.OpenFiles, p.Limit = l.Files, l.OpenFiles, l.Memory
 	}
 	d := doctor.Process{

@@ -208,22 +208,23 @@ func peerOf(l config.Listener) httpconn.Peer {
 	}
 }
 
-// systemLimits are what the operating system allows this process. Zero means that a limit is not known.
-type systemLimits struct {
-	files     int64 // open files at most (RLIMIT_NOFILE, which Go has raised to its hard limit)
-	openFiles int64 // now
-	memory    int64 // bytes: the least limit of its control groups, else the memory of the machine
+// SystemLimits are what the operating system allows this process. Zero means that a limit is not known.
+type SystemLimits struct {
+	Files     int64 // open files at most (RLIMIT_NOFILE, which Go has raised to its hard limit)
+	OpenFiles int64 // now
+	Memory    int64 // bytes: the least limit of its control groups, else the memory of the machine
 }
 
-func readSystemLimits() systemLimits {
-	l := systemLimits{memory: systemMemory(os.ReadFile)}
+// ReadSystemLimits reads them; on other systems than Linux it finds less.
+func ReadSystemLimits() SystemLimits {
+	l := SystemLimits{Memory: systemMemory(os.ReadFile)}
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil {
-		l.files = int64(min(files.Cur, 1<<62)) //nolint:gosec // bounded
+		l.Files = int64(min(files.Cur, 1<<62)) //nolint:gosec // bounded
 	}
 	if dir, err := os.Open("/proc/self/fd"); err == nil {
 		if names, err := dir.Readdirnames(-1); err == nil {
-			l.openFiles = int64(len(names)) - 1 // without dir
+			l.OpenFiles = int64(len(names)) - 1 // without dir
 		}
 		_ = dir.Close()
 	}

@@ -198,7 +198,7 @@ func TestSystemMemory(t *testing.T) {
 
 func TestSystemLimits(t *testing.T) {
 	t.Parallel()
-	if l := readSystemLimits(); l.files < 3 || l.openFiles > l.files {
+	if l := ReadSystemLimits(); l.Files < 3 || l.OpenFiles > l.Files {
 		t.Errorf("%+v", l)
 	}
 }

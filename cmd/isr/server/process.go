@@ -22,8 +22,8 @@ func (r *reloader) process(c *ServeCommand) admin.Process {
 		p.Origins[i].MaxHeader = int64(c.MaxHeader)
 	}
 	p.Name, p.Config = nodeName(), r.digest.get()
-	l := readSystemLimits()
-	p.Files, p.OpenFiles, p.Limit = l.files, l.openFiles, l.memory
+	l := ReadSystemLimits()
+	p.Files, p.OpenFiles, p.Limit = l.Files, l.OpenFiles, l.Memory
 	sample := r.public.peers.Sample()
 	p.Requests = sample.Requests
 	scheme := r.site.SchemeProblem()
