@@ -2,9 +2,9 @@
 // admin API, without a build step.
 //
 // The files below static are embedded and served as they are. The browser loads them as ES
-// modules from addresses that contain a hash of all of them, so that they can be cached for
-// ever and never mix two versions. static/lib has the libraries, byte for byte as their npm
-// packages (packages.json names versions, licenses and digests).
+// modules, and two as classic scripts, from addresses that contain a hash of all of them, so
+// that they can be cached for ever and never mix two versions. static/lib has the libraries,
+// byte for byte as their npm packages (packages.json names versions, licenses and digests).
 package console
 
 import (
@@ -114,12 +114,18 @@ func digest(files map[string][]byte) string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
+// Classic scripts, which the document loads before the modules.
+const (
+	themeScript = "theme.js"
+	chartScript = "lib/uPlot.iife.min.js" // its package has no minified module
+)
+
 // index fills in the document. The browser is told of all modules at once, instead of finding
 // them one import after another.
 func index(content []byte, assets string, importmap []byte, files map[string][]byte) []byte {
 	var preload strings.Builder
 	for _, name := range names(files) {
-		if ext := path.Ext(name); (ext == ".js" || ext == ".mjs") && name != "theme.js" {
+		if ext := path.Ext(name); (ext == ".js" || ext == ".mjs") && name != themeScript && name != chartScript {
 			fmt.Fprintf(&preload, "<link rel=\"modulepreload\" href=\"%s/%s\">\n", assets, name)
 		}
 	}

@@ -1,7 +1,7 @@
 // Small charts of the last hour: time on the horizontal axis, one scale, few series.
-import uPlot from './lib/uPlot.esm.js';
 import { html, useEffect, useRef } from './dom.js';
 
+const { uPlot } = globalThis; // its minified build is a classic script, which index.html loads before the modules
 const height = 92; // px
 const together = uPlot.sync('hour'); // the charts share their cursor
 
