@@ -31,14 +31,14 @@ describe('console', { concurrency: 3 }, () => {
     await page.waitForFunction(() => [...document.querySelectorAll('.figure')].some((one) => /Hits\s*2/.test(one.textContent)));
     assert.equal(await figure('Misses').textContent(), '2');
     assert.equal(await figure('Served from the cache').textContent(), '50%');
-    await page.locator('.panel', { hasText: 'Why not a hit' }).getByText('miss', { exact: true }).waitFor();
+    await page.locator('.panel', { hasText: 'Non-hits by reason' }).getByText('miss', { exact: true }).waitFor();
     await page.locator('.panel', { hasText: 'Origins' }).getByText('site', { exact: true }).waitFor();
     assert.ok(await page.locator('.chart canvas').count() >= 6);
 
     shop.broken = true;
     await shop.isr(`isr purge --hard ${shop.host}/shaky --server ${shop.admin}`);
     assert.match(await visit(shop, '/shaky'), /detail=/);
-    const fails = page.locator('.panel', { hasText: 'What fails' });
+    const fails = page.locator('.panel', { hasText: 'Failing pages' });
     await fails.getByRole('link', { name: `${shop.host}/shaky` }).waitFor();
     await page.locator('.feed', { hasText: 'shaky' }).waitFor();
     assert.deepEqual(problems, []);
@@ -60,7 +60,7 @@ describe('console', { concurrency: 3 }, () => {
     await page.getByLabel('Tag').fill('shop');
     await shows('/about', '/shop/a');
     await page.getByLabel('Tag').fill('');
-    await page.getByLabel('Order').selectOption({ label: 'Youngest' });
+    await page.getByLabel('Order').selectOption({ label: 'Newest' });
     await page.waitForFunction(() => /sort=age/.test(location.search));
     await page.getByLabel('State').selectOption('stale');
     await page.getByText('No page matches.').waitFor();
@@ -176,7 +176,7 @@ describe('console', { concurrency: 3 }, () => {
     const purge = async (kind, value, of) => {
       await page.getByRole('form', { name: 'New purge' }).locator('select').selectOption({ label: kind });
       await page.getByRole('textbox', { name: kind, exact: true }).fill(value);
-      if (of) await page.getByRole('textbox', { name: 'Of tenant' }).fill(of);
+      if (of) await page.getByRole('textbox', { name: 'Tenant', exact: true }).fill(of);
       await page.getByRole('button', { name: 'Purge…' }).click();
       await page.locator('dialog', { hasText: '1 of 2 stored pages' }).waitFor();
       return confirm(page, 'Purge');
@@ -245,13 +245,13 @@ describe('console', { concurrency: 3 }, () => {
     assert.match(await row.textContent(), /this one/);
     const version = (await shop.isr('isr version')).trim().split(/\s+/)[1];
     assert.ok((await row.textContent()).includes(version), `${await row.textContent()} has ${version}`);
-    await page.getByText('This server has its store to itself.').waitFor();
+    await page.getByText('No other server uses this store.').waitFor();
     assert.deepEqual(problems, []);
   });
 
   test('a token that may only read: every change is disabled, with the reason', { skip }, async (t) => {
     const { page, showPage, problems } = await open(t, ['/blog/1'], { token: tokens.read });
-    await page.getByText('Read only: this token may look, not change.').waitFor();
+    await page.getByText('Read only: this token cannot make changes.').waitFor();
     await showPage('/blog/1');
     const buttons = page.getByRole('group', { name: 'Changes' }).getByRole('button');
     await buttons.first().waitFor();

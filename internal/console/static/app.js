@@ -1,4 +1,4 @@
-// The frame of the console: who is signed in, where one is, and whether what is shown is live.
+// The frame of the console: the session, the current view, and whether its figures are live.
 import { html, useCallback, useEffect, useRef, useState } from './dom.js';
 import { get, post, session } from './api.js';
 import { seconds } from './format.js';
@@ -81,7 +81,7 @@ function Console({ who, leave }) {
         <button type="button" class="plain" onClick=${signOut}>Sign out</button>
       </div>
     </header>
-    ${who.role === 'read' && html`<p class="readonly" role="note" id="readonly">Read only: this token may look, not change. Sign out, and sign in with the admin token, to make changes.</p>`}
+    ${who.role === 'read' && html`<p class="readonly" role="note" id="readonly">Read only: this token cannot make changes. To make changes, sign out, and sign in with the admin token.</p>`}
     <main id="main" ref=${main} tabindex="-1" class="view-${shown.title.toLowerCase()}">
       <${shown.view} query=${query} canChange=${who.role === 'admin'} />
     </main>
@@ -89,7 +89,7 @@ function Console({ who, leave }) {
     ${help && html`<${Shortcuts} views=${views} close=${() => showHelp(false)} />`}`;
 }
 
-// Freshness says whether what is shown is of now.
+// Freshness shows whether the figures are current.
 function Freshness() {
   const { state, at } = useLive();
   const [, tick] = useState(0);
@@ -110,7 +110,7 @@ function Freshness() {
     reconnecting: at ? `reconnecting · ${age} old` : 'reconnecting…',
     stale: `stale since ${new Date(at).toLocaleTimeString('en-GB')}`,
   };
-  return html`<span class="freshness is-${state}" title="Whether the figures follow the server"><i aria-hidden="true"></i>${words[state]}</span>`;
+  return html`<span class="freshness is-${state}" title="Connection to the server"><i aria-hidden="true"></i>${words[state]}</span>`;
 }
 
 // Theme goes through the system's theme, light and dark.

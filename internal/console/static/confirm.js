@@ -20,7 +20,7 @@ export function Dialog({ title, close, children }) {
 }
 
 // Confirm asks before a change and executes it. A change is {title, effect, line, verb, danger,
-// run, done}: effect says what will happen, run executes it, done gets its result. It may have a
+// run, done}: effect describes what will happen, run executes it, done gets its result. It may have a
 // choice {label, options}, pairs of value and title; then line is a function of its value, which
 // run gets, and the first option is chosen at first.
 export function Confirm({ change, close }) {

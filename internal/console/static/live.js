@@ -73,7 +73,7 @@ function stream() {
   });
   source.addEventListener('error', () => {
     if (source.readyState !== EventSource.CLOSED) return become('reconnecting');
-    become('reconnecting'); // refused: poll, which also says whether the session has ended
+    become('reconnecting'); // refused: poll, which also shows whether the session has ended
     poll();
     timers.push(setTimeout(stream, retryStream));
   });

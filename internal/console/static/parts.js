@@ -5,7 +5,7 @@ import { Link } from './router.js';
 
 const announcements = new EventTarget();
 
-// announce lets screen readers say something that happened.
+// announce makes screen readers read a text.
 export const announce = (text) => announcements.dispatchEvent(new CustomEvent('say', { detail: text }));
 
 // The Announcer is the live region of the console.
@@ -31,7 +31,7 @@ export function Panel({ title, aside, wide, children }) {
   </section>`;
 }
 
-// An Empty place says why it is empty, and what to do.
+// An Empty place shows why it is empty, and what to do.
 export const Empty = ({ title, children }) => html`<div class="empty"><p class="lead">${title}</p>${children}</div>`;
 
 // Ago is how long ago a time was; the time itself is its title.
@@ -40,7 +40,7 @@ export const Ago = ({ time }) => html`<time datetime=${time} title=${new Date(ti
 // Moment is a time; how long ago it was is its title.
 export const Moment = ({ time }) => html`<time datetime=${time} title=${ago(time)}>${moment(time)}</time>`;
 
-// A Copy button copies text, and says so.
+// A Copy button copies text, and confirms it.
 export function Copy({ text, label = 'Copy' }) {
   const [copied, set] = useState('');
   const timer = useRef();

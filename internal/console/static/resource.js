@@ -1,7 +1,7 @@
 // Loading what a view shows, with everything that can go wrong.
 import { html, useCallback, useEffect, useRef, useState } from './dom.js';
 
-const slowAfter = 2_000; // ms until a view says that the server is slow
+const slowAfter = 2_000; // ms until a view shows that the server is slow
 const pollEvery = 5_000; // ms between loads of what the event stream does not have
 
 // useResource loads a value, and again when one of deps or of news changes, or reload is called.
@@ -59,11 +59,11 @@ export function Skeleton({ rows = 4, slow = false }) {
   </div>`;
 }
 
-// A Failure says what went wrong, what to do, and tries again.
+// A Failure shows what went wrong and what to do, and tries again.
 export function Failure({ problem, retry, kept = false, at }) {
   return html`<div class="failure" role="alert">
     <p><strong>${problem.code === 'timeout' ? 'Too slow: ' : 'Failed: '}</strong>${problem.message}.${problem.hint ? ` ${sentence(problem.hint)}` : ''}</p>
-    ${kept && html`<p class="quiet">What is shown below is of ${new Date(at).toLocaleTimeString()}.</p>`}
+    ${kept && html`<p class="quiet">The data below is from ${new Date(at).toLocaleTimeString()}.</p>`}
     ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
   </div>`;
 }

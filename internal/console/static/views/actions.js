@@ -50,8 +50,8 @@ export function pageChanges(target, done) {
   };
 }
 
-// Actions are the buttons of a page. Those that cannot do anything now are absent; without the
-// right to change they are disabled, and say why.
+// Actions are the buttons of a page. A button that has no effect now is absent; without the
+// right to change all are disabled, with the reason.
 export function Actions({ changes, page, lease, versions, canChange, ask }) {
   const stored = page.state !== 'missing';
   const pinned = !zero(page.pinned_until);
@@ -70,6 +70,6 @@ export function Actions({ changes, page, lease, versions, canChange, ask }) {
   </div>`;
 }
 
-// A ChangeButton is disabled for those who may only read, and says why.
+// A ChangeButton is disabled for operators who may only read, with the reason.
 export const ChangeButton = ({ canChange, act, children, ...rest }) => html`<button type="button" onClick=${act} disabled=${!canChange}
   aria-describedby=${canChange ? undefined : 'readonly'} title=${canChange ? undefined : 'This token may only read'} ...${rest}>${children}</button>`;

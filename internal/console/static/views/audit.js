@@ -1,4 +1,4 @@
-// Who changed what, on this server since its start.
+// The changes by operators, on this server since its start.
 import { html } from '../dom.js';
 import { get } from '../api.js';
 import { duration } from '../format.js';

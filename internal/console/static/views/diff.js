@@ -26,7 +26,7 @@ export function DiffView({ diff, target, left, right, line }) {
 
 function TextDiff({ diff }) {
   const lines = (diff.body ?? '').split('\n');
-  if (diff.fields.length === 0 && !diff.body && !diff.note) return html`<${Empty} title="They are equal." />`;
+  if (diff.fields.length === 0 && !diff.body && !diff.note) return html`<${Empty} title="The generations are equal." />`;
   return html`
     ${diff.fields.length > 0 && html`<${Table} caption="Attributes and header fields that differ" head=${[['Name'], ['Before', 'wide'], ['After', 'wide']]}>
       ${diff.fields.map((field) => html`<tr key=${field.name}><th scope="row"><code>${field.name}</code></th>

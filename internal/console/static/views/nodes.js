@@ -21,7 +21,7 @@ export function Nodes() {
             <td>${node.since ? html`<${Ago} time=${node.since} />` : '–'}</td>
           </tr>`)}
         <//>`}
-      ${data.alone && html`<${Empty} title="This server has its store to itself.">
+      ${data.alone && html`<${Empty} title="No other server uses this store.">
         <p>A fleet shares a DynamoDB table and an S3 bucket; each of its servers is then listed here, with its version and a digest of its configuration.</p>
         <${Command} line="isr serve --table pages --bucket pages-bodies --origin http://127.0.0.1:3000" /><//>`}
       ${!data.alone && html`<p class="quiet">A change of the store is applied by all servers within their poll. <em>Behind</em> counts changes that a server has not yet reported as applied.</p>`}`}<//>`;

@@ -63,12 +63,12 @@ function Now({ overview }) {
     </div>
     <${Facts} of=${[
       ['Memory', `${bytes(now.memory_bytes)}${now.memory_limit_bytes > 0 ? ` of ${bytes(now.memory_limit_bytes)}` : ''}, ${count(now.memory_entries)} entries`],
-      ['Hits answered in', totals.hit_ms?.p50 > 0 && `${duration(totals.hit_ms.p50)} (p99 ${duration(totals.hit_ms.p99)})`],
+      ['Hit latency', totals.hit_ms?.p50 > 0 && `${duration(totals.hit_ms.p50)} (p99 ${duration(totals.hit_ms.p99)})`],
       ['Store', totals.store_calls > 0 && `${count(totals.store_calls)} calls, ${count(totals.store_errors)} errors, p95 ${duration(totals.store_ms?.p95)}`],
       ['Stores down', now.stores_down?.join(', ')],
       ['Log read', now.poll_lag_ms > 0 && `${duration(now.poll_lag_ms)} ago`],
       ['Sent', bytes(totals.bytes)],
-      ['Up', seconds(Math.floor((new Date(overview.at) - new Date(overview.started_at)) / 1000))],
+      ['Uptime', seconds(Math.floor((new Date(overview.at) - new Date(overview.started_at)) / 1000))],
     ]} />
   </section>`;
 }
@@ -88,7 +88,7 @@ function Charts({ overview }) {
   return html`<section class="charts" aria-label="The last hour by minute">
     ${requests}
     <${Chart} title="Render time" figure=${totals.renders ? duration(render.p50) : '–'} times=${times} format=${duration}
-      summary=${totals.renders ? `median ${duration(render.p50)}, 95 of 100 within ${duration(render.p95)}, longest ${duration(render.max)}` : 'no renders in the last hour'}
+      summary=${totals.renders ? `median ${duration(render.p50)}, p95 ${duration(render.p95)}, maximum ${duration(render.max)}` : 'no renders in the last hour'}
       series=${[
         { label: 'p50', token: '--hit', values: values((minute) => minute.renders && minute.render_ms?.p50) },
         { label: 'p95', token: '--miss', dash: [4, 3], values: values((minute) => minute.renders && minute.render_ms?.p95) },

@@ -1,4 +1,4 @@
-// The lists of the overview: reasons, what fails, what is slow, origins, leases, cost, happenings.
+// The lists of the overview: reasons, failing and slow pages, origins, leases, cost, events.
 import { html } from '../dom.js';
 import { get } from '../api.js';
 import { count, duration, percent, short } from '../format.js';
@@ -9,24 +9,24 @@ import { Link, pageAddress } from '../router.js';
 
 const shown = 8; // rows of a list
 
-// Meaning says what a reason means, and what to change.
+// Meaning is the meaning of a reason, and what to change.
 const Meaning = ({ of }) => of && html`${of.meaning}${of.advice && html`<br />→ ${of.advice}`}`;
 
-// Reasons says why requests were not plain hits.
+// Reasons lists why requests were not plain hits.
 export function Reasons({ totals, details }) {
   const all = Object.entries(totals.reasons ?? {}).sort((a, b) => b[1] - a[1]);
-  return html`<${Panel} title="Why not a hit">
-    ${all.length === 0 ? html`<${Empty} title="Every answer was a plain hit, or there was none." />` : html`
+  return html`<${Panel} title="Non-hits by reason">
+    ${all.length === 0 ? html`<${Empty} title="All requests were plain hits, or there were none." />` : html`
       <${Table} caption="Reasons of the last hour" head=${[['Reason'], ['Requests', 'number'], ['Share', 'number'], ['Meaning', 'wide']]}>
         ${all.slice(0, 12).map(([reason, n]) => html`<tr key=${reason}><th scope="row"><code>${reason}</code></th><td class="number">${count(n)}</td><td class="number">${percent(n, totals.requests)}</td><td class="quiet"><${Meaning} of=${details[reason]} /></td></tr>`)}
       <//>`}
   <//>`;
 }
 
-// Failing lists pages of which the last render failed.
+// Failing lists pages whose last render failed.
 export function Failing({ pages }) {
-  return html`<${Panel} title="What fails" aside=${pages.length > 0 && html`<${Badge} state="failing" /> ${count(pages.length)}`}>
-    ${pages.length === 0 ? html`<${Empty} title="Nothing fails."><p class="quiet">Pages of which the latest render failed are listed here, with the error.</p><//>` : html`
+  return html`<${Panel} title="Failing pages" aside=${pages.length > 0 && html`<${Badge} state="failing" /> ${count(pages.length)}`}>
+    ${pages.length === 0 ? html`<${Empty} title="No page is failing."><p class="quiet">Pages whose latest render failed are listed here, with the error.</p><//>` : html`
       <ul class="list">${pages.slice(0, shown).map((page) => html`<li key=${page.key}>
         <${PageName} page=${page} to=${pageAddress(page)} />
         <p><code>${page.reason || page.outcome}</code> <span class="quiet">${page.count === 1 ? 'once' : `${count(page.count)} times, last`} <${Ago} time=${page.last_at} /></span></p>
@@ -59,7 +59,7 @@ export function Origins() {
     : html`<ul class="list">${data.origins.map((origin) => html`<li key=${origin.name}>
         <p><strong>${origin.name}</strong> <${Badge} state=${origin.breaker === 'closed' ? 'ok' : 'breaker_open'} />
           <span class="quiet">${count(origin.in_flight)} in flight, ${count(origin.waiting)} waiting</span></p>
-        ${origin.breaker !== 'closed' && html`<p class="error">The circuit breaker is ${origin.breaker}: renders fail at once, visitors get the last good pages.${origin.open_until ? html` Next attempt <${Moment} time=${origin.open_until} />.` : ''}</p>`}
+        ${origin.breaker !== 'closed' && html`<p class="error">The circuit breaker is ${origin.breaker}: renders fail at once, and visitors get stored pages.${origin.open_until ? html` Next attempt <${Moment} time=${origin.open_until} />.` : ''}</p>`}
         ${(origin.addresses ?? []).map((one) => html`<p key=${one.url} class="quiet"><code>${one.url}</code> ${one.healthy ? 'healthy' : html`<span class="error">${one.problem || 'not healthy'}</span>`}</p>`)}
       </li>`)}</ul>`)}<//><//>`;
 }
@@ -80,23 +80,23 @@ export function Leases({ held }) {
 
 // Cost is what the cache costs, and what it saves.
 export function Cost({ overview: { cost, hour } }) {
-  return html`<${Panel} title="What it costs">
+  return html`<${Panel} title="Cost">
     <${Facts} of=${[
       ['Rendering, last hour', `${duration(cost.render_seconds_hour * 1000)} of the origin's time`],
-      ['Saved, about', `${duration(cost.render_seconds_saved_hour * 1000)} (hits by the mean render time)`],
+      ['Saved, estimated', `${duration(cost.render_seconds_saved_hour * 1000)} (hits × mean render time)`],
       ['Renders', `${count(hour.renders)} for ${count(hour.requests)} requests`],
       ['DynamoDB, last hour', `${short(cost.read_units_hour)} read and ${short(cost.write_units_hour)} write units`],
       ['DynamoDB, since start', `${short(cost.read_units_total)} read and ${short(cost.write_units_total)} write units`],
     ]} />
-    <p class="quiet">${cost.embedded ? 'The embedded store bills nothing: the units are what a table on AWS would have counted.' : html`<code>isr usage</code> shows the units by operation, and their price.`}</p>
+    <p class="quiet">${cost.embedded ? 'The embedded store costs nothing: these are the units that a table on AWS would have consumed.' : html`<code>isr usage</code> shows the units by operation, and their price.`}</p>
   <//>`;
 }
 
-// Happenings is what has happened since the console was opened, and shortly before.
+// Happenings lists the events since the console was opened, and shortly before.
 export function Happenings() {
   const { happenings } = useLive();
-  return html`<${Panel} title="What happens">
-    ${happenings.length === 0 ? html`<${Empty} title="Nothing yet."><p class="quiet">Purges, failures, reloads and changes by operators appear here as they happen.</p><//>` : html`
+  return html`<${Panel} title="Events">
+    ${happenings.length === 0 ? html`<${Empty} title="No events yet."><p class="quiet">Purges, failures, reloads and changes by operators appear here at once.</p><//>` : html`
       <ol class="list feed" aria-label="Latest first">${happenings.slice(0, 20).map((one) => html`<li key=${one.id}>
         <p><${Moment} time=${one.at} /> <${Badge} state=${one.kind} /> ${one.text}</p>
         ${one.key && html`<${PageName} page=${one} to=${pageAddress(one)} />`}

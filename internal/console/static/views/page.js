@@ -51,7 +51,7 @@ function OtherPage() {
   return html`<form class="filters" onSubmit=${show}><label class="grow">Key or URL<input name="key" type="search" spellcheck=${false} /></label><button type="submit">Show</button></form>`;
 }
 
-// window says when a span of time ends, or since when it is over.
+// remaining is when a span of time ends, or how long ago it ended.
 const remaining = (s) => (s >= 0 ? `${seconds(s)} left` : `ended ${seconds(-s)} ago`);
 
 function State({ page }) {
@@ -100,13 +100,13 @@ function LeaseFacts({ lease }) {
 // Activity is what this server knows of a page: counts of the last hour, and changes by operators.
 function Activity({ target }) {
   const activity = usePolled((signal) => get('/-/page/activity', target, { signal }), [target.key, target.tenant]);
-  return html`<${Panel} title="On this server, last hour"><${Resource} of=${activity} rows=${2}>${(data) => html`
+  return html`<${Panel} title="Activity on this server, last hour"><${Resource} of=${activity} rows=${2}>${(data) => html`
     <${Facts} of=${[
       ['Requests', data.requests > 0 ? count(data.requests) : 'none known'],
       ['Renders', count(data.renders)],
       ['Render time', data.renders > 0 && `${duration(data.render_ms_mean)} mean, ${duration(data.render_ms_max)} max`],
     ]} />
-    ${data.failing && html`<div class="failure" role="note"><p><strong>Fails:</strong> ${data.failing.error || data.failing.reason || data.failing.outcome}</p></div>`}
+    ${data.failing && html`<div class="failure" role="note"><p><strong>Latest render failed:</strong> ${data.failing.error || data.failing.reason || data.failing.outcome}</p></div>`}
     ${data.changes?.length > 0 ? html`<h3>Changes by operators</h3><${AuditTable} entries=${data.changes.slice(0, 8)} caption="Changes of this page" brief />` : html`<p class="quiet">No operator has changed this page since the server started.</p>`}`}<//><//>`;
 }
 

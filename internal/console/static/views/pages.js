@@ -14,7 +14,7 @@ const typing = 250; // ms after the last key until a search
 const refreshEvery = 5_000; // ms
 const filters = ['q', 'tag', 'route', 'state', 'tenant', 'sort'];
 const states = ['fresh', 'stale', 'expired', 'purged', 'withdrawn', 'missing', 'pinned', 'quarantined', 'failing'];
-const orders = [['', 'Key'], ['age', 'Youngest'], ['-age', 'Oldest'], ['-requests', 'Most requested'], ['-render', 'Slowest render'], ['-size', 'Largest'], ['size', 'Smallest']];
+const orders = [['', 'Key'], ['age', 'Newest'], ['-age', 'Oldest'], ['-requests', 'Most requested'], ['-render', 'Slowest render'], ['-size', 'Largest'], ['size', 'Smallest']];
 
 // useSearch loads the chunks of a search as they are shown.
 function useSearch(choice) {
@@ -29,7 +29,7 @@ function useSearch(choice) {
       const found = await get('/-/pages/search', { ...JSON.parse(mine.identity), offset: number * chunk, limit: chunk });
       if (current.current !== mine) return;
       set((was) => {
-        // Offsets are those of one reading of the store: chunks of an earlier one are outdated.
+        // Offsets count in one reading of the store: chunks of an earlier reading are outdated.
         const chunks = new Map(was.head?.as_of === found.as_of ? was.chunks : []);
         chunks.delete(number);
         chunks.set(number, found.pages);
@@ -105,7 +105,7 @@ function Nothing() {
   return html`<${Empty} title="No page is stored yet.">
     <p>A page is stored when it is first requested, if its response may be cached:</p>
     <${Command} line=${`curl -i ${site}/`} />
-    <p class="quiet">If <code>Cache-Status</code> has no <code>stored</code>, its <code>detail</code> says why.</p>
+    <p class="quiet">If <code>Cache-Status</code> has no <code>stored</code>, its <code>detail</code> is the reason.</p>
   <//>`;
 }
 

@@ -26,8 +26,8 @@ export function Purges({ canChange }) {
   const done = () => { purges.reload(); outbox.reload(); };
   return html`<div class="title"><h1>Purges</h1></div>
     <${Compose} canChange=${canChange} ask=${(next) => ask({ ...next, done })} />
-    <${Panel} title="The last hour" wide><${Resource} of=${purges} rows=${4}>${(data) => html`<${Reach} data=${data} />`}<//><//>
-    <${Panel} title="Not yet delivered to the caches in front" wide><${Resource} of=${outbox} rows=${2}>${(all) => html`<${Deliveries} all=${all} canChange=${canChange} ask=${(next) => ask({ ...next, done })} />`}<//><//>
+    <${Panel} title="Purges of the last hour" wide><${Resource} of=${purges} rows=${4}>${(data) => html`<${Reach} data=${data} />`}<//><//>
+    <${Panel} title="Pending deliveries to downstream caches" wide><${Resource} of=${outbox} rows=${2}>${(all) => html`<${Deliveries} all=${all} canChange=${canChange} ask=${(next) => ask({ ...next, done })} />`}<//><//>
     ${change && html`<${Confirm} change=${change} close=${() => ask(null)} />`}`;
 }
 
@@ -78,7 +78,7 @@ function Compose({ canChange, ask }) {
   return html`<form class="filters compose" onSubmit=${prepare} aria-label="New purge">
     <label>Purge<select value=${kind} onChange=${(event) => pick(event.target.value)}>${Object.entries(kinds).map(([name, { title }]) => html`<option key=${name} value=${name}>${title}</option>`)}</select></label>
     ${kind !== 'all' && html`<label class="grow">${kinds[kind].title}<input value=${value} onInput=${(event) => type(event.target.value)} placeholder=${kinds[kind].hint} required maxlength="2000" spellcheck=${false} /></label>`}
-    ${ofTenant.includes(kind) && html`<label>Of tenant<input value=${of} onInput=${(event) => limit(event.target.value)} placeholder="on a site with tenants" maxlength="300" spellcheck=${false} /></label>`}
+    ${ofTenant.includes(kind) && html`<label>Tenant<input value=${of} onInput=${(event) => limit(event.target.value)} placeholder="on a site with tenants" maxlength="300" spellcheck=${false} /></label>`}
     <label class="check"><input type="checkbox" checked=${hard} onChange=${(event) => harden(event.target.checked)} />Hard: never serve the old pages</label>
     <button type="submit" disabled=${!canChange} aria-describedby=${canChange ? undefined : 'readonly'} aria-disabled=${Boolean(state.busy)}>${state.busy ? 'Counting…' : 'Purge…'}</button>
     ${state.problem && html`<div class="failure" role="alert"><p><strong>Failed: </strong>${state.problem.message}. ${state.problem.hint}</p></div>`}
@@ -96,7 +96,7 @@ function Reach({ data }) {
   return html`
     ${data.problem && html`<p class="error">${data.problem}</p>`}
     ${data.purges.length === 0 ? html`<${Empty} title="No purge in the last hour."><p>Purge a tag above, from a CMS by a webhook, or from a terminal:</p><pre><code>isr purge --tag product-7 --wait</code></pre><//>` : html`
-      <${Table} caption="Purges and other changes, latest first" head=${[['No.', 'number'], ['Time'], ['What', 'wide'], ['Mode'], ['Servers'], ['Caches in front']]}>
+      <${Table} caption="Purges and other changes, latest first" head=${[['No.', 'number'], ['Time'], ['Targets', 'wide'], ['Mode'], ['Servers'], ['Downstream caches']]}>
         ${data.purges.map((purge) => html`<tr key=${purge.seq}>
           <td class="number">${purge.seq}</td><td>${purge.at ? html`<${Ago} time=${purge.at} />` : '–'}</td>
           <td class="break">${purge.targets.slice(0, 8).join(', ').slice(0, 500)}${purge.target_count > 8 ? ` and ${purge.target_count - 8} more` : ''}${purge.kind === 'pages' ? html` <span class="quiet">(single pages)</span>` : ''}</td>
@@ -109,9 +109,9 @@ function Reach({ data }) {
 }
 
 function Deliveries({ all, canChange, ask }) {
-  if (all.length === 0) return html`<${Empty} title="Nothing waits."><p class="quiet">Purges for CDNs and other caches in front wait here until they are delivered.</p><//>`;
+  if (all.length === 0) return html`<${Empty} title="No delivery is pending."><p class="quiet">Purges for CDNs and other downstream caches are listed here until they are delivered.</p><//>`;
   const retry = (id) => ({ title: `Deliver ${id} now`, verb: 'Deliver', line: command('outbox', 'retry', id), effect: html`<p>The purge is delivered at once, and the backoff of its destination ends.</p>`, run: () => post('/-/outbox/retry', { id }) });
-  const drop = (id) => ({ title: `Drop ${id}`, verb: 'Drop', danger: true, line: command('outbox', 'drop', id), effect: html`<p>The purge is never delivered: the cache in front keeps its copies until they expire.</p>`, run: () => post('/-/outbox/drop', { id }) });
+  const drop = (id) => ({ title: `Drop ${id}`, verb: 'Drop', danger: true, line: command('outbox', 'drop', id), effect: html`<p>The purge is never delivered: the downstream cache keeps its copies until they expire.</p>`, run: () => post('/-/outbox/drop', { id }) });
   return html`<${Table} caption="Deliveries, failed ones first" head=${[['Job'], ['State'], ['Targets', 'wide'], ['Age'], ['Failed', 'number'], ['Change']]}>
     ${all.map((job) => html`<tr key=${job.id}>
       <th scope="row">${job.id}</th><td><${Badge} state=${job.state} /></td>

@@ -8,7 +8,7 @@ import { Resource, useResource } from '../resource.js';
 export function Why({ target }) {
   const url = `http://${target.key.split('#')[0]}`; // without the variant
   const explained = useResource((signal) => post('/-/explain', { url }, { signal }), [url]);
-  return html`<${Panel} title="Its key, and why">
+  return html`<${Panel} title="Cache key">
     <${Resource} of=${explained} rows=${4}>${(data) => html`<${Explained} data=${data} />`}<//>
     <p class="quiet">The same from a terminal, with headers by <code>-H</code>, and the origin asked by <code>--fetch</code>:</p>
     <${Command} line=${command('explain', url)} />
