@@ -14,7 +14,7 @@ import (
 	"github.com/facetheory/isr/internal/draft"
 )
 
-// draftHeader tells the origin that the visitor may see unpublished content. It is removed
+// draftHeader asks the origin for unpublished content, which the visitor may see. It is removed
 // from what visitors send.
 const draftHeader = "X-Isr-Draft"
 
@@ -259,7 +259,7 @@ func (s *Site) serveDraft(w http.ResponseWriter, r *http.Request) {
 	s.draft.ServeHTTP(w, asDraft(r))
 }
 
-// asDraft returns a request that the origin is told to answer with unpublished content.
+// asDraft returns a request for the unpublished content of the origin.
 func asDraft(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), draftKey{}, true))
 }

@@ -42,7 +42,7 @@ func TestEdgeRefusesOtherHosts(t *testing.T) {
 			t.Errorf("the host %q is answered with %d, want %d", host, w.Code, want)
 		}
 		if want == 421 && !strings.Contains(w.Body.String(), "--host "+host) {
-			t.Errorf("the answer to %q does not say what to do: %s", host, w.Body)
+			t.Errorf("the answer to %q does not name the remedy: %s", host, w.Body)
 		}
 	}
 	for i := range 1000 {
@@ -90,7 +90,7 @@ func TestEdgeSetsClientAddress(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if got := w.Body.String(); got != test.want {
-			t.Errorf("from %s the origin is told %q, want %q", test.remote, got, test.want)
+			t.Errorf("from %s the origin gets %q, want %q", test.remote, got, test.want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ type Prepared struct {
 }
 
 // Prepare does to a request what an [Edge] does that trusts these peers, and [Drafts] with these
-// secrets; none: without drafts. The peer is r.RemoteAddr; empty: a visitor, whom no edge trusts.
+// secrets, if there are any. The peer is r.RemoteAddr; empty: a visitor, which no edge trusts.
 // The request may change. An error means that the edge refuses it with 400.
 func Prepare(r *http.Request, trust Trust, secrets []string) (Prepared, error) {
 	sent := r.Header.Clone()
@@ -31,7 +31,7 @@ func Prepare(r *http.Request, trust Trust, secrets []string) (Prepared, error) {
 	p := Prepared{Request: resolved}
 	use, why := isr.PartIgnored, "removed, because the sender is no trusted proxy"
 	if FromTrustedPeer(resolved) {
-		use, why = isr.PartObeyed, "the sender is a trusted proxy, and says who the visitor is"
+		use, why = isr.PartObeyed, "the sender is a trusted proxy, which names the visitor"
 	}
 	for _, name := range append(forwardingFields(), requestIDHeader) {
 		if sent[name] == nil || resolved.Header[name] != nil {
@@ -39,7 +39,7 @@ func Prepare(r *http.Request, trust Trust, secrets []string) (Prepared, error) {
 		}
 		part := isr.Part{Kind: "header", Name: name, Use: use, Why: why}
 		if (name == "X-Forwarded-Host" || name == "X-Forwarded-Port") && use == isr.PartObeyed && !trust.host {
-			part.Use, part.Why = isr.PartIgnored, "removed, because forwarded hosts are not trusted (trust_forwarded_host): many proxies pass those of visitors on"
+			part.Use, part.Why = isr.PartIgnored, "removed, because forwarded hosts are not trusted (trust_forwarded_host): many proxies pass visitors' own fields on"
 		}
 		p.Parts = append(p.Parts, part)
 	}
@@ -81,7 +81,7 @@ func (p *Prepared) prepareDraft(secrets []string) {
 	}
 }
 
-// Explain says what the site and its cache would do with a request (see [isr.Explainer]). The
+// Explain returns what the site and its cache would do with a request (see [isr.Explainer]). The
 // error is of a request which ServeHTTP refuses, or for which there is no route.
 func (s *Site) Explain(p Prepared, fetch bool) (isr.Decision, error) {
 	t := s.tree.Load()

@@ -119,8 +119,8 @@ const requestIDHeader = "X-Request-Id"
 
 // resolve determines the client of a request and stores it in r: RemoteAddr becomes the
 // address of the client, and Host the requested host, if forwarded hosts are trusted. Forwarding
-// fields that an untrusted peer may have written are removed, and so is its X-Request-Id. X-Forwarded-Proto, which may be part of a key, is that
-// of the trusted peers. The error text is sent to the client.
+// fields that an untrusted peer may have written are removed, and so is its X-Request-Id. X-Forwarded-Proto, which may be part of a key, comes
+// from trusted peers only. The error text is sent to the client.
 func (t Trust) resolve(r *http.Request) (*http.Request, error) {
 	peer, trusted := t.peer(r)
 	if !trusted {

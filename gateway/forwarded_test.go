@@ -45,8 +45,8 @@ func TestForwardedFieldsOfTrustedPeers(t *testing.T) {
 		scheme string
 		host   string
 	}{
-		"nothing said": {chain: "10.0.0.9"},
-		"one hop":      {header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}, remote: "192.0.2.1:0", chain: "192.0.2.1, 10.0.0.9"},
+		"no header": {chain: "10.0.0.9"},
+		"one hop":   {header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}, remote: "192.0.2.1:0", chain: "192.0.2.1, 10.0.0.9"},
 		"what the client claims does not count": {
 			header: http.Header{"X-Forwarded-For": {"127.0.0.1, 10.6.6.6, 192.0.2.1"}}, remote: "192.0.2.1:0", chain: "192.0.2.1, 10.0.0.9",
 		},
@@ -198,7 +198,7 @@ func TestParseTrust(t *testing.T) {
 	}
 }
 
-// An explanation says that a forwarded host has no effect, and why.
+// An explanation states that a forwarded host has no effect, and why.
 func TestExplainForwardedHost(t *testing.T) {
 	for _, tt := range []struct {
 		trust Trust

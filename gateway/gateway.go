@@ -81,7 +81,7 @@ func ParseOrigin(s string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, fmt.Errorf("%q has a user name, which isr does not send; remove it", u.Redacted())
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("%q has a path or query; expected only scheme and host, as in %s://%s", s, u.Scheme, u.Host)
+		return nil, fmt.Errorf("%q has a path or query; expected only scheme and host, like %s://%s", s, u.Scheme, u.Host)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }

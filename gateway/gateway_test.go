@@ -38,7 +38,7 @@ func TestParseOrigin(t *testing.T) {
 		case want == "" && err == nil:
 			t.Errorf("%q is accepted as %s", in, u)
 		case want == "" && strings.Contains(err.Error(), "secret"):
-			t.Errorf("the error tells the password: %v", err)
+			t.Errorf("the error has the password: %v", err)
 		case want != "" && (err != nil || u.String() != want):
 			t.Errorf("%q is %v, %v; want %s", in, u, err, want)
 		}
@@ -114,7 +114,7 @@ func TestRendersHaveNoClientAddress(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-Forwarded-Port"} {
 		if v := seen.Values(name); len(v) > 0 {
-			t.Errorf("the origin is told %s: %q", name, v)
+			t.Errorf("the origin gets %s: %q", name, v)
 		}
 	}
 	if seen.Get("X-Forwarded-Proto") != "http" || seen.Get("X-Forwarded-Host") != "site.example" {
@@ -136,7 +136,7 @@ func TestPublicScheme(t *testing.T) {
 		r.RemoteAddr = remote
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		if seen != "https" {
-			t.Errorf("a request from %q is told the scheme %q", remote, seen)
+			t.Errorf("a request from %q has the scheme %q", remote, seen)
 		}
 	}
 }

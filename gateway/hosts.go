@@ -74,7 +74,7 @@ func (h Hosts) InFile(name string) Hosts {
 	return h
 }
 
-// Advice says how to serve another host, for messages: "start isr with --host example.com",
+// Advice is how to serve another host, for messages: "start isr with --host example.com",
 // or what to add to the configuration file.
 func (h Hosts) Advice(host string) string {
 	if h.file == "" {
@@ -98,7 +98,7 @@ func (h Hosts) Serve(host string) bool {
 }
 
 // Only returns the forms of the only host that is served, with and without the ports of
-// listeners, as in cache keys; none if there may be several.
+// listeners, in the form of cache keys; none if there may be several.
 func (h Hosts) Only() (forms []string) {
 	if h.any || h.loopback || len(h.suffixes) > 0 || len(h.exact) != 1 {
 		return nil

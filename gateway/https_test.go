@@ -13,7 +13,7 @@ import (
 )
 
 // plainEdge returns the edge of a listener without TLS at port 8080, beside one at port 8443, that trusts
-// 10.0.0.0/8. The site behind it answers with the scheme that it would be told.
+// 10.0.0.0/8. The site behind it answers with the scheme that it gets.
 func plainEdge(t *testing.T, cfg gateway.EdgeConfig) http.Handler {
 	t.Helper()
 	var err error

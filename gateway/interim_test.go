@@ -12,8 +12,8 @@ import (
 	"github.com/facetheory/isr/gateway"
 )
 
-// RFC 9110, sections 10.1.1 and 15.2: clients of HTTP/1.0 get no interim responses, neither those
-// of the origin nor 100 (Continue), for which they do not wait.
+// RFC 9110, sections 10.1.1 and 15.2: clients of HTTP/1.0 get no interim responses, neither the
+// origin's nor 100 (Continue), for which they do not wait.
 func TestHTTP10HasNoInterimResponses(t *testing.T) {
 	address := front(t, gateway.Config{MaxConnections: 16}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Expect") != "" {

@@ -14,7 +14,7 @@ type Listener struct {
 	PublicScheme string
 	// Scheme is the scheme by which visitors send the requests of this listener, "http" or "https".
 	// Requests that pass through have it as X-Forwarded-Proto, unless a trusted peer states another.
-	// Empty means PublicScheme, for a listener behind something that ends TLS and does not say so.
+	// Empty means PublicScheme, for a listener behind a TLS terminator that does not forward the scheme.
 	Scheme string
 	// ClientTimeout bounds the wait for the next bytes of a request body. Zero means
 	// DefaultClientTimeout.

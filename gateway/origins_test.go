@@ -14,8 +14,8 @@ import (
 	"github.com/facetheory/isr/gateway"
 )
 
-// The site says which servers are up, what waits, and when a circuit breaker is open; and tells
-// of each request to a server, also of those that another server then answers.
+// The site reports which servers are up, what waits, and when a circuit breaker is open; and it
+// reports each request to a server, also a request that another server then answers.
 func TestOrigins(t *testing.T) {
 	var mu sync.Mutex
 	var told []string

@@ -262,7 +262,7 @@ func internalHeader(name string) bool {
 
 // statesAuthority reports whether a header is another name by which servers and frameworks take
 // the host or the scheme of a request, beside X-Forwarded-Host and X-Forwarded-Proto, which are
-// set here. Such a header contradicts them, whoever sent it.
+// set here. Such a header contradicts them, even from a trusted peer.
 func statesAuthority(name string) bool {
 	switch name {
 	case "X-Host", "X-Original-Host", "X-Http-Host-Override", "X-Forwarded-Server", "X-Forwarded-Scheme", "X-Forwarded-Protocol", "X-Forwarded-Ssl",

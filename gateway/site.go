@@ -25,8 +25,8 @@ type SiteConfig struct {
 	// PublicScheme is the scheme of the public URL of the site, "http" or "https", that
 	// renders state. Empty means http.
 	PublicScheme string
-	// Answered, if not nil, is told of each request to a server of an origin: the status of
-	// the response or the error without one, and the time until its header was received. It
+	// Answered, if not nil, is called for each request to a server of an origin: with the status of
+	// the response, or the error if there is none, and the time until its header was received. It
 	// must not block, and must be safe for concurrent use. Health checks and handlers of this
 	// process are left out. The one of an origin stays the same for as long as the origin does.
 	Answered func(origin, method string, status int, err error, took time.Duration)

@@ -20,7 +20,7 @@ type backupCommand struct {
 }
 
 func (c *backupCommand) Help() string {
-	return `Copies the table and the stored bodies as of one moment, while the server runs, which serves on. The file is
+	return `Copies the table and the stored bodies as of one moment, while the server keeps serving. The file is
 complete or does not exist. Restore it with isr restore, and try that before you need it. See docs/backup.md.
 
   isr backup ./isr-data /backups/isr.tar

@@ -14,9 +14,9 @@ type compactCommand struct {
 }
 
 func (c *compactCommand) Help() string {
-	return `The file of the table keeps the size that it once had. compact replaces it by a copy without unused space, in which
-each value has a checksum. A server that runs serves on; the disk needs room for the copy. If it fails, the file is
-as it was. Pages that --discard leaves out are rendered again; a discarded purge is lost, so restore a backup instead if
+	return `The file of the table never shrinks by itself. compact replaces it by a copy without unused space, in which
+each value has a checksum. A running server keeps serving; the disk needs room for the copy. If it fails, the file is
+unchanged. Pages that --discard leaves out are rendered again; a discarded purge is lost, so restore a backup instead if
 there is one (isr restore).`
 }
 

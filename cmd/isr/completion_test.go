@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// shellCompletes are how shells say what they suggest for a line, the last argument, by the
+// shellCompletes are how shells print what they suggest for a line, the last argument, by the
 // script in the argument before it: a word per line.
 var shellCompletes = map[string][]string{
 	"bash": {"bash", "-c", `source "$1"; read -ra COMP_WORDS <<<"${2//=/ = }"; [[ $2 != *[\ =] ]] || COMP_WORDS+=("")

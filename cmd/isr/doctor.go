@@ -28,12 +28,12 @@ type doctorCommand struct {
 func (c *doctorCommand) Help() string {
 	return `Examines the installation that the configuration file, the flags and the server in the data folder describe:
 origins and their caching headers, clocks, table or data folder, bucket, queues, limits of files and memory, trusted proxies,
-and the nodes of the fleet. It changes nothing but the object isr-check in the bucket. What it prints has no secrets.
+and the nodes of the fleet. It changes nothing but the object isr-check in the bucket. Its output has no secrets.
 
   isr doctor
   isr doctor --table pages --bucket my-pages
 
-With --url it also tests the site for leaks: it requests pages without an identity and as two, A and B, in turns and
+With --url it also tests the site for leaks: it requests pages without an identity and as two identities, A and B, in turns and
 with different headers. It sends GET requests to the host of --url (and to --origin), and follows no links that seem to
 log out or delete. A page costs up to 60 requests.
 

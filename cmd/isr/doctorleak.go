@@ -20,16 +20,16 @@ import (
 // leakFlags are the flags of the leak test of isr doctor.
 type leakFlags struct {
 	URL      string   `name:"url" env:"-" placeholder:"URL" help:"Also test the site for leaks: page of the site, through isr; links of the same host are followed from here."`
-	Origin   string   `env:"-" placeholder:"URL" help:"Address of the site behind isr: examined if there is neither a server nor a file that names it, and what the leak test compares with; without it, requests with an unknown query parameter are compared, which bypass the cache."`
+	Origin   string   `env:"-" placeholder:"URL" help:"URL of the site behind isr. It is examined if neither a server nor a file names it, and the leak test compares pages with it. Without it, the test compares with requests that bypass the cache by an unknown query parameter."`
 	Path     []string `sep:"none" env:"-" placeholder:"PATH" help:"Test this page, and follow no links; repeatable."`
 	Sitemap  string   `env:"-" placeholder:"URL" help:"Test the pages of this sitemap, and follow no links."`
 	From     string   `env:"-" placeholder:"FILE" help:"Test the pages of this file, one path or URL per line, and follow no links; - is standard input."`
-	CookieA  []string `sep:"none" env:"-" placeholder:"NAME=VALUE" help:"Cookie of the identity A, such as that of a session; repeatable. Without identities, some are made up."`
-	CookieB  []string `sep:"none" env:"-" placeholder:"NAME=VALUE" help:"The same of B."`
+	CookieA  []string `sep:"none" env:"-" placeholder:"NAME=VALUE" help:"Cookie of the identity A, such as a session cookie; repeatable. Without identities, the test invents some."`
+	CookieB  []string `sep:"none" env:"-" placeholder:"NAME=VALUE" help:"Cookie of the identity B; repeatable."`
 	HeaderA  []string `sep:"none" env:"-" placeholder:"NAME: VALUE" help:"Request header of the identity A, such as Authorization; repeatable."`
-	HeaderB  []string `sep:"none" env:"-" placeholder:"NAME: VALUE" help:"The same of B."`
+	HeaderB  []string `sep:"none" env:"-" placeholder:"NAME: VALUE" help:"Request header of the identity B; repeatable."`
 	CanaryA  string   `env:"-" placeholder:"TEXT" help:"Text that only A's pages have, such as A's name."`
-	CanaryB  string   `env:"-" placeholder:"TEXT" help:"The same of B."`
+	CanaryB  string   `env:"-" placeholder:"TEXT" help:"Text that only B's pages have."`
 	MaxPages int      `env:"-" default:"50" placeholder:"N" help:"Pages to test, at most 1000 (${default})."`
 	Rate     float64  `env:"-" default:"5" placeholder:"N" help:"Requests a second, at most 100 (${default})."`
 	Timeout  cli.Span `env:"-" default:"10s" placeholder:"TIME" help:"Time limit of a request of the leak test (${default})."`
@@ -39,7 +39,7 @@ type leakFlags struct {
 func (c *leakFlags) leakTest(ctx context.Context, in io.Reader) (*leak.Config, error) {
 	if c.URL == "" {
 		if alone := len(c.Path) + len(c.CookieA) + len(c.CookieB) + len(c.HeaderA) + len(c.HeaderB) + len(c.Sitemap+c.From+c.CanaryA+c.CanaryB); alone > 0 {
-			return nil, errors.New("pages, identities and canaries are those of the leak test; give the site with --url URL")
+			return nil, errors.New("pages, identities and canaries are for the leak test; give the site with --url URL")
 		}
 		return nil, nil
 	}

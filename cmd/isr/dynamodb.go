@@ -18,8 +18,8 @@ import (
 type dynamodbCommand struct {
 	Listen string `default:"127.0.0.1:8000" placeholder:"ADDR" help:"Address to listen on (${default})."`
 	Data   string `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the tables; the data folder of an isr serve that is stopped also works (${default})."`
-	Memory bool   `env:"-" help:"Keep the tables in memory, whatever --data is: they end with the process."`
-	Fault  faults `env:"ISR_DYNAMODB_FAULT" placeholder:"KIND=SHARE" help:"Answer a share of the requests, like 0.05 or 5%, with an error of AWS, to test how programs meet it: throttle (ProvisionedThroughputExceededException), conflict (TransactionConflict) or unprocessed (items of batches). May be repeated."`
+	Memory bool   `env:"-" help:"Keep the tables in memory, even with --data: they end with the process."`
+	Fault  faults `env:"ISR_DYNAMODB_FAULT" placeholder:"KIND=SHARE" help:"Answer a share of the requests, like 0.05 or 5%, with an error of AWS, to test how programs handle it: throttle (ProvisionedThroughputExceededException), conflict (TransactionConflict) or unprocessed (items of batches). May be repeated."`
 
 	server.DynamodbKeys `embed:""`
 	server.LogFlag      `embed:""`
@@ -35,7 +35,7 @@ Acknowledged writes are on disk, unless the tables are in memory (--memory).`
 
 func (c *dynamodbCommand) Run(ctx context.Context, s *cli.Streams) (err error) {
 	if c.Data == "" && !c.Memory {
-		return cli.Usagef("--data is empty; expected a folder, as in --data ./isr-data")
+		return cli.Usagef("--data is empty; expected a folder, like --data ./isr-data")
 	}
 	if err := c.Validate("--listen", c.Listen); err != nil {
 		return err

@@ -16,7 +16,7 @@ func tlsFiles(s *fieldServer) {
 	s.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a certificate of the test
 }
 
-// schemes serves the file of a site that tells which scheme a request has, on a listener without TLS,
+// schemes serves the file of a site that answers with the scheme of a request, on a listener without TLS,
 // with further settings, and one with TLS. It returns the URLs of both.
 func schemes(t *testing.T, settings, more string) (s *fieldServer, plain, secure string) {
 	t.Helper()
@@ -35,8 +35,8 @@ func (s *fieldServer) shows(url, method, body, header, value string, headers ...
 	}
 }
 
-// A listener without TLS beside one with TLS redirects, also once the page is in memory, and tells the
-// origin the truth about what it passes on.
+// A listener without TLS beside one with TLS redirects, also once the page is in memory, and sends the
+// origin the real scheme of what it passes on.
 func TestPlainListenerBesideTLS(t *testing.T) {
 	s, plain, secure := schemes(t, "", "")
 	for range 10 {
@@ -56,7 +56,7 @@ func TestPlainListenerBesideTLS(t *testing.T) {
 	s.contains(s.isr("explain", "https://127.0.0.1/a"), "MISS")
 }
 
-// Without the redirect, pages of the two schemes are apart, and requests that pass through say theirs.
+// Without the redirect, pages of the two schemes are apart, and requests that pass through have their scheme.
 func TestBothSchemesAreApart(t *testing.T) {
 	s, plain, secure := schemes(t, ", redirect_https: false", "")
 	for range 20 {
@@ -72,7 +72,7 @@ func TestBothSchemesAreApart(t *testing.T) {
 	}
 }
 
-// A trusted proxy that says https is served by the plain listener, on the fast path too, with HSTS.
+// A trusted proxy that forwards https is served by the plain listener, on the fast path too, with HSTS.
 func TestHSTSBehindTrustedProxy(t *testing.T) {
 	s, plain, _ := schemes(t, ", trusted_proxies: [loopback]", "hsts: max-age=60")
 	for range 20 {

@@ -20,19 +20,19 @@ type explainCommand struct {
 	URL    string   `arg:"" name:"url" help:"URL that a visitor requests, like https://example.com/blog/hello."`
 	Header []string `short:"H" sep:"none" env:"-" placeholder:"NAME: VALUE" help:"Header of the request; repeatable. Values of Authorization are not sent."`
 	Method string   `short:"X" env:"-" default:"GET" placeholder:"METHOD" help:"Method of the request (${default})."`
-	Fetch  bool     `env:"-" help:"Ask the origin as a render of the page would, store nothing, and say what would make its answer cacheable."`
-	From   string   `env:"-" placeholder:"ADDRESS" help:"Address that sends the request. X-Forwarded-* and Forwarded count if it is that of a trusted proxy; otherwise they are removed (a visitor)."`
+	Fetch  bool     `env:"-" help:"Ask the origin as a render of the page would, store nothing, and show what would make its answer cacheable."`
+	From   string   `env:"-" placeholder:"ADDRESS" help:"Address that sends the request (a visitor's). If it is a trusted proxy's, X-Forwarded-* and Forwarded count; otherwise they are removed."`
 	JSON   bool     `name:"json" help:"Write JSON."`
-	Config string   `env:"-" default:"isr.yaml" placeholder:"FILE" help:"Configuration file, if no server runs (${default}). A running server explains by its own."`
+	Config string   `env:"-" default:"isr.yaml" placeholder:"FILE" help:"Configuration file, if no server runs (${default}). A running server uses its own."`
 
 	askFlags `embed:""`
 }
 
 func (c *explainCommand) Help() string {
-	return `Says which listener, route and origin are for the request, what of it is in the key, what the memory of the
-server, the store, lease and purges say, and what the request would get, with reasons. The running server decides, by
-the code that serves, and changes nothing; without one the configuration file and the store are used, and what the
-memory of a server would say is not known.
+	return `Shows the listener, route and origin of the request, which parts of it are in the key, the page in the memory
+of the server and in the store, its lease and purges, and the response that the request would get, with reasons. The
+running server decides, by the code that serves, and changes nothing. Without a server, the configuration file and the
+store are used, and the memory of a server is unknown.
 
 isr config explain shows the settings of the route and where they come from, from the file alone.`
 }

@@ -85,7 +85,7 @@ func verdictText(e admin.Explained) string {
 	return text
 }
 
-// writeState writes what memory, the store and the lease say of the page.
+// writeState writes the state of the page in memory and in the store, and its lease.
 func writeState(line func(name, format string, args ...any), e admin.Explained) {
 	if !e.Running {
 		line("memory", "not known: no server was asked")

@@ -9,7 +9,7 @@ import (
 	"github.com/facetheory/isr/internal/admin"
 )
 
-// What an origin or a request says must not steer the terminal that shows it.
+// Text of an origin or a request must not control the terminal that shows it.
 func TestExplainedOnTerminal(t *testing.T) {
 	const hostile = "a\x1b]0;b\u009b31m\u202ec"
 	var out strings.Builder

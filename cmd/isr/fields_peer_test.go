@@ -44,7 +44,7 @@ func peerField() fieldTest {
 		var visits sync.WaitGroup
 		defer visits.Wait()
 		n, member := 0, another(secret)
-		s.until("the server says that a page is stored", func() bool {
+		s.until("a response is marked as stored", func() bool {
 			n++
 			path := fmt.Sprint("/", n)
 			visits.Go(func() { s.get(path) })

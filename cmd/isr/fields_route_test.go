@@ -197,7 +197,7 @@ func routeFields() []fieldTest {
 		{fields: "defaults.own_request", settings: "own_request: true", origin: answer(200, "mine", "Cache-Control", "private"), show: func(s *fieldServer) {
 			s.expect("/", 200, "isr; fwd=miss; fwd-status=200; detail=private")
 			if n := s.origin.count(); n != 2 {
-				s.Errorf("the origin saw %d requests, not that of the render and that of the visitor", n)
+				s.Errorf("the origin saw %d requests, want two: of the render and of the visitor", n)
 			}
 		}},
 		{fields: "defaults.render_timeout", settings: "revalidate: 1h, render_timeout: 50ms", origin: held, show: func(s *fieldServer) {

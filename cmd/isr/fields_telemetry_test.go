@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// telemetryFieldTests are tests of request ids, and of what is told of requests.
+// telemetryFieldTests are tests of request ids, logs and metrics.
 func telemetryFieldTests() []fieldTest {
 	lines := func(s *fieldServer) string {
 		text, err := os.ReadFile(s.dir + "/access.log")

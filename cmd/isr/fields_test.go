@@ -26,14 +26,14 @@ import (
 // A fieldTest shows what fields of the configuration file do on a running server, on which
 // the effect would be another without them.
 type fieldTest struct {
-	fields string // as in schemaFields, separated by spaces
+	fields string // names of schemaFields, separated by spaces
 	// file is isr.yaml, to which startFields adds what it does not have. ORIGIN is the URL of
 	// the site, DIR a folder of the test, and FREE an address that is free.
 	file string
 	// settings are settings of a route, instead of file. They are tested twice: as defaults,
 	// and as settings of a route.
 	settings string
-	origin   siteHandler // nil: a page that says which request it answers
+	origin   siteHandler // nil: a page that names the request that it answers
 	prepare  func(*fieldServer)
 	show     func(*fieldServer)
 }

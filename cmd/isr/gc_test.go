@@ -8,7 +8,7 @@ import (
 	"github.com/facetheory/isr/internal/admin"
 )
 
-// TestCollectedText: isr gc says what it did to purge marks and pins, if anything.
+// TestCollectedText: isr gc reports its changes to purge marks and pins, if there are any.
 func TestCollectedText(t *testing.T) {
 	for want, dry := range map[string]bool{
 		"removed 1 of 3 bodies, 10 B\nremoved 4 purge marks that newer purges include\nrenewed 5 permanent pins\n":               false,

@@ -16,7 +16,7 @@ import (
 )
 
 type healthcheckCommand struct {
-	Health  string   `placeholder:"ADDR" help:"Address of the server's health checks, as isr serve has it (the socket in its data folder)."`
+	Health  string   `placeholder:"ADDR" help:"Address of the server's health checks, the --health of isr serve (the socket in its data folder)."`
 	Data    string   `default:"./isr-data" type:"path" placeholder:"DIR" help:"Data folder of the server (${default})."`
 	Timeout cli.Span `default:"3s" placeholder:"TIME" help:"How long to wait for the answer, between 1ms and 1m (${default})."`
 }

@@ -85,7 +85,7 @@ func (c *doctorCommand) look(ctx context.Context) (*installation, error) {
 	return in, nil
 }
 
-// fileOfOrigin returns the file that says the same as --origin.
+// fileOfOrigin returns the file that is equivalent to --origin.
 func (c *doctorCommand) fileOfOrigin() *config.File {
 	if c.Origin == "" {
 		return new(config.File)
@@ -93,7 +93,7 @@ func (c *doctorCommand) fileOfOrigin() *config.File {
 	return (&server.ServeCommand{Origin: c.Origin, EdgeFlags: server.EdgeFlags{MaxOriginConnections: 256}, RenderFlags: server.RenderFlags{MaxRenders: 16}}).FileOfFlags()
 }
 
-// environmentSecrets returns the values of variables whose names say that they are secret.
+// environmentSecrets returns the values of variables whose names mark them as secret.
 func environmentSecrets() (all []string) {
 	for _, text := range os.Environ() {
 		name, value, _ := strings.Cut(text, "=")

@@ -26,8 +26,8 @@ type lsCommand struct {
 }
 
 func (c *lsCommand) Help() string {
-	return `Reads the whole store, whatever is shown. A long list is sorted in a temporary file below TMPDIR, which
-takes about a kilobyte per page; --sort none needs none, and shows pages as they arrive.`
+	return `Reads the whole store, even for a part of the list. A long list is sorted in a temporary file below TMPDIR, which
+takes about a kilobyte per page; --sort none needs no file, and shows pages as they arrive.`
 }
 
 func (c *lsCommand) Run(ctx context.Context, s *cli.Streams) error {

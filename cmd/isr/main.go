@@ -45,9 +45,9 @@ type commands struct {
 	Quarantine  quarantineCommand    `cmd:"" help:"List, compare, accept or drop rejected generations of pages."`
 	Gc          gcCommand            `cmd:"" help:"Delete stored bodies that no row refers to."`
 	Backup      backupCommand        `cmd:"" help:"Copy a data folder as of one moment, while it is used."`
-	Restore     restoreCommand       `cmd:"" help:"Make a data folder of a backup."`
+	Restore     restoreCommand       `cmd:"" help:"Restore a backup to a new data folder."`
 	Check       checkCommand         `cmd:"" help:"Verify all that a data folder or a backup contains."`
-	Compact     compactCommand       `cmd:"" help:"Replace the file of a table by one without unused space."`
+	Compact     compactCommand       `cmd:"" help:"Shrink the file of a table to the space that it uses."`
 	Usage       usageCommand         `cmd:"" help:"Show the DynamoDB capacity that a server has consumed, and its cost."`
 	Table       tableCommand         `cmd:"" help:"Manage the DynamoDB table."`
 	Config      configCommand        `cmd:"" help:"Check and explain configuration files."`

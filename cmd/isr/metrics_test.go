@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The admin API has the metrics too, for those who have its token.
+// The admin API has the metrics too, for clients that have its token.
 func TestMetricsOnTheAdminAddress(t *testing.T) {
 	s := startFields(t, "admin: {address: 127.0.0.1:0, token: {file: DIR/token}}\ndefaults: {revalidate: 1h}", nil, func(s *fieldServer) { s.write("token", testToken) })
 	s.expect("/", 200, stored)

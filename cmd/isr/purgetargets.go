@@ -14,8 +14,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// maxTargetLine bounds a line of standard input, in bytes: the longest URL, with room for
-// characters that are not encoded as in its key.
+// maxTargetLine bounds a line of standard input, in bytes: the longest key, with room for
+// characters that its URL encodes and the key does not.
 const maxTargetLine = 3 * store.MaxKeyLength
 
 // A lineTarget is a target and the line of standard input that named it; 0 for the command

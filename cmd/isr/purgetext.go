@@ -109,7 +109,7 @@ func (d *purgeDone) missing() error {
 		len(w.Missing), w.Servers, milliseconds(w.TookMS), strings.Join(names, ", "))
 }
 
-// whereText says where and when a purge holds.
+// whereText formats where and when a purge holds.
 func whereText(p admin.Purged) string {
 	switch w := p.Waited; {
 	case w != nil && w.Problem != "":

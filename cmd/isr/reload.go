@@ -14,7 +14,7 @@ type reloadCommand struct {
 
 func (c *reloadCommand) Help() string {
 	return `The server must run with --config. Requests in flight finish under the old configuration, later ones
-follow the new one, and pages stay in memory. A file that is not valid changes nothing, and so does one
+follow the new one, and pages stay in memory. An invalid file changes nothing, and neither does one
 that changes what cannot change while the server runs: the error names it. SIGHUP does the same.`
 }
 

@@ -12,12 +12,12 @@ import (
 
 type restoreCommand struct {
 	File string `arg:"" help:"Backup of isr backup, or - for standard input."`
-	Path string `arg:"" type:"path" help:"Data folder to make of it, which must not exist or be empty; a file if it is the backup of one."`
+	Path string `arg:"" type:"path" help:"Data folder to make: it must not exist, or be empty. For the backup of a file of tables, the file to make."`
 }
 
 func (c *restoreCommand) Help() string {
 	return `Verifies the backup, and makes a folder that isr serve --data or isr dynamodb --data can use, with all that was
-acknowledged before the backup began. Without an error the folder is complete and on disk; otherwise there is none.
+acknowledged before the backup began. If it succeeds, the folder is complete and on disk; if it fails, there is none.
 
   isr restore /backups/isr.tar ./isr-data
   zstd -d < /backups/isr.tar.zst | isr restore - ./isr-data`

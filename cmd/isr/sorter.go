@@ -50,7 +50,7 @@ func (s *sorter) add(p admin.Page) error {
 		return nil // the limit leaves room for more
 	}
 	if err := s.spill(); err != nil {
-		return fmt.Errorf("sort more than %d pages in a temporary file: %w; --sort none needs none", runPages, err)
+		return fmt.Errorf("sort more than %d pages in a temporary file: %w; --sort none needs no file", runPages, err)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ type tableCommand struct {
 type tableCreateCommand struct {
 	Table            string `required:"" placeholder:"NAME" help:"Name of the table."`
 	Region           string `placeholder:"NAME" help:"AWS region (from the AWS configuration)."`
-	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"URL of a DynamoDB endpoint other than that of AWS."`
+	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"URL of a DynamoDB endpoint other than AWS's."`
 }
 
 func (c *tableCreateCommand) Run(ctx context.Context, s *cli.Streams) error {

@@ -18,7 +18,7 @@ import (
 )
 
 type topCommand struct {
-	Once     bool     `env:"-" help:"Print one frame as text, as if the output were no terminal."`
+	Once     bool     `env:"-" help:"Print one frame as text, and end."`
 	JSON     bool     `name:"json" help:"Write a line of JSON at each interval; one with --once."`
 	Interval cli.Span `env:"-" default:"1s" placeholder:"TIME" help:"Time between two frames, between 200ms and 1h (${default})."`
 
@@ -27,7 +27,7 @@ type topCommand struct {
 
 func (c *topCommand) Help() string {
 	return `Shows the hit ratio, requests, renders, slow and failing pages, leases and purges of a running server, of the last
-minute and the last hour. q quits. NO_COLOR turns colors off.`
+minute and the last hour. q quits. NO_COLOR disables colors.`
 }
 
 // minInterval and maxInterval bound --interval.

@@ -33,7 +33,7 @@ type warmCommand struct {
 	Force       bool    `env:"-" help:"Render fresh pages too. Otherwise only pages that are missing, stale or expired are."`
 	Concurrency int     `env:"-" default:"4" placeholder:"N" help:"Pages at the same time, 1 to 32 (${default})."`
 	Rate        float64 `env:"-" default:"0" placeholder:"N" help:"Pages per second, at most (${default}: no limit)."`
-	State       string  `env:"-" type:"path" placeholder:"FILE" help:"File of the pages that are done, by which an interrupted command goes on when it is repeated; deleted when all are done."`
+	State       string  `env:"-" type:"path" placeholder:"FILE" help:"File that records the pages that are done: an interrupted command, repeated, goes on from there. Deleted when all are done."`
 	Queue       string  `env:"-" placeholder:"URL" help:"Send the pages to this queue of regenerations, instead of a server (see isr help worker)."`
 	DryRun      bool    `env:"-" help:"Print the keys of the pages, and regenerate nothing."`
 	JSON        bool    `name:"json" help:"Write the summary as JSON."`

@@ -51,7 +51,7 @@ type event struct {
 	// multi: headers of the response are lists.
 	multi  bool
 	scheme string
-	// instead answers in place of the site; nil: the site does.
+	// instead answers the request; nil: the site answers.
 	instead http.Handler
 }
 
@@ -157,8 +157,8 @@ func parseV1(ctx context.Context, payload []byte) (event, *http.Request, error) 
 	return event{kind: restAPI, multi: true, scheme: "https"}, r, from(r, e.RequestContext.Identity.SourceIP)
 }
 
-// parseBalancer parses the events of a load balancer. It does not say who its peer was, but
-// appends that to X-Forwarded-For, unless it is configured to remove that header
+// parseBalancer parses the events of a load balancer. They do not name the balancer's peer: it
+// appends its address to X-Forwarded-For, unless it is configured to remove that header
 // (routing.http.xff_header_processing.mode): then all clients have the unspecified address. Its
 // parameters are as they were sent.
 func parseBalancer(ctx context.Context, payload []byte) (event, *http.Request, error) {

@@ -1,7 +1,7 @@
 // Package config reads the configuration file of isr serve (isr.yaml).
 //
 // [Parse] turns the text of a file into a [File], which is plain data: every route has its
-// effective settings, and [File.Source] tells where each value comes from. It reads nothing
+// effective settings, and [File.Source] returns where each value comes from. It reads nothing
 // but the text and the environment.
 //
 //	isr.yaml ─► YAML ─► unknown fields, types, bounds ─► ${ENV} ─► preset, defaults ─► File

@@ -3,7 +3,7 @@ package config
 import "time"
 
 // A File is a valid configuration file. Durations of zero mean none, and numbers of zero no
-// limit, where the field's help says so; the library's types may differ.
+// limit, if the field's help documents it; the library's types may differ.
 type File struct {
 	Preset string `yaml:"preset" enum:"next,nuxt,astro,sveltekit,react-router,django,rails,laravel,wordpress" help:"Framework of the site: settings for all routes, and routes for paths that must not be cached (isr config preset NAME shows them)." unset:"none" example:"next"`
 
@@ -13,7 +13,7 @@ type File struct {
 	ACME ACME `yaml:"acme" other:"letsencrypt,lets_encrypt" help:"Certificates of listeners with acme: one for each of hosts, obtained from a certificate authority and renewed." restart:"yes"`
 
 	PublicScheme string `yaml:"public_scheme" enum:"http,https" help:"Scheme of the public URL of the site, sent to origins as X-Forwarded-Proto: with renders, and with requests of a listener that no other one with tls or acme is beside, unless a trusted proxy states another." unset:"https if a listener has tls or acme, else http" example:"https" restart:"yes"`
-	HSTS         string `yaml:"hsts" format:"hsts" help:"Value of Strict-Transport-Security in responses by https, instead of the one of the site: max-age in seconds, includeSubDomains, preload. Browsers do not use http for the hosts for so long, whatever happens to the certificate: begin with a short max-age." unset:"none: the header of the site, if it sends one" example:"max-age=31536000; includeSubDomains"`
+	HSTS         string `yaml:"hsts" format:"hsts" help:"Strict-Transport-Security of responses over https, which replaces the site's: max-age in seconds, includeSubDomains, preload. For this time browsers use only https for the hosts, even without a valid certificate: begin with a short max-age." unset:"none: the header of the site, if it sends one" example:"max-age=31536000; includeSubDomains"`
 
 	Origins  map[string]Origin `yaml:"origins" other:"origin,upstreams,backends,services,sites" max:"100" format:"name" help:"Sites behind the cache, by name."`
 	Defaults Settings          `yaml:"defaults" help:"Settings of routes that do not set them themselves. Requests that no route matches have these settings."`
@@ -39,7 +39,7 @@ type File struct {
 	RequestID            string        `yaml:"request_id" default:"misses" enum:"always,misses,errors,off" help:"Responses that name their request in X-Request-Id: always, misses (all but hits), errors (from status 400 on), or off: requests have no ids. Ids come from trusted_proxies or are made, are sent to origins, and are in logs and traces (docs/logs.md)." restart:"yes"`
 	Memory               Size          `yaml:"memory" default:"256MiB" max:"1PiB" help:"Size of the page cache in memory; 0 disables it." restart:"yes"`
 	Buffers              *Size         `yaml:"buffers" min:"4MiB" max:"1PiB" help:"Bytes that are buffered for requests and responses, of all clients; one client may use a quarter." unset:"a quarter of memory, at least 32MiB" example:"128MiB" restart:"yes"`
-	MaxClientConnections int           `yaml:"max_client_connections" min:"1" max:"16777216" help:"Connections that one client, an IPv4 address or an IPv6 /64, may have. Those of trusted_proxies are not limited; with proxy_protocol, the clients that they name are." unset:"a quarter of what open files allow, at most 1024" example:"4096" restart:"yes"`
+	MaxClientConnections int           `yaml:"max_client_connections" min:"1" max:"16777216" help:"Connections that one client, an IPv4 address or an IPv6 /64, may have. Connections of trusted_proxies are not limited; with proxy_protocol, the clients that they name are." unset:"a quarter of the limit of open files, at most 1024" example:"4096" restart:"yes"`
 	ClientTimeout        time.Duration `yaml:"client_timeout" default:"60s" min:"1s" max:"24h" help:"How long a client may neither read nor send a byte of a body before its connection is closed." restart:"yes"`
 	FastPath             bool          `yaml:"fast_path" default:"true" help:"Answer hits in memory, and serve other ordinary GET and HEAD requests, on listeners of plain HTTP/1.1 without net/http, Go's HTTP server, which is faster. Not with h2c or proxy_protocol, with traces, or with request_id: always." restart:"yes"`
 	MinUses              int           `yaml:"min_uses" default:"1" min:"1" max:"100" help:"Store a page only from this request on, counted within half an hour." restart:"yes"`
@@ -66,10 +66,10 @@ type Listener struct {
 	Address        string        `yaml:"address" default:"127.0.0.1:8080" format:"address" help:"Address to listen on: host:port, or :port for all interfaces."`
 	TLS            []Certificate `yaml:"tls" max:"100" help:"Certificates for HTTPS, with HTTP/2; the requested host selects one. Changed files are read again." unset:"plain HTTP"`
 	ACME           bool          `yaml:"acme" help:"HTTPS, with HTTP/2, with the certificates that acme obtains, instead of tls."`
-	RedirectHTTPS  bool          `yaml:"redirect_https" default:"true" other:"redirect,https_redirect,force_https" help:"If the listener has neither tls nor acme and another one has: redirect visitors to https, unless a trusted proxy says that they use it. Challenges of ACME, health.path and PURGE are answered."`
+	RedirectHTTPS  bool          `yaml:"redirect_https" default:"true" other:"redirect,https_redirect,force_https" help:"If the listener has neither tls nor acme and another one has: redirect visitors to https, unless a trusted proxy forwards https. Challenges of ACME, health.path and PURGE are answered."`
 	H2C            bool          `yaml:"h2c" help:"Accept HTTP/2 without TLS, from clients that begin with it (prior knowledge)."`
 	TrustedProxies []string      `yaml:"trusted_proxies" max:"1000" format:"network" help:"Networks whose X-Forwarded-For, X-Forwarded-Proto and Forwarded headers are trusted: a CIDR, loopback or private." example:"[10.0.0.0/8]"`
-	ForwardedHost  bool          `yaml:"trust_forwarded_host" other:"forwarded_host,trust_host" help:"Take the host from X-Forwarded-Host, or from host= of Forwarded, of trusted_proxies, and pass X-Forwarded-Port and X-Forwarded-Prefix on. Dangerous unless each of these proxies sets or removes the field: nginx, CloudFront and others pass the field of a visitor on, who then chooses the host of a page that a cache in front stores under another host."`
+	ForwardedHost  bool          `yaml:"trust_forwarded_host" other:"forwarded_host,trust_host" help:"Take the host from X-Forwarded-Host, or from host= of Forwarded, of trusted_proxies, and pass X-Forwarded-Port and X-Forwarded-Prefix on. Dangerous unless each of these proxies sets or removes the field: nginx, CloudFront and others pass a visitor's own field on: the visitor then chooses the host of a page that a downstream cache stores under another host."`
 	ProxyProtocol  bool          `yaml:"proxy_protocol" help:"Require the PROXY protocol, v1 or v2, on connections from trusted_proxies."`
 }
 
@@ -87,7 +87,7 @@ type ACME struct {
 	Email           string          `yaml:"email" required:"yes" format:"email" help:"Address at which the certificate authority reaches the operator of the site." example:"ops@example.com"`
 	Agree           bool            `yaml:"agree" help:"Agree to the terms of service of the certificate authority. Nothing is requested from it without true."`
 	Directory       string          `yaml:"directory" default:"https://acme-v02.api.letsencrypt.org/directory" format:"url" help:"URL of the ACME directory of the certificate authority: Let's Encrypt, or another one."`
-	CAFile          string          `yaml:"ca_file" format:"path" help:"File with the roots, in PEM, that the HTTPS of directory is verified with." unset:"those of the system" example:"/etc/isr/internal-ca.crt"`
+	CAFile          string          `yaml:"ca_file" format:"path" help:"File with the roots, in PEM, that the HTTPS of directory is verified with." unset:"the roots of the system" example:"/etc/isr/internal-ca.crt"`
 	Storage         string          `yaml:"storage" format:"path" help:"Folder of account, keys and certificates; only its owner can read it. Servers with the same hosts share it." unset:"acme in store.data; required with store.table" example:"/var/lib/isr/acme"`
 	Challenges      []string        `yaml:"challenges" max:"2" enum:"tls-alpn,http" help:"How to prove that the hosts are served here: tls-alpn (TLS-ALPN-01: the authority connects to port 443 of the host, which must reach a listener with acme), which is tried first, or http (HTTP-01: port 80, which must reach a listener without TLS)." unset:"tls-alpn, and http if a listener without TLS has port 80" example:"[http]"`
 	ExternalAccount ExternalAccount `yaml:"external_account" help:"External account binding, which some authorities require."`
@@ -127,9 +127,9 @@ type Store struct {
 	Bucket           string        `yaml:"bucket" format:"word" help:"S3 bucket for the stored bodies; needs table." example:"my-pages"`
 	CacheDir         string        `yaml:"cache_dir" format:"path" help:"Folder on a local disk with copies of the bodies in the bucket, so that each is read from there once; for one server." unset:"none" example:"/var/cache/isr"`
 	CacheSize        *Size         `yaml:"cache_size" min:"1MiB" max:"1PiB" help:"Size of cache_dir; beyond it the least recently used bodies are removed." unset:"10GiB" example:"50GiB"`
-	Region           string        `yaml:"region" format:"word" help:"AWS region of table and bucket." unset:"that of the AWS configuration" example:"eu-west-1"`
-	DynamoDBEndpoint string        `yaml:"dynamodb_endpoint" format:"url" help:"URL of a DynamoDB endpoint other than that of AWS." example:"http://127.0.0.1:8000"`
-	S3Endpoint       string        `yaml:"s3_endpoint" format:"url" help:"URL of an S3 endpoint other than that of AWS." example:"http://127.0.0.1:9000"`
+	Region           string        `yaml:"region" format:"word" help:"AWS region of table and bucket." unset:"the region of the AWS configuration" example:"eu-west-1"`
+	DynamoDBEndpoint string        `yaml:"dynamodb_endpoint" format:"url" help:"URL of a DynamoDB endpoint other than AWS's." example:"http://127.0.0.1:8000"`
+	S3Endpoint       string        `yaml:"s3_endpoint" format:"url" help:"URL of an S3 endpoint other than AWS's." example:"http://127.0.0.1:9000"`
 	CreateTable      bool          `yaml:"create_table" help:"Create the DynamoDB table if it does not exist."`
 	Require          bool          `yaml:"require" help:"Fail at start if the stores do not answer, instead of serving without them until they do."`
 	Timeout          time.Duration `yaml:"timeout" default:"300ms" min:"1ms" max:"24h" help:"Total time that a request waits for the stores; then the page is rendered without being stored."`
@@ -145,7 +145,7 @@ type Peer struct {
 // Admin is the admin API.
 type Admin struct {
 	Address   string `yaml:"address" format:"addressOrNone" help:"Address of the admin API, or none." unset:"127.0.0.1:9180; with store.table only if there is a token" example:"127.0.0.1:9180"`
-	Token     Secret `yaml:"token" help:"Token of the admin API." unset:"that of the file admin.token in the data folder" example:"{file: /run/secrets/isr-admin}"`
+	Token     Secret `yaml:"token" help:"Token of the admin API." unset:"the token in the file admin.token in the data folder" example:"{file: /run/secrets/isr-admin}"`
 	ReadToken Secret `yaml:"read_token" help:"A second token for the admin API and the console, by which nothing can be changed." unset:"none" example:"{file: /run/secrets/isr-read}"`
 }
 
@@ -154,7 +154,7 @@ type Health struct {
 	Address string         `yaml:"address" format:"address" help:"Address of /livez and /readyz, without a token." unset:"none" example:"127.0.0.1:9181"`
 	Path    string         `yaml:"path" format:"urlpath" help:"Path at the public addresses that answers like /readyz, without the reasons." unset:"none" example:"/-/ready"`
 	Drain   *time.Duration `yaml:"drain" min:"0s" max:"24h" help:"How long to keep serving after SIGTERM while /readyz fails, so that load balancers notice." unset:"5s if a listener is reachable from other machines, else 0s" example:"10s"`
-	Grace   *time.Duration `yaml:"grace" min:"0s" max:"24h" help:"How long requests and renders may take to finish after that." unset:"the longest render_timeout plus 5s" example:"60s"`
+	Grace   *time.Duration `yaml:"grace" min:"0s" max:"24h" help:"How long requests and renders may take to finish at shutdown, after draining." unset:"the longest render_timeout plus 5s" example:"60s"`
 }
 
 // Metrics are the metrics for Prometheus.
@@ -170,7 +170,7 @@ type Purge struct {
 
 // A Downstream is a cache in front of the servers.
 type Downstream struct {
-	To    string `yaml:"to" required:"yes" format:"downstream" help:"Kind and address: cloudfront:DISTRIBUTION, fastly:SERVICE, cloudflare:ZONE, isr:URL or varnish:URL; options as in docs/cdn.md." example:"fastly:SU1Z0isxPaozGVKXdv0eY"`
+	To    string `yaml:"to" required:"yes" format:"downstream" help:"Kind and address: cloudfront:DISTRIBUTION, fastly:SERVICE, cloudflare:ZONE, isr:URL or varnish:URL; for options see docs/cdn.md." example:"fastly:SU1Z0isxPaozGVKXdv0eY"`
 	Token Secret `yaml:"token" help:"Token of its API." example:"{file: /run/secrets/fastly}"`
 }
 
@@ -183,7 +183,7 @@ type Triggers struct {
 
 // A Hook is a webhook.
 type Hook struct {
-	Provider string   `yaml:"provider" required:"yes" enum:"github,contentful,sanity,shopify,generic" help:"Who sends it, and so how it is signed." example:"shopify"`
+	Provider string   `yaml:"provider" required:"yes" enum:"github,contentful,sanity,shopify,generic" help:"The sender, which determines how it is signed." example:"shopify"`
 	Secrets  []Secret `yaml:"secrets" required:"yes" max:"2" help:"Secret of the provider; two while it is replaced." example:"[\"${SHOP_HOOK_SECRET}\"]"`
 	Targets  []string `yaml:"targets" required:"yes" max:"32" format:"target" help:"What it purges: tag, url, prefix, host or tenant with a value, or all." example:"[\"tag:product-{payload.id}\"]"`
 	Hard     bool     `yaml:"hard" help:"Never serve the pages again, instead of making them stale."`
@@ -218,7 +218,7 @@ type AccessLog struct {
 	Path          string `yaml:"path" format:"path" help:"File, which is appended to, or - for standard output. SIGHUP opens it again." unset:"no access log" example:"/var/log/isr/access.log"`
 	Format        string `yaml:"format" default:"json" enum:"json,text" help:"Format of its lines: json, with the names of OpenTelemetry, or text, the Combined Log Format and the fields of the cache."`
 	ClientAddress string `yaml:"client_address" default:"full" enum:"full,masked,none" help:"Addresses of clients in its lines: full, masked (the last octet of IPv4 and the last 80 bits of IPv6 are zero), or none."`
-	SampleHits    int    `yaml:"sample_hits" default:"1" min:"1" max:"1000000" help:"Write a line for one in so many hits, at random; errors, renders and all else always have one."`
+	SampleHits    int    `yaml:"sample_hits" default:"1" min:"1" max:"1000000" help:"Log one in so many hits, at random; all other requests are always logged."`
 }
 
 // Log is the log of the server.

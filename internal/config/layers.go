@@ -204,7 +204,7 @@ func (f *File) Source(path string) Source { return f.sources[path] }
 // An Effective is the value that a field has, and where it comes from.
 type Effective struct {
 	Name   string // such as "negative.404"
-	Value  string // as in a file; empty if the field has no value
+	Value  string // in the format of the file; empty if the field has no value
 	Source Source
 }
 
@@ -231,7 +231,7 @@ func (f *File) effective(v reflect.Value, path, prefix string) []Effective {
 	return all
 }
 
-// valueText formats a value as in a file; empty if there is none.
+// valueText formats a value as a file has it; empty if there is none.
 func valueText(v reflect.Value) string {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

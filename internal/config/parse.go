@@ -36,7 +36,7 @@ func Parse(name string, text []byte, lookUpEnv func(string) (string, bool)) (*Fi
 	return f, nil
 }
 
-// complete adds what a file need not say: a listener, and a route for the requests that no
+// complete adds what a file may omit: a listener, and a route for the requests that no
 // other one matches; and resolves the settings of all routes.
 func (f *File) complete(d *decoder) {
 	if len(f.Listen) == 0 {
@@ -219,7 +219,7 @@ func (d *decoder) redact(line string) string {
 func (d *decoder) visit(node ast.Node, path string) bool {
 	d.nodes++
 	if d.nodes == maxNodes {
-		d.fail(d.at(node), path, "the file has more than %d values, counting those of aliases at each use", maxNodes)
+		d.fail(d.at(node), path, "the file has more than %d values, where an alias counts as its values at each use", maxNodes)
 	}
 	return d.nodes < maxNodes
 }

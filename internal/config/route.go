@@ -5,7 +5,7 @@ import "time"
 // A Route is a rule for requests that match a pattern. After [Parse] it has its effective
 // settings.
 type Route struct {
-	Match    string `yaml:"match" other:"path,pattern,url,location,rule" default:"/" format:"match" help:"Requests of the route: [METHOD ][HOST]/PATH, as in Go's net/http.ServeMux. A path that ends in / matches all below it, {name} one segment, {name...} the rest, {$} the end; GET matches HEAD too." example:"GET /blog/{slug}"`
+	Match    string `yaml:"match" other:"path,pattern,url,location,rule" default:"/" format:"match" help:"Requests of the route: [METHOD ][HOST]/PATH, a pattern of Go's net/http.ServeMux. A path that ends in / matches all below it, {name} one segment, {name...} the rest, {$} the end; GET matches HEAD too." example:"GET /blog/{slug}"`
 	Settings `yaml:",inline"`
 }
 
@@ -17,18 +17,18 @@ type Settings struct {
 
 	Revalidate   Window         `yaml:"revalidate" other:"ttl,max_age,fresh,expires" default:"0s" min:"0s" max:"3650d" help:"Freshness window of pages for which the origin sends none; 0s: they are not cached. auto MIN to MAX follows how often the content of each page changes." example:"auto 30s to 1h"`
 	OptIn        string         `yaml:"opt_in" default:"explicit" enum:"explicit,strict" help:"Responses that state how long they are fresh: explicit (s-maxage, max-age, Expires, CDN-Cache-Control) or strict (max-age only beside public, and no Expires)."`
-	Stale        *time.Duration `yaml:"stale" other:"swr,grace,stale_while_revalidate" min:"0s" max:"3650d" help:"Stale window: how long after that a page may be served while it is regenerated, at most, and for responses without stale-while-revalidate; 0s: never. must-revalidate and proxy-revalidate forbid it." unset:"stale-while-revalidate of the response, unless it has s-maxage" example:"1d"`
-	StaleIfError *time.Duration `yaml:"stale_if_error" other:"sie,keep" min:"0s" max:"3650d" help:"How long after its freshness window a page may be served while the origin fails, at most, and for responses without stale-if-error; 0s: no longer than stale." unset:"stale-if-error of the response, unless it has s-maxage and stale is unset" example:"7d"`
+	Stale        *time.Duration `yaml:"stale" other:"swr,grace,stale_while_revalidate" min:"0s" max:"3650d" help:"Stale window: how long after its freshness window a page may be served while it is regenerated. It bounds the stale-while-revalidate of responses, and replaces a missing one; 0s: never. must-revalidate and proxy-revalidate forbid it." unset:"stale-while-revalidate of the response, unless it has s-maxage" example:"1d"`
+	StaleIfError *time.Duration `yaml:"stale_if_error" other:"sie,keep" min:"0s" max:"3650d" help:"How long after its freshness window a page may be served while the origin fails. It bounds the stale-if-error of responses, and replaces a missing one; 0s: no longer than stale." unset:"stale-if-error of the response, unless it has s-maxage and stale is unset" example:"7d"`
 	Policy       string         `yaml:"policy" default:"serve-stale" enum:"serve-stale,wait" removed:"fail: use serve-stale, and a shorter wait if visitors must not wait for another server" help:"Response while a page is not fresh: serve-stale, or wait (for the new page)."`
 	EarlyRefresh float64        `yaml:"early_refresh" default:"0" min:"0" max:"10" help:"Refresh popular pages shortly before they expire (XFetch beta; 1 is typical, 0 disables)." example:"1"`
 	Jitter       float64        `yaml:"jitter" default:"0.05" min:"0" max:"0.5" help:"Shorten each freshness window by a random part, at most this one, so that pages do not expire together."`
 	History      int            `yaml:"history" default:"0" min:"0" max:"100" help:"Generations of a page that are kept for rollbacks, including the current one; 0 keeps none." example:"10"`
 
-	Negative      Negative `yaml:"negative" help:"Freshness windows of missing pages and redirects whose response says nothing about caching; 0s: they are not stored, whatever the response says."`
+	Negative      Negative `yaml:"negative" help:"Freshness windows of missing pages and redirects whose response has no caching headers; 0s: they are never stored, even if the response allows it."`
 	Statuses      []string `yaml:"statuses" max:"32" format:"status" help:"Statuses that are stored if the response states how long it is fresh, in addition to 200, 203, 204, 300, 301, 302, 303, 307, 308, 404 and 410." example:"[405, 501]"`
 	StoreNegative bool     `yaml:"store_negative" help:"Store 404 and 410 responses of pages that are not stored yet, for all servers, instead of keeping them in the negative cache."`
 
-	OwnRequest bool `yaml:"own_request" help:"Send each visitor's own request for a response that must not be shared, also that of the visitor who caused its render: the origin then sees two requests. For sites that answer by a visitor's address or headers and do not name them in Vary."`
+	OwnRequest bool `yaml:"own_request" help:"Send each visitor's own request for a response that must not be shared, also the request of the visitor who caused its render: the origin then sees two requests. For sites that answer by a visitor's address or headers and do not name them in Vary."`
 
 	RequestDirectives string `yaml:"request_directives" default:"ignore" enum:"ignore,obey" help:"Directives of Cache-Control in requests: obey them, so that visitors can make the origin work, or ignore them. only-if-cached is always obeyed."`
 
@@ -36,7 +36,7 @@ type Settings struct {
 
 	RenderTimeout *time.Duration `yaml:"render_timeout" other:"timeout" min:"1ms" max:"24h" help:"Time limit for the origin to render a page." unset:"30s" example:"10s"`
 	Wait          *time.Duration `yaml:"wait" min:"1ms" max:"24h" help:"How long a visitor waits for a page that another server renders or that waits for its turn at the origin, and with policy: wait, for the new page; then the stale page is served, or 503." unset:"render_timeout and twice lease" example:"20s"`
-	MaxBody       *Size          `yaml:"max_body" min:"1B" max:"1GiB" help:"Largest page that is stored; larger responses pass through. At most that of the top level." unset:"max_body of the top level" example:"2MiB"`
+	MaxBody       *Size          `yaml:"max_body" min:"1B" max:"1GiB" help:"Largest page that is stored; larger responses pass through. At most max_body of the top level." unset:"max_body of the top level" example:"2MiB"`
 	Compression   []string       `yaml:"compression" other:"compress,gzip,encoding,codings" max:"3" enum:"br,zstd,gzip,off" help:"Content codings of pages of a text format, 1 KiB to 4 MiB, for clients that accept them; of those that a client prefers equally, it gets the first of br, zstd and gzip. off: none." unset:"[br, zstd, gzip]" example:"[br, gzip]"`
 
 	Query         []string `yaml:"query" other:"params,query_params" max:"256" preset:"add" format:"query" help:"Query parameters that are part of the cache key. A request with others bypasses the cache, unless they are ignored." example:"[page, sort]"`
@@ -51,7 +51,7 @@ type Settings struct {
 	SetHeaders       map[string]string `yaml:"set_headers" other:"response_headers,add_headers" max:"64" format:"header" help:"Response headers to set." example:"{X-Frame-Options: DENY}"`
 	RemoveHeaders    []string          `yaml:"remove_headers" max:"64" preset:"add" format:"header" help:"Response headers to remove." example:"[X-Powered-By]"`
 	EarlyHints       bool              `yaml:"early_hints" help:"Send the preload and preconnect links of a page's Link headers ahead of it, in a response 103 (Early Hints), to browsers that navigate to it."`
-	CacheControl     string            `yaml:"cache_control" format:"headerValue" help:"Cache-Control of fresh pages for the caches behind this one, such as browsers." unset:"that of the origin" example:"max-age=60"`
+	CacheControl     string            `yaml:"cache_control" format:"headerValue" help:"Cache-Control of fresh pages for the caches behind this one, such as browsers." unset:"the origin's" example:"max-age=60"`
 	CDNCacheControl  string            `yaml:"cdn_cache_control" format:"headerValue" help:"CDN-Cache-Control of fresh pages, for caches that purges reach; needs cache_control. max-age=remaining is the remaining freshness, in each of these fields." unset:"none" example:"max-age=remaining"`
 	SurrogateControl string            `yaml:"surrogate_control" format:"headerValue" help:"Surrogate-Control of fresh pages, for CDNs that do not know CDN-Cache-Control; needs cache_control." unset:"none" example:"max-age=remaining"`
 
@@ -69,13 +69,13 @@ type Negative struct {
 	Redirect *time.Duration `yaml:"redirect" min:"0s" max:"3650d" help:"Window of 301, 302, 303, 307 and 308 responses." unset:"revalidate for 301 and 308; others are not stored" example:"10m"`
 }
 
-// Reject says which generations are suspicious.
+// Reject declares which generations are suspicious.
 type Reject struct {
 	SmallerThan Percent  `yaml:"smaller_than" default:"0%" min:"0%" max:"100%" help:"Smaller than this part of the current generation; 0% disables it." example:"50%"`
 	Without     []string `yaml:"without" max:"32" format:"bodyText" help:"An HTML page with a status of 200 to 299 that lacks one of these texts." example:"\"</html>\""`
 	With        []string `yaml:"with" max:"32" format:"bodyText" help:"An HTML page that has one of these texts." example:"[\"Fatal error\"]"`
-	Status      bool     `yaml:"status" help:"A status of another class than that of the current generation, as 404 after 200."`
-	ContentType bool     `yaml:"content_type" help:"A content type other than that of the current generation."`
+	Status      bool     `yaml:"status" help:"A status of another class than the current generation's, such as 404 after 200."`
+	ContentType bool     `yaml:"content_type" help:"A content type other than the current generation's."`
 	LostHeaders []string `yaml:"lost_headers" max:"32" format:"header" help:"A response without one of these headers, which the current generation has." example:"[Content-Security-Policy]"`
 }
 

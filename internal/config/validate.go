@@ -151,7 +151,7 @@ func (f *File) validateTriggers(d *decoder) {
 	for name, h := range t.Hooks {
 		at := "triggers.hooks." + name
 		if len(h.Targets) == 0 {
-			d.failAt(at+".targets", "is empty; say what the hook purges, like [\"tag:product-{payload.id}\"]")
+			d.failAt(at+".targets", "is empty; name what the hook purges, like [\"tag:product-{payload.id}\"]")
 		}
 		if len(h.Secrets) == 0 {
 			d.failAt(at+".secrets", "is empty; give the secret of the provider, like [\"${HOOK_SECRET}\"]")

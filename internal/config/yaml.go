@@ -215,7 +215,7 @@ func (d *decoder) resolve(node ast.Node, path string) ast.Node {
 			}
 			node = value
 		case *ast.TagNode:
-			d.fail(d.at(n), path, "the tag %s is not supported; the type of a value is that of its field", n.Start.Value)
+			d.fail(d.at(n), path, "the tag %s is not supported; the field determines the type of its value", n.Start.Value)
 			return nil
 		default:
 			return node

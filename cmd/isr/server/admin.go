@@ -38,7 +38,7 @@ type adminFlags struct {
 	// Of the configuration file; empty: the tokens of ISR_ADMIN_TOKEN and ISR_ADMIN_READ_TOKEN.
 	adminToken, readToken string
 
-	Admin *string `placeholder:"ADDR" help:"Address of the admin API, or none (127.0.0.1:9180; with --table only if ISR_ADMIN_TOKEN is set). Its token is ISR_ADMIN_TOKEN, else that of admin.token in the data folder."`
+	Admin *string `placeholder:"ADDR" help:"Address of the admin API, or none (127.0.0.1:9180; with --table only if ISR_ADMIN_TOKEN is set). Its token is ISR_ADMIN_TOKEN, else the one in admin.token in the data folder."`
 }
 
 // An adminPlan is the validated address and token of the admin API.

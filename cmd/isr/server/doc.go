@@ -5,7 +5,7 @@
 //	flags and file ──► stores ──► cache ──► site (routes, origins) ──► listeners
 //	settings.go        stores.go  backend.go site.go                   public.go, acme.go, admin.go, folder.go
 //
-// While it runs, reloader.go replaces the configuration, health.go tells whether it is ready, process.go
+// While it runs, reloader.go replaces the configuration, health.go reports whether it is ready, process.go
 // describes it to operators, and limits.go keeps the process within its memory, processors and open files.
 //
 // Commands reach a running server through the socket in its data folder ([DialSocket]). Without one they claim

@@ -13,13 +13,13 @@ import (
 type EdgeFlags struct {
 	Host                 []string `sep:"," placeholder:"NAME" help:"Host to serve: example.com, *.example.com, or * for any; repeatable. Requests for other hosts get 421. Required if --listen is reachable from other machines (localhost)."`
 	TrustedProxy         []string `sep:"," placeholder:"CIDR" help:"Network whose X-Forwarded-For, X-Forwarded-Proto and Forwarded headers are trusted: a CIDR like 10.0.0.0/8, loopback or private; repeatable (none)."`
-	TrustForwardedHost   bool     `help:"Take the host from X-Forwarded-Host, or from host= of Forwarded, of --trusted-proxy, and pass X-Forwarded-Port and X-Forwarded-Prefix on. Dangerous unless each of these proxies sets or removes the field: nginx, CloudFront and others pass the field of a visitor on, who then chooses the host of a page that a cache in front stores under another host."`
+	TrustForwardedHost   bool     `help:"Take the host from X-Forwarded-Host, or from host= of Forwarded, of --trusted-proxy, and pass X-Forwarded-Port and X-Forwarded-Prefix on. Dangerous unless each of these proxies sets or removes the field: nginx, CloudFront and others pass a visitor's own field on: the visitor then chooses the host of a page that a downstream cache stores under another host."`
 	ProxyProtocol        bool     `help:"Require the PROXY protocol, v1 or v2, on connections from --trusted-proxy."`
 	PublicScheme         string   `enum:"http,https" default:"http" placeholder:"SCHEME" help:"Scheme of the public URL of the site, sent to the origin as X-Forwarded-Proto: http or https (${default})."`
-	HSTS                 string   `name:"hsts" placeholder:"VALUE" help:"Value of Strict-Transport-Security in responses by https, instead of the one of the site, like max-age=31536000; browsers do not use http for the hosts for so long (none)."`
+	HSTS                 string   `name:"hsts" placeholder:"VALUE" help:"Strict-Transport-Security of responses over https, which replaces the site's, like max-age=31536000; for this time browsers use only https for the hosts (none)."`
 	ClientTimeout        cli.Span `default:"60s" placeholder:"TIME" help:"How long a client may neither read nor send a byte of a body before its connection is closed, at least 1s (${default})."`
 	FastPath             bool     `default:"true" negatable:"" help:"Serve hits, and other ordinary requests, on plain HTTP/1.1 without net/http, Go's HTTP server, which is faster (yes)."`
-	MaxClientConnections int      `placeholder:"N" help:"Connections that one client may have, 1 to 16777216; those of trusted proxies are not limited (a quarter of what open files allow, at most 1024)."`
+	MaxClientConnections int      `placeholder:"N" help:"Connections that one client may have, 1 to 16777216; connections of trusted proxies are not limited (a quarter of the limit of open files, at most 1024)."`
 	MaxOriginConnections int      `default:"256" placeholder:"N" help:"Concurrent pass-through requests at the origin, 4 to 1048576; a client may use a quarter of them (${default}). Renders are bounded by --max-renders."`
 }
 

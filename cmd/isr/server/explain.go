@@ -122,8 +122,8 @@ type ConfigExplainCommand struct {
 
 // Help returns the text below the usage line.
 func (c *ConfigExplainCommand) Help() string {
-	return `No request is sent, and neither a server nor a store is asked: isr explain does that, and says what
-the cache would do with the request now. Settings that say built-in are in neither the file nor its preset.`
+	return `No request is sent, and neither a server nor a store is asked: isr explain does that, and shows what
+the cache would do with the request now. Settings marked built-in are in neither the file nor its preset.`
 }
 
 // Run executes the command. Invalid flags are a [cli.UsageError].

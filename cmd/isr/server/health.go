@@ -18,7 +18,7 @@ type healthFlags struct {
 	Health     string    `placeholder:"ADDR" help:"Address of the health checks /livez and /readyz, without a token, like 127.0.0.1:9181 (none)."`
 	HealthPath string    `placeholder:"PATH" help:"Path at --listen that answers like /readyz, without the reasons, like /-/ready (none)."`
 	Drain      *cli.Span `placeholder:"TIME" help:"How long to keep serving after SIGTERM while /readyz fails, so that load balancers notice (5s if --listen is reachable from other machines, else 0)."`
-	Grace      *cli.Span `placeholder:"TIME" help:"How long requests and renders may take to finish after that (--render-timeout plus 5s)."`
+	Grace      *cli.Span `placeholder:"TIME" help:"How long requests and renders may take to finish at shutdown, after draining (--render-timeout plus 5s)."`
 }
 
 func (f *healthFlags) validate() error {

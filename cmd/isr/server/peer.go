@@ -23,7 +23,7 @@ const peerVariable = "ISR_PEER_SECRET"
 type peerFlags struct {
 	peerSecret string // of the configuration file; empty: the secret of ISR_PEER_SECRET
 
-	Peer string `placeholder:"ADDR" help:"IP address and port at which the other servers of the table reach this one, like 10.0.0.5:7946, on a private network (none). It listens there. They tell each other of changes, and send each other stored bodies. Needs --table, and the secret of all of them in ISR_PEER_SECRET."`
+	Peer string `placeholder:"ADDR" help:"IP address and port at which the other servers of the table reach this one, like 10.0.0.5:7946, on a private network (none). It listens there. They notify each other of changes, and send each other stored bodies. Needs --table, and a secret, the same for all of them, in ISR_PEER_SECRET."`
 }
 
 // node returns this server among its peers; nil if there is no --peer.

@@ -39,7 +39,7 @@ func (r *reloader) process(c *ServeCommand) admin.Process {
 	return p
 }
 
-// ProcessOf describes a server that has not started: what its file says.
+// ProcessOf describes a server that has not started, by its file.
 func ProcessOf(f *config.File, memory int64) admin.Process {
 	p := admin.Process{File: f.Name(), Hosts: f.Hosts, Memory: memory, Peers: []admin.ProcessPeer{}, Origins: []admin.ProcessOrigin{}}
 	for _, name := range slices.Sorted(maps.Keys(f.Origins)) {

@@ -87,10 +87,10 @@ func (r *reloader) reload() (done admin.Reloaded, err error) {
 	return done, nil
 }
 
-// reloadHappening tells those who watch the server of a reload.
+// reloadHappening is the event of a reload.
 func reloadHappening(err error) live.Happening {
 	if err != nil {
-		return live.Happening{At: time.Now(), Kind: "reload", Reason: "failed", Text: "the configuration was not reloaded; the log says why"}
+		return live.Happening{At: time.Now(), Kind: "reload", Reason: "failed", Text: "the configuration was not reloaded; see the log for the reason"}
 	}
 	return live.Happening{At: time.Now(), Kind: "reload", Reason: "ok", Text: "the configuration was reloaded"}
 }
@@ -135,7 +135,7 @@ func (h Hangups) Each(ctx context.Context, do func()) (stop func()) {
 }
 
 // signaled does what SIGHUP asks for: it opens the logs again, and then reloads. Without a configuration
-// file it says so in the log.
+// file it logs that there is none.
 func (r *reloader) signaled() {
 	defer supervisor{r.log}.reloading()()
 	if r.reopenLogs != nil {

@@ -32,14 +32,14 @@ import (
 
 // ServeCommand is isr serve: it serves a site through the cache until its context ends.
 type ServeCommand struct {
-	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting that the file has must not be given as a flag or variable too. isr serve and isr worker read it again on SIGHUP, and a server on isr reload."`
+	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting of the file cannot also be a flag or variable. SIGHUP makes isr serve and isr worker read it again; so does isr reload."`
 
 	Origin string `placeholder:"URL" help:"URL of the site behind the cache, like http://127.0.0.1:3000."`
 	Demo   bool   `xor:"origin" help:"Serve the built-in demonstration site."`
 	Listen string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on (${default})."`
 
 	Revalidate   cli.Span  `default:"0" placeholder:"TIME" help:"Freshness window of pages for which the origin sends none (${default}: they are not cached)."`
-	Stale        *cli.Span `placeholder:"TIME" help:"Stale window: how long after that a page may be served while it is regenerated, at most, and for responses without stale-while-revalidate; 0 for never (stale-while-revalidate of the response, unless it has s-maxage; 1d with --demo and --preset)."`
+	Stale        *cli.Span `placeholder:"TIME" help:"Stale window: how long after its freshness window a page may be served while it is regenerated. It bounds the stale-while-revalidate of responses, and replaces a missing one; 0 for never (stale-while-revalidate of the response, unless it has s-maxage; 1d with --demo and --preset)."`
 	Vary         []string  `sep:"," placeholder:"NAME" help:"Request header that is part of the cache key; repeatable."`
 	Query        []string  `sep:"," placeholder:"NAME" help:"Query parameter that is part of the cache key; repeatable."`
 	IgnoreCookie []string  `sep:"," placeholder:"NAME" help:"Cookie that does not affect pages; NAME may end in *, and * means all; with a ! before NAME the cookie counts although it is well-known; repeatable."`
@@ -50,7 +50,7 @@ type ServeCommand struct {
 
 	StoreNegative bool `help:"Store 404 and 410 responses of pages that are not stored yet, for all servers, instead of keeping them in the negative cache."`
 
-	OwnRequest bool `help:"Send each visitor's own request for a response that must not be shared, also that of the visitor who caused its render: the origin then sees two requests. For sites that answer by a visitor's address or headers and do not name them in Vary."`
+	OwnRequest bool `help:"Send each visitor's own request for a response that must not be shared, also the request of the visitor who caused its render: the origin then sees two requests. For sites that answer by a visitor's address or headers and do not name them in Vary."`
 
 	EdgeFlags    `embed:""`
 	RenderFlags  `embed:""`

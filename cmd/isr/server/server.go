@@ -116,21 +116,21 @@ func displayAddress(a net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// A supervisor is the service manager that has started this process, systemd: it is told of
+// A supervisor is the service manager that has started this process, systemd: it is notified of
 // the state of a server by the protocol of sd_notify(3), if the variable NOTIFY_SOCKET names
 // its socket. It is safe for concurrent use.
 type supervisor struct{ log *slog.Logger }
 
-// ready says that the server serves, or that a reload has ended.
+// ready reports that the server serves, or that a reload has ended.
 func (s supervisor) ready() { s.tell(daemon.SdNotifyReady) }
 
-// reloading says that a reload begins. Callers must call the result when it has ended.
+// reloading reports that a reload begins. Callers must call the result when it has ended.
 func (s supervisor) reloading() (done func()) {
 	s.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 	return s.ready
 }
 
-// stopping says that the server shuts down, and how long that may take.
+// stopping reports that the server shuts down, and how long that may take.
 func (s supervisor) stopping(most time.Duration) {
 	s.tell(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, most.Microseconds()))
 }

@@ -218,7 +218,7 @@ func checkEdge(f *config.File) error {
 	return nil
 }
 
-// FileOfFlags returns the file that says the same as the flags.
+// FileOfFlags returns the file that is equivalent to the flags.
 func (c *ServeCommand) FileOfFlags() *config.File {
 	f := &config.File{
 		Listen:  make([]config.Listener, 1),

@@ -39,9 +39,9 @@ type StoreFlags struct {
 	Data             string `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the embedded store, and of the socket that commands use to reach a running server (${default})."`
 	Table            string `placeholder:"NAME" help:"DynamoDB table for the metadata, instead of the embedded store; needs --bucket."`
 	Region           string `placeholder:"NAME" help:"AWS region of table and bucket (from the AWS configuration)."`
-	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"URL of a DynamoDB endpoint other than that of AWS."`
+	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"URL of a DynamoDB endpoint other than AWS's."`
 	Bucket           string `placeholder:"NAME" help:"S3 bucket for the stored bodies; needs --table."`
-	S3Endpoint       string `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"URL of an S3 endpoint other than that of AWS."`
+	S3Endpoint       string `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"URL of an S3 endpoint other than AWS's."`
 	downstreamFlags  `embed:""`
 	owner            string                  // in leases; empty: host and process id
 	requests         func() int64            // how many requests the server has begun to serve; nil: it serves none
@@ -66,7 +66,7 @@ func (f *StoreFlags) Check() error {
 	case f.Table == "" && (f.DynamodbEndpoint != "" || f.S3Endpoint != "" || f.Region != ""):
 		return cli.Usagef("--region, --dynamodb-endpoint and --s3-endpoint need --table and --bucket")
 	case f.Data == "":
-		return cli.Usagef("--data is empty; expected a folder, as in --data ./isr-data")
+		return cli.Usagef("--data is empty; expected a folder, like --data ./isr-data")
 	}
 	_, err := f.specs()
 	return err

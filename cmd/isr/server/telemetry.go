@@ -24,7 +24,7 @@ type telemetryFlags struct {
 	AccessLog           string `placeholder:"FILE" help:"File with a line for each request, or - for standard output (none). SIGHUP opens it again."`
 	AccessLogFormat     string `enum:"json,text" default:"json" placeholder:"FORMAT" help:"Format of the access log: json, or text, the Combined Log Format and the fields of the cache (${default})."`
 	AccessLogClient     string `name:"access-log-client-address" enum:"full,masked,none" default:"full" placeholder:"HOW" help:"Addresses of clients in the access log: full, masked (the last octet of IPv4 and the last 80 bits of IPv6 are zero), or none (${default})."`
-	AccessLogSampleHits int    `default:"1" placeholder:"N" help:"Write a line for one in so many hits, at random; errors, renders and all else always have one (${default})."`
+	AccessLogSampleHits int    `default:"1" placeholder:"N" help:"Log one in N hits, at random; all other requests are always logged (${default})."`
 }
 
 func (f *telemetryFlags) validate() error {
@@ -46,8 +46,8 @@ func (f *telemetryFlags) openAccessLog(out io.Writer, log *slog.Logger) (*access
 	return accesslog.New(cfg)
 }
 
-// instruments are what watches a server: sinks are told of each request, and observers of
-// the work of the cache.
+// instruments watch a server: sinks receive each request, and observers the work of
+// the cache.
 type instruments struct {
 	metrics    *metrics.Metrics
 	access     *accesslog.Log  // nil if there is none
@@ -60,7 +60,7 @@ type instruments struct {
 	closers    []func()
 }
 
-// A watched process says from its first moment how it is: its health, and its metrics.
+// A watched process serves its health and its metrics from its start.
 type watched struct {
 	health          *health
 	inst            *instruments
@@ -160,7 +160,7 @@ func (i *instruments) observesHits() bool {
 	return i.tracer == nil && i.requestIDs != telemetry.RequestIDsAlways
 }
 
-// watch sets what is told of the requests to origins.
+// watch sets the functions that observe requests to origins.
 func (i *instruments) watch(cfg *gateway.SiteConfig) {
 	cfg.Answered = i.metrics.Origin
 	if i.tracer != nil {

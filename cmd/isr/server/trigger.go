@@ -34,8 +34,8 @@ type TriggerFlags struct {
 	HookHard       []string `sep:"," placeholder:"NAME" help:"Hook whose purges are hard: pages are never served again, instead of being stale; repeatable."`
 	HookPublic     bool     `help:"Accept webhooks on the public address too, on all hosts."`
 
-	PurgeQueue       string   `placeholder:"URL" help:"SQS queue with purge requests, as POST /-/purge takes them."`
-	PurgeQueueTarget []string `sep:";" placeholder:"TARGET" help:"What events in the queue purge, as in --hook-target, like url:https://example.com/{payload.s3.object.key}; up to 32. The queue then has events instead of purge requests."`
+	PurgeQueue       string   `placeholder:"URL" help:"SQS queue with purge requests, in the format of POST /-/purge."`
+	PurgeQueueTarget []string `sep:";" placeholder:"TARGET" help:"What events in the queue purge, in the format of --hook-target, like url:https://example.com/{payload.s3.object.key}; up to 32. The queue then has events instead of purge requests."`
 	PurgeQueueHard   bool     `help:"Purge hard what events in the queue select."`
 }
 
@@ -129,7 +129,7 @@ func (f *TriggerFlags) hooks() ([]trigger.Hook, error) {
 		h := &hooks[i]
 		switch n := len(h.Targets); {
 		case n == 0:
-			return nil, cli.Usagef("hook %s purges nothing; say what with --hook-target %s=tag:product-{payload.id}", h.Name, h.Name)
+			return nil, cli.Usagef("hook %s has no targets; name what it purges with --hook-target %s=tag:product-{payload.id}", h.Name, h.Name)
 		case n > trigger.MaxTemplates:
 			return nil, cli.Usagef("hook %s has %d targets; --hook-target is allowed %d times for each hook", h.Name, n, trigger.MaxTemplates)
 		}
