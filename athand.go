@@ -12,9 +12,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A page that is in memory but for its body, whose file the system has in its own memory, is a hit:
+// If memory holds a page without its body, and the body's file is in the OS page cache, the request is a hit:
 //
-//	outline ──► read the file, which waits for nothing ──► the sum is that of the body ──► serve
+//	outline ──► read the file, which waits for nothing ──► the sum is the body's ──► serve
 //
 // The page is made for one response, and forgotten with it: its memory is used again. One that is
 // requested again and again is put back into memory (see outline): there it takes a third of the

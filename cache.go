@@ -99,7 +99,7 @@ type Cache struct {
 	sections sections // what was learned of renders that were refused
 
 	mu     sync.Mutex
-	routes map[string]*boundRoute // by name; those of Handler
+	routes map[string]*boundRoute // by name; the routes of Handler
 	bound  []*boundRoute
 	// find returns the route of a page, nil for none; it is nil until Bind.
 	find        func(store.Key) *boundRoute

@@ -396,7 +396,7 @@ func (d *coder) read(ctx context.Context, e *store.Entry, choose func(coding.Has
 }
 
 // describe adds the codings beside the body of a detached page, without their content, so that the
-// response to HEAD, or a 304, is that of GET.
+// response to HEAD, or a 304, has the header of GET's.
 func (d *coder) describe(ctx context.Context, p *page, as *presentation, accept httpcache.Accept) {
 	if d == nil || !p.codable || accept.Prefer(as.codings) == httpcache.Identity {
 		return

@@ -26,7 +26,7 @@ type Config struct {
 	// MinUses is how often a page must be requested, within half an hour to an hour, to
 	// be stored. Until then this process renders it for the requests that arrive, and
 	// serves it for five seconds, so that pages that are not requested again, such as
-	// those of invented URLs, use no storage. Stored pages are served at once. Uses are
+	// pages of invented URLs, use no storage. Stored pages are served at once. Uses are
 	// counted per process, in 4 MiB. At most 100; zero means 1: every page is stored.
 	MinUses int
 	// Full reports whether the stores have no room: missing pages are then not stored,
@@ -67,7 +67,7 @@ type Config struct {
 	// page, which DynamoDB bounds to 400 KB, and count in Memory while the page is there. From
 	// 1 KiB to 128 KiB; zero means DefaultMaxHeader.
 	MaxHeader int64
-	// MaxTags is how many purge tags a page may have, those of its route included. Pages with more
+	// MaxTags is how many purge tags a page may have, its route's included. Pages with more
 	// pass through. Each tag is looked up among the purge marks when these change, and is read by
 	// a process that cannot follow the log, for a read unit each. From 1 to 2,048; zero means
 	// DefaultMaxTags.
@@ -148,7 +148,7 @@ type Config struct {
 	// takes two seconds, this process regenerates the page, unless it Freezes; after three failures
 	// in a row it is not asked for five seconds. Nil means that this process regenerates all pages.
 	Queue Queue
-	// Freezes says that the process may be frozen or killed whenever no request is in progress, as
+	// Freezes means that the process may be frozen or killed whenever no request is in progress, as
 	// in AWS Lambda. Callers then await [Cache.Settle] before each response ends. The context of a
 	// request must end when the process may: renders and leases that it starts do not outlive it.
 	// A stale page that Queue does not take stays stale.

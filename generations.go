@@ -172,7 +172,7 @@ type FieldDiff struct {
 // generation before the current one, an empty to is the current one.
 //
 // Errors wrap [store.ErrNoVersion] if a generation is not kept or its prefix is ambiguous;
-// other errors are those of the stores.
+// other errors are the stores' own.
 func (c *Cache) Diff(ctx context.Context, k store.Key, from, to string) (Diff, error) {
 	d, err := c.diff(ctx, k, from, to)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *Cache) diff(ctx context.Context, k store.Key, from, to string) (d Diff,
 // Body returns a generation of a page with its body, without content coding: the one that an
 // id or an unambiguous prefix of it names, the current one for an empty text. At most limit
 // bytes of the body are read. Errors wrap [store.ErrNoVersion], [ErrNoBody] if the body is
-// missing, damaged or larger, or are those of the stores.
+// missing, damaged or larger, or are the stores' own.
 func (c *Cache) Body(ctx context.Context, k store.Key, generation string, limit int64) (store.Entry, []byte, error) {
 	versions, err := c.Versions(ctx, k)
 	if err != nil {

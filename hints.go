@@ -12,7 +12,7 @@ import (
 // A hinter sends the links of pages ahead of them, in an interim response (RFC 8297).
 type hinter struct {
 	enabled bool
-	// own: the route sets or removes Link, so that links, nil without, stand in place of those
+	// own: the route sets or removes Link, so that links (nil if it removes them) replace the links
 	// of pages.
 	own   bool
 	links []string

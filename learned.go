@@ -23,7 +23,7 @@ import (
 //	page not stored ──► its section is learned ──► the visitor's own request (detail=learned)
 //	                          └──► every probeEvery requests, or probeAfter: a render as ever
 //
-// Stored pages, and those of the negative cache, are looked up first as ever. What was learned
+// Stored pages, and answers of the negative cache, are looked up first as ever. What was learned
 // ends with the first render of the section that is cacheable, with a response to a request
 // without personal parts that looks so, learnedFor after the last that does not, with a purge by
 // this process, and when the routes change. After a cacheable page a section is not learned for
@@ -193,7 +193,7 @@ func (s *sections) forget() {
 // visitors for them pass through, because the last renders there were refused.
 type LearnedSection struct {
 	Route   string // label of the route
-	Tenant  string // empty without tenants
+	Tenant  string // empty if there are no tenants
 	Section string // host and beginning of the path, such as "example.com/link/"
 	Reason  string // why the renders were refused: a detail of Cache-Status
 	Since   time.Time

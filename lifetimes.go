@@ -17,8 +17,8 @@ import (
 // cache alone. Lifetimes count from when a page is served, so these pages have "Age: 0" and the
 // current Date.
 //
-// In place of a number of seconds, max-age and s-maxage may have "remaining": for how much
-// longer the page is fresh here, in whole seconds, as in "max-age=remaining". A cache then has no
+// Instead of a number of seconds, max-age and s-maxage may have "remaining": for how much
+// longer the page is fresh here, in whole seconds, like "max-age=remaining". A cache then has no
 // copy for longer than this one.
 //
 // Pages that are not fresh get "Cache-Control: max-age=0, must-revalidate" alone, so that no
@@ -80,7 +80,7 @@ func validRemaining(field string) bool {
 // A lifetimeField is the value of a field of [DownstreamControl].
 type lifetimeField struct {
 	fixed         []string // nil: there is no such field, or it has the remaining freshness
-	before, after string   // it, between these texts; both are empty without
+	before, after string   // it, between these texts; both are empty if fixed is set
 }
 
 func newLifetimeField(value string) lifetimeField {
@@ -102,8 +102,8 @@ func (f *lifetimeField) at(left time.Duration) []string {
 	return []string{f.before + strconv.FormatInt(int64(max(left, 0)/time.Second), 10) + f.after}
 }
 
-// lifetimes are the fields that tell downstream caches how long they may keep a page, in place
-// of those of the page. They are shared by responses: nothing may append to them.
+// lifetimes are the fields that state how long downstream caches may keep a page. They replace
+// the page's own fields. They are shared by responses: nothing may append to them.
 type lifetimes struct {
 	browsers, cdn, surrogate []string
 	ageless                  bool // lifetimes count from when the page is served

@@ -15,11 +15,11 @@ import (
 // called on the way of a fresh hit in memory.
 type Observer interface {
 	// Begin is called before an operation, and the function that it returns once after it.
-	// The returned context is that of the operation, and must be derived from ctx: what it
+	// The operation uses the returned context, which must be derived from ctx: what it
 	// carries reaches the calls of the operation, and the renderer.
 	Begin(ctx context.Context, op Operation) (context.Context, func(Result))
 	// Join is called when a request joins a flight that another request has begun, and waits
-	// for it: work is the context of an OperationFlight, and request that of the request.
+	// for it: work is the context of an OperationFlight, and request the context of the request.
 	Join(work, request context.Context)
 	// Note is called for what happens in a moment.
 	Note(Event)
@@ -31,14 +31,14 @@ type Operation struct {
 	Kind OperationKind
 	// Name is the method of a store, such as "read", for OperationTable and OperationBodies.
 	Name string
-	// Route and Key are those of the page; zero for an operation that concerns no page.
+	// Route and Key are the page's; zero for an operation that concerns no page.
 	Route string
 	Key   store.Key
 	// Trigger is why a page is rendered: "miss", "stale", "early", "command", "purge" or
 	// "unstored" (for visitors who do not wait for the store); for OperationRender alone.
 	Trigger string
-	// Cause is the context of the request that caused the operation; nil without one. It is
-	// not that of the operation, which goes on if the visitor goes away.
+	// Cause is the context of the request that caused the operation; nil if no request did. It is
+	// not the operation's own context: the operation goes on if the visitor goes away.
 	Cause context.Context
 }
 
@@ -71,11 +71,11 @@ type Result struct {
 	Reason string
 	// Took is how long the renderer took, without what follows; for a render alone.
 	Took time.Duration
-	// Status is the status that the renderer has sent; 0 without.
+	// Status is the status that the renderer has sent; 0 if it sent none.
 	Status int
 	// Bytes is the size of the body that was rendered, read or written.
 	Bytes int64
-	// Err is the error; nil without.
+	// Err is the error; nil if there is none.
 	Err error
 }
 
@@ -87,7 +87,7 @@ type Event struct {
 	Reason string
 	// Target is the kind of the first target of a purge, such as "tag"; for EventPurge alone.
 	Target string
-	// Took is a duration that Kind determines; zero without.
+	// Took is a duration that Kind determines; zero if the kind has none.
 	Took time.Duration
 	// Bytes is the size of what was evicted, or collected.
 	Bytes int64

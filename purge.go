@@ -57,7 +57,7 @@ func PurgePrefix(tenant, prefix string) store.PurgeTarget {
 	return store.PurgeTarget{Kind: store.PurgePrefix, Tenant: tenant, Value: prefix}
 }
 
-// PurgeHost is the target of the pages of a host, which is written as in cache keys: in
+// PurgeHost is the target of the pages of a host, which is written as cache keys have it: in
 // lower case, without a default port.
 func PurgeHost(tenant, host string) store.PurgeTarget { return PurgePrefix(tenant, host+"/") }
 
@@ -75,7 +75,7 @@ func PurgeSite() store.PurgeTarget { return store.PurgeTarget{Kind: store.PurgeS
 //
 // Errors wrap [store.ErrInvalidInput] or [store.ErrInvalidKey] for invalid targets, or too
 // many of them, and [store.ErrPinned] for a hard purge of a pinned page; nothing was purged
-// then. A page that is pinned meanwhile is purged. Otherwise they are those of the store. If
+// then. A page that is pinned during the purge is purged. Otherwise they are the store's own. If
 // the error wraps [store.ErrUnknownOutcome], the purge may have been made.
 func (c *Cache) Purge(ctx context.Context, p Purge) (store.Receipt, error) {
 	receipt, err := c.purge(ctx, p)
@@ -141,7 +141,7 @@ func (c *Cache) applyPurge(targets []store.PurgeTarget, hard bool, seq int64) {
 	c.peers.Tell(seq)
 }
 
-// purgeTargets checks targets, and completes those of pages: by their partition keys, and
+// purgeTargets checks targets, and completes targets of pages: by their partition keys, and
 // by prefixes that cover their variants.
 func (c *Cache) purgeTargets(targets []store.PurgeTarget) ([]store.PurgeTarget, error) {
 	variants := c.hasVariants()
@@ -225,9 +225,9 @@ func (c *Cache) mayBePinned(ctx context.Context, targets []store.PurgeTarget) (p
 }
 
 // NotStored returns the pages among the targets of a purge that have no stored generation and no
-// variant with one, and are not being rendered. A purge of such a page is valid, but who asked for
-// it may have meant another one. It reads each page, and the list of its variants if routes of the
-// cache may have any. Errors are those of the store.
+// variant with one, and are not being rendered. A purge of such a page is valid, but its sender
+// may have meant another one. It reads each page, and the list of its variants if routes of the
+// cache may have any. Errors are the store's own.
 func (c *Cache) NotStored(ctx context.Context, targets []store.PurgeTarget) ([]store.Key, error) {
 	var pages []store.Key
 	for _, t := range targets {
@@ -401,8 +401,8 @@ func (c *Cache) hasVariantsLocked() bool {
 	return len(c.bound) == 0 || slices.ContainsFunc(c.bound, func(b *boundRoute) bool { return b.VaryAuto || len(b.Vary)+len(b.KeyClasses) > 0 })
 }
 
-// purges returns all purges that this process knows to cover a page: those read with it,
-// those of the page that the flight f has read since, which may be nil, and all marks. It
+// purges returns all purges that this process knows to cover a page: the purges read with it,
+// the purges that the flight f, which may be nil, has read since, and all marks. It
 // is on the hit path.
 func (c *Cache) purges(f *flight, p *page, now time.Time) store.PurgeState {
 	return c.lasting(f.known(p.cover).Merge(c.marks.Recall(&p.marked, p.key, p.entry.Tags, now)))

@@ -24,7 +24,7 @@ const (
 var ErrRejected = errors.New("the generation was rejected")
 
 // rejects returns why a response is suspicious as the next generation; empty if it is not.
-// current is the generation that it is compared with; nil without.
+// current is the generation that it is compared with; nil if there is none.
 func (b *routeRules) rejects(res *response, current *store.Entry) string {
 	if why := b.Reject.byTexts(res); why != "" {
 		return why
@@ -144,7 +144,7 @@ const (
 	quarantineAgain = 24 * time.Hour
 )
 
-// quarantine keeps a rejected generation, in place of an earlier one.
+// quarantine keeps a rejected generation, which replaces an earlier one.
 func (s *search) quarantine(ctx context.Context, lease store.Lease, e store.Entry, body []byte, why string) error {
 	now := s.c.now()
 	earlier, err := s.c.meta.Quarantined(ctx, s.pk)
@@ -159,7 +159,7 @@ func (s *search) quarantine(ctx context.Context, lease store.Lease, e store.Entr
 }
 
 // Quarantined returns the generation of a page that was rejected last. It is kept for a week.
-// Errors wrap [store.ErrNotQuarantined] if there is none, or are those of the store.
+// Errors wrap [store.ErrNotQuarantined] if there is none, or are the store's own.
 func (c *Cache) Quarantined(ctx context.Context, k store.Key) (store.Quarantined, error) {
 	pk, err := c.partition(k)
 	if err != nil {
@@ -173,7 +173,7 @@ func (c *Cache) Quarantined(ctx context.Context, k store.Key) (store.Quarantined
 }
 
 // DiffQuarantined compares the current generation of a page with the one in quarantine, as
-// Diff does. Errors are those of Quarantined, and wrap [store.ErrNoVersion] if the page has no
+// Diff does. Errors are Quarantined's, and wrap [store.ErrNoVersion] if the page has no
 // current generation.
 func (c *Cache) DiffQuarantined(ctx context.Context, k store.Key) (Diff, error) {
 	q, err := c.Quarantined(ctx, k)
@@ -200,7 +200,7 @@ func (c *Cache) DiffQuarantined(ctx context.Context, k store.Key) (Diff, error) 
 // Errors wrap [store.ErrNotQuarantined]: there is no such generation; [store.ErrMoved]: a newer
 // one was published since it was rendered; [store.ErrPurged]: it was purged hard;
 // [store.ErrPinned]; [ErrNoBody]; or they are a [*store.HeldError] while the page is being
-// regenerated, or those of the store.
+// regenerated, or the store's own.
 func (c *Cache) AcceptQuarantined(ctx context.Context, k store.Key, generation string) (store.Entry, error) {
 	e, err := c.accept(ctx, k, generation)
 	if err != nil {

@@ -26,7 +26,7 @@ type Report struct {
 	Stored        bool
 	Collapsed     bool
 	Detail        string
-	// Age is the age of the page, and Generation its id; zero without a page.
+	// Age is the age of the page, and Generation its id; zero if there is no page.
 	Age        time.Duration
 	Generation string
 	// Render is how long the origin took for the render that the request waited for, and

@@ -41,7 +41,7 @@ func PinFor(d time.Duration) RollbackOption {
 // A rollback to the current generation pins it. Errors wrap [store.ErrNoVersion] if there
 // is no such version, or more than one; [ErrNoBody] if its body is missing or damaged;
 // [store.ErrPurged] if it was purged hard; [store.ErrMoved] if other writers kept changing
-// the page; or they are those of the store. If the error wraps [store.ErrUnknownOutcome],
+// the page; or they are the store's own. If the error wraps [store.ErrUnknownOutcome],
 // the rollback may have been made.
 func (c *Cache) Rollback(ctx context.Context, k store.Key, opts ...RollbackOption) (store.Entry, error) {
 	var r rollback
@@ -94,7 +94,7 @@ func (c *Cache) rollback(ctx context.Context, k store.Key, r rollback) (store.En
 
 // Pin keeps the current entry of a page fresh for d, rounded up to whole seconds: it does
 // not expire and is not regenerated. Zero means until [Cache.Unpin]. An earlier pin is
-// replaced. A purge takes precedence over a pin. Errors are those of Rollback;
+// replaced. A purge takes precedence over a pin. Errors are Rollback's;
 // [store.ErrNoVersion]: there is no entry, or another service wrote it.
 func (c *Cache) Pin(ctx context.Context, k store.Key, d time.Duration) (store.Entry, error) {
 	a, err := c.assertion(k, d)
@@ -110,9 +110,9 @@ func (c *Cache) Pin(ctx context.Context, k store.Key, d time.Duration) (store.En
 }
 
 // Unpin ends the pin of the current entry, which then expires like any other. If its
-// windows have ended meanwhile, it is served in place of failures until a render
+// windows ended during the pin, it is served while renders fail, until one
 // succeeds. It is no error if the entry is not pinned: every node then drops its copy,
-// which may have been read while it was. Errors are those of Pin, except ErrPurged.
+// which may have been read while it was. Errors are Pin's, except ErrPurged.
 func (c *Cache) Unpin(ctx context.Context, k store.Key) (store.Entry, error) {
 	e, err := c.repin(ctx, k, store.Assertion{Key: k, At: c.now()})
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *Cache) repin(ctx context.Context, k store.Key, a store.Assertion) (stor
 const maxMoves = 5
 
 // assert reads the record of a page and calls declare with it, again if the entry has
-// changed meanwhile. This node drops its copy before assert returns, even on errors: the
+// changed since the read. This node drops its copy before assert returns, even on errors: the
 // change may have been made. If we crash before that, the other nodes learn of the
 // change from the log.
 func (c *Cache) assert(ctx context.Context, k store.Key, declare func(store.Record) (store.Entry, error)) (store.Entry, error) {

@@ -72,8 +72,8 @@ type Route struct {
 	Negative map[int]time.Duration
 
 	// Stale is the stale window: how long after its freshness window a page may be served
-	// while it is regenerated, or in place of a failure to do so. It is the default of
-	// responses without stale-while-revalidate (RFC 5861), and an upper bound of that of
+	// while it is regenerated, or if that fails. It is the default for
+	// responses without stale-while-revalidate (RFC 5861), and an upper bound for
 	// others. Zero: only what a response states counts. A negative value: pages are never
 	// served stale.
 	//
@@ -82,15 +82,15 @@ type Route struct {
 	Stale time.Duration
 
 	// StaleIfError is how long after its freshness window a page may be served while the
-	// origin fails, or the store. It is the default of responses without stale-if-error, and
-	// an upper bound of that of others. Zero: only what a response states counts, nothing if
-	// Stale is negative. A negative value: none. The exceptions are those of Stale, but
+	// origin fails, or the store. It is the default for responses without stale-if-error, and
+	// an upper bound for others. Zero: only what a response states counts, nothing if
+	// Stale is negative. A negative value: none. The exceptions of Stale apply, except that
 	// for s-maxage a positive value of either field is enough.
 	StaleIfError time.Duration
 
 	// UnsafeRequests decides what a successful POST, or another request with an unsafe method,
 	// does to the stored copies of the page that it changes (see docs/caching.md). The zero value
-	// is [UnsafeHard]. The route is that of GET requests for the page.
+	// is [UnsafeHard]. The route of GET requests for the page decides.
 	UnsafeRequests UnsafePurge
 
 	// Policy decides what visitors get while a page is not fresh. The zero value is
@@ -169,7 +169,7 @@ type Route struct {
 	IgnoreQuery []string
 
 	// Vary names the request headers that are part of the key, with their values. No
-	// others reach the renderer of a cacheable page, except those of KeyClasses and
+	// others reach the renderer of a cacheable page, except headers of KeyClasses and
 	// Forward. Accept-Encoding is always supported and need not be named.
 	//
 	// Values are normalised, so that equivalent ones share a page (RFC 9111, section 4.1):
@@ -215,8 +215,8 @@ type Route struct {
 	// forwarded. Renders that no visitor has started carry none.
 	Forward []string
 
-	// OwnRequest sends each visitor's own request for a response that must not be shared, also
-	// that of the visitor who caused its render and would get it otherwise, so that the origin sees
+	// OwnRequest sends each visitor's own request for a response that must not be shared, also the
+	// request of the visitor who caused its render and would get it otherwise, so that the origin sees
 	// two requests. It is for sites that answer by the address of the visitor, or by a
 	// header such as User-Agent, without naming it in Vary.
 	OwnRequest bool
@@ -238,11 +238,11 @@ type Route struct {
 	// [DownstreamControl]). The zero value leaves the renderer's own fields.
 	Downstream DownstreamControl
 
-	// IgnoreCookies names cookies that pages do not depend on, in addition to those of
+	// IgnoreCookies names cookies that pages do not depend on, in addition to the cookies of
 	// spec/requests.json (load balancers, bot management, analytics, advertising, consent, chat):
 	// they neither make a request bypass the cache nor reach the renderer of a cacheable page.
-	// A name may end in '*'; "*" is every cookie. A name after '!' is that of a cookie with
-	// which requests bypass the cache, whatever else ignores it.
+	// A name may end in '*'; "*" is every cookie. Requests with a cookie whose
+	// name is given after '!' bypass the cache, whatever else ignores it.
 	IgnoreCookies []string
 
 	// Tags returns the purge tags of a page, in addition to those that its response names
@@ -250,7 +250,7 @@ type Route struct {
 	// not change it, and must be safe for concurrent use. A page has at most
 	// Config.MaxTags tags, of Config.MaxHeader bytes in all, each valid by [store.ValidTag];
 	// one with other tags is not stored.
-	// Nil: the tags are those of the response.
+	// Nil: the tags are the response's.
 	Tags func(*http.Request) []string
 
 	// TenantHeader names the request header that carries the tenant. A request without a
@@ -273,7 +273,7 @@ const (
 )
 
 // A KeyClass reduces a request header or a cookie to one of a few values, its class, which
-// is part of the key. The renderer sees the class in place of what the visitor sent: a
+// is part of the key. The renderer sees the class instead of what the visitor sent: a
 // header or cookie with exactly one of Values. So a page has at most one variant for each
 // value, whatever visitors send.
 //
@@ -299,14 +299,14 @@ type KeyClass struct {
 	Header string
 	Cookie string
 	// Values are the classes, of which the first is the default: 1 to 32, each of 1 to 64
-	// bytes, unless it is the first one of a header. Those of a cookie consist of characters that RFC 6265 allows in one, those
-	// of a header of printable ASCII without '"'.
+	// bytes, unless it is the first one of a header. A cookie's classes consist of characters that RFC 6265 allows in a value,
+	// a header's of printable ASCII without '"'.
 	Values []string
 }
 
-// Reject says which generations of a page are suspicious. Such a generation is not
+// Reject declares which generations of a page are suspicious. Such a generation is not
 // published: it counts as a failed render, with the back-off of one, and the current
-// generation stays, for as long as it may be served in place of a failure (its stale
+// generation stays, for as long as it may be served while renders fail (its stale
 // window, or its stale-if-error). It is kept in quarantine, where [Cache.Quarantined] finds
 // it and [Cache.AcceptQuarantined] publishes it. Cache-Status has detail=rejected.
 //
@@ -326,7 +326,7 @@ type Reject struct {
 	// texts each, of 1 to 1,024 bytes.
 	Without, With []string
 	// Status rejects a status of another class (2xx, 3xx, 4xx) than the current one, such as
-	// a 404 or a redirect in place of a page.
+	// a 404 or a redirect instead of a page.
 	Status bool
 	// ContentType rejects another media type than the current one. Parameters such as
 	// charset do not matter.
@@ -358,7 +358,7 @@ func (w AutoWindow) validate() error {
 	return nil
 }
 
-// Next returns the window of a generation, given that of the generation it replaces, the time
+// Next returns the window of a generation, given the window of the generation it replaces, the time
 // between the two, and whether the content changed. It is a pure function.
 //
 // An unchanged page gets a window of 1.2 times the time that it has not changed for, but at
@@ -381,7 +381,7 @@ const (
 )
 
 // PathTags returns a function for [Route.Tags] that makes the tags of a page from its path.
-// pattern is that of the route, in the syntax of [http.ServeMux], and templates are tags in
+// pattern is the route's, in the syntax of [http.ServeMux], and templates are tags in
 // which "{name}" stands for what the pattern's wildcard of that name matches: with the
 // pattern "GET /blog/{slug}" and the template "post-{slug}", the page /blog/hello has the tag
 // "post-hello". There are 1 to 32 templates of 1 to 256 bytes each.

@@ -98,7 +98,7 @@ func (s *search) likelyStored(rec store.Record, waited time.Duration) time.Durat
 func isLease(l *store.Lock) bool { return l != nil && !l.IsBackOff() }
 
 // expected is how long a render of the page is expected to take: as long as the last one, or
-// as those of the route that this process has seen lately; 0 if neither is known.
+// as the renders of the route that this process has seen lately; 0 if neither is known.
 func (s *search) expected(rec store.Record) time.Duration {
 	if rec.Entry != nil && rec.Entry.RenderTime > 0 {
 		return rec.Entry.RenderTime

@@ -35,7 +35,7 @@ type Body struct {
 
 	at     int64
 	sum    hash.Hash
-	summed int64 // sum is that of the first bytes
+	summed int64 // sum is the sum of the first bytes
 	err    error // of the last Read, unless it is io.EOF
 
 	rd        io.ReadCloser // nil: no part is open

@@ -38,7 +38,7 @@ func (r *Reader) Cached(ctx context.Context, key string, n int64, buffer *[]byte
 }
 
 // Load reads the body of an entry from the local disk, or joins a read for the same page in progress. The
-// result is that of make, which is called once, with the body, to verify it and to make a page of it. The
+// result is the result of make, which is called once, with the body, to verify it and to make a page of it. The
 // read goes on if a caller does not wait for it: it has a deadline of its own.
 func (r *Reader) Load(k store.Key, e *store.Entry, make func(ctx context.Context, body []byte) (any, error)) <-chan singleflight.Result {
 	return r.loads.DoChan(k.Tenant+"\x00"+k.Text, func() (any, error) {

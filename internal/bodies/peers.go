@@ -36,7 +36,7 @@ const (
 const peerWrong, peerAbsent, peerBusy = "wrong", "absent", "busy"
 
 // fetch reads and verifies the body of an entry, from the local disk, a peer or the store. Errors are
-// those of the store.
+// the store's own.
 func (r *Reader) fetch(ctx context.Context, k store.Key, e *store.Entry) ([]byte, error) {
 	holders := r.holders(k, e)
 	if len(holders) == 0 {
@@ -71,7 +71,7 @@ type answer struct {
 }
 
 // race asks peers for a body, and the store once they do not have it or are slow. The first to have it
-// wins. The error is that of the store.
+// wins. The error is the store's own.
 func (r *Reader) race(ctx context.Context, k store.Key, e *store.Entry, holders []netip.AddrPort) answer {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the one that lost

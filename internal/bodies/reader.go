@@ -57,7 +57,7 @@ type Options struct {
 	Ask   func(ctx context.Context, at netip.AddrPort, b store.PeerBody) ([]byte, error)
 	Asked func(result string, bytes int64)
 
-	// Reuse returns the body of an entry if another read has put it into memory meanwhile.
+	// Reuse returns the body of an entry if another read has put it into memory since.
 	Reuse func(k store.Key, e *store.Entry) (body []byte, ok bool)
 
 	// MaxBody is the length of the longest body that is read, in bytes, and Reads is how many are read
@@ -69,7 +69,7 @@ type Options struct {
 	Jitter func(time.Duration) time.Duration
 }
 
-// Peers are the other processes of a fleet, as in package fleet, which documents the methods.
+// Peers are the other processes of a fleet; package fleet documents the methods.
 type Peers interface {
 	Holders(k store.Key, publisher netip.AddrPort) []netip.AddrPort
 	Begin(at netip.AddrPort) bool

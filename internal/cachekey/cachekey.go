@@ -66,7 +66,7 @@ type Mapper struct {
 	vary    []string   // canonical header names, sorted, without Accept-Encoding and Host
 	classes []keyClass // sorted by the names that they have in keys
 	forward []string   // canonical header names
-	ignored []string   // patterns of cookies that are ignored, beside those of package wellknown
+	ignored []string   // patterns of cookies that are ignored, beside the cookies of package wellknown
 	counted []string   // patterns of cookies that are not ignored, whatever else ignores them
 }
 

@@ -15,8 +15,8 @@ import (
 
 const acceptLanguage = "Accept-Language"
 
-// A Class reduces a request header or a cookie to one of a few values, which is in the key. Its fields
-// are those of isr.KeyClass.
+// A Class reduces a request header or a cookie to one of a few values, which is in the key. It has the fields
+// of isr.KeyClass.
 type Class struct {
 	// Header or Cookie is the name: exactly one of them is set.
 	Header string
