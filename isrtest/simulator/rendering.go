@@ -116,7 +116,11 @@ func (w *world) mayHaveReloaded(l *life, p *page) time.Time {
 		at = reloaded
 	}
 	for _, c := range l.pages[p].posts {
-		if !c.changed.IsZero() && time.Since(c.changed) < followTime+purgeTime {
+		since := c.changed
+		if !since.IsZero() && l.thawed.After(since) {
+			since = l.thawed // until then it was not under way
+		}
+		if !since.IsZero() && time.Since(since) < followTime+purgeTime {
 			return time.Now() // its purge may be under way, and retires flights also if it fails
 		}
 	}
