@@ -81,7 +81,7 @@ func (o *outline) weight(k store.Key) uint32 {
 // page returns the page of an outline without its body, to be judged and not to be served.
 func (o *outline) page(k store.Key) *page { return o.pageIn(new(pageMemory), k) }
 
-// pageIn is page in memory that is used again for the next one.
+// pageIn is page, made in memory that the next call reuses.
 func (o *outline) pageIn(m *pageMemory, k store.Key) *page {
 	return m.unpack(k, o.text, o.cover, o.read, o.dropped)
 }

@@ -33,7 +33,7 @@ type StalePage struct {
 	Generation string
 	// Fence is the version of its entry: a page that was renewed keeps its generation.
 	Fence int64
-	// PurgeSeq is the sequence of the newest purge that covers it, 0 for none.
+	// PurgeSeq is the sequence of the newest purge that covers it, 0 if there is none.
 	PurgeSeq int64
 	// Reason is "stale", "purge" or "early": it is fresh, and expires soon.
 	Reason string

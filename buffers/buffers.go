@@ -109,8 +109,8 @@ func (b *Budget) tryLocked(client netip.Prefix, n int64) bool {
 }
 
 // Acquire acquires n bytes for a client, and waits for them until ctx is done. The error is
-// the cause of ctx, or [ErrTooLarge]. The caller must release what it has acquired, and should have nothing
-// of the budget while it waits, since others that do so may wait for that.
+// the cause of ctx, or [ErrTooLarge]. The caller must release what it has acquired. It should hold nothing
+// of the budget while it waits: two callers that do may wait for each other.
 func (b *Budget) Acquire(ctx context.Context, client netip.Prefix, n int64) error {
 	if b == nil || n <= 0 {
 		return nil

@@ -76,7 +76,7 @@ func (l *lease) put(ctx context.Context) error {
 }
 
 // outcomeOfPut is [tabletheory.OutcomeOf] for put. A failed condition is definite
-// even if an earlier attempt of the SDK had no reply: the token on the row tells
+// even if an earlier attempt of the SDK had no reply: the token on the row shows
 // whose it is.
 func outcomeOfPut(err error) tabletheory.Outcome {
 	if _, ok := errors.AsType[*tabletheory.ConditionError](err); ok {

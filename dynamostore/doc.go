@@ -102,13 +102,13 @@ package dynamostore
 //   - sending the publish: the page is current and the lease released, or neither.
 //   - writing the codings of a body, after the publish: a page without stored codings, or with damaged ones: a node
 //     that wants them makes them.
-//   - quarantining a generation, or accepting it: the row QUARANTINE, until it expires: the current generation is
-//     what META says.
+//   - quarantining a generation, or accepting it: the row QUARANTINE, until it expires: META names the
+//     current generation.
 //   - a failed render: LOCK as a back-off row, which every server respects and the next attempt replaces.
 //   - acquiring the lease for a request with an idempotency key: also a request record in progress; once the lease
 //     would have expired, a repetition of the request executes it.
 //   - sending its publish: the page is current and the request completed, or neither.
-//   - sending a rollback or a pin: the page is as requested and the log tells every server, or neither; the same
+//   - sending a rollback or a pin: the page is as requested and the log has the change for every server, or neither; the same
 //     holds for all changes that share its transaction.
 //   - deleting garbage: a lease that expires; some unreferenced bodies are deleted.
 //

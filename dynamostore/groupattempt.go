@@ -19,7 +19,7 @@ type groupAttempt struct {
 	group       *groupCommit
 	members     []*queuedChange
 	seen        seenSequence // which it advances
-	id          string       // of the log row, which tells whether it was committed
+	id          string       // of the log row, which shows whether it was committed
 	transaction *transaction // its parts are the parts of the members, in order, the purges and the log
 }
 
@@ -184,7 +184,7 @@ func (a *groupAttempt) split(err error) {
 
 // settle finds out whether a transaction without a reply was committed. It advances
 // SEQ with an empty log row, unless SEQ has advanced already. After that the
-// transaction cannot be committed, and the log tells whether it was. All members get
+// transaction cannot be committed, and the log shows whether it was. All members get
 // the same answer.
 func (a *groupAttempt) settle(ctx context.Context, cause error) {
 	s := a.group.store

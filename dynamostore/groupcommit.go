@@ -92,7 +92,7 @@ type groupCommit struct {
 type queuedChange struct {
 	loggedChange
 
-	// waiting ends when the change is to leave the queue.
+	// waiting is done when the change must leave the queue unsent.
 	waiting context.Context
 	// done receives the answer; it is buffered.
 	done chan answer
@@ -207,7 +207,7 @@ func (g *groupCommit) adapt(contended bool) {
 	g.adapted = time.Now()
 }
 
-// pause returns how long to wait before the next transaction: none without congestion.
+// pause returns how long to wait before the next transaction; zero if there is no congestion.
 // The process that has just won waits like those that have lost, so that they take
 // turns, and their changes gather: fewer and larger transactions consume fewer units.
 func (g *groupCommit) pause() time.Duration {

@@ -126,7 +126,7 @@ func (s *Store) addTargets(ctx context.Context, c *store.Change, found row) erro
 	return nil
 }
 
-// mark returns the mark that a target tells of.
+// mark returns the mark that a target describes.
 func (t logTarget) mark(seq int64) store.Mark {
 	return store.Mark{
 		Target: markTarget(t.Tenant, t.Kind, t.Value),
@@ -141,7 +141,7 @@ type seenSequence struct {
 	stored types.AttributeValue // seq as it is stored; nil: there is no row
 }
 
-// readSequence reads the SEQ row with a strongly consistent read; bounded is as in
+// readSequence reads the SEQ row with a strongly consistent read; for bounded see
 // [operation]. A malformed row is a
 // *[MalformedError], never zero: by a wrong sequence everything that is rendered from
 // now on would look older than every purge, or newer.

@@ -35,7 +35,7 @@ const (
 //
 // A replica that lags shows, so that half the units and any replica suffice: the rows have
 // consecutive sequences, and a row that a change has written never changes. The exception
-// are rows beyond SEQ, which no change has written, as in a table that was restored from
+// are rows beyond SEQ, which no change has written, such as in a table that was restored from
 // a backup: a change replaces them. Until the log has passed them all rows are read
 // strongly consistently.
 //

@@ -109,7 +109,7 @@ func (s *Store) content(ctx context.Context, found row) (*store.Entry, error) {
 		return nil, err
 	}
 	if !found.isOurs() {
-		// Another service wrote or overwrote this row: what the map says describes
+		// Another service wrote or overwrote this row: the map describes
 		// earlier content.
 		var r contentRow
 		if err := s.decode(ctx, found, &r); err != nil {

@@ -36,7 +36,7 @@ type operation struct {
 	// idempotent.
 	send func(ctx context.Context) error
 
-	// classify returns what a reply tells about the attempt. nil: [tabletheory.OutcomeOf].
+	// classify returns what a reply proves about the attempt. nil: [tabletheory.OutcomeOf].
 	classify func(error) tabletheory.Outcome
 
 	// refused classifies the failed conditions of the latest attempt into the error of

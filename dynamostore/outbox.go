@@ -35,7 +35,7 @@ const (
 type jobRow struct {
 	location
 
-	// ID belongs to the transaction that wrote the job, as in a log row. It distinguishes
+	// ID belongs to the transaction that wrote the job, like a log row's. It distinguishes
 	// jobs that had the same key, in this table or in another one.
 	ID       laxText     `theorydb:"attr:id,omitempty"`
 	Targets  []jobTarget `theorydb:"attr:targets"`

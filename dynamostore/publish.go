@@ -21,7 +21,7 @@ import (
 //     the previous one;
 //   - two more for a lease with a claim, which is completed unless the page is withdrawn;
 //   - four more, and a read unit, if it ends a pin or how.Reload is set, for the log row
-//     that tells all nodes.
+//     that notifies all nodes.
 //
 // It returns next as a reader will find it, with times in whole seconds.
 //
@@ -112,7 +112,7 @@ func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, ho
 }
 
 // checkRenewal refuses a renewal whose content is not the content of the entry that was read.
-// The time tells a renewal from the state before it, and from an earlier renewal.
+// The time distinguishes a renewal from the state before it, and from an earlier renewal.
 func checkRenewal(read *store.Entry, next store.Entry) error {
 	switch {
 	case read == nil || read.Foreign || read.Withdrawn || next.Withdrawn:

@@ -31,7 +31,7 @@ const maxRepairs = 256
 //	VARIANT#                           ──► the variant is purged hard, and lists itself when it is rendered again
 //
 // Other rows are left as they are, such as marks and the log, because a purge could be lost with
-// them: the call fails with the error of the engine, which says what to do.
+// them: the call fails with the error of the engine, which names the remedy.
 type repairingAPI struct {
 	API
 	store *Store
@@ -119,7 +119,7 @@ func (a repairingAPI) purgeOfNow(ctx context.Context, pk string) (map[string]typ
 }
 
 // purgeVariant purges a variant that is not listed any more, so that later purges of its page need not
-// find it. digest is the digest of its key's text, as in its partition key; partitions that are not
+// find it. digest is the digest of its key's text, which its partition key has; partitions that are not
 // hashed have none.
 func (a repairingAPI) purgeVariant(ctx context.Context, pk, digest string) error {
 	own := strings.LastIndexByte(pk, '#') + 1

@@ -20,8 +20,8 @@ import (
 // without effect, if ctx ends or after SettleTimeout. One that was sent is completed
 // independently of ctx: a transaction whose reply was lost is repeated for at most
 // SettleTimeout. If there is still no reply, the outcome is settled by the log: SEQ is
-// advanced, after which the transaction can no longer commit, and the log row tells
-// which transaction wrote it.
+// advanced, after which the transaction can no longer commit, and the log row names
+// the transaction that wrote it.
 func (s *Store) Rollback(ctx context.Context, read store.Record, to string, a store.Assertion) (store.Entry, error) {
 	ctx = s.metered(ctx, "rollback")
 	f, err := fenceOf(read)
@@ -166,7 +166,7 @@ func (s *Store) renewPin(ctx context.Context, f fence, read store.Record, a stor
 	if !e.PinnedUntil.After(s.config.Now()) {
 		return nil, fmt.Errorf("%w: the entry is not pinned", store.ErrNoVersion)
 	}
-	// As in a rollback: SEQ is read first, so that a purge that is not found below has a
+	// Like a rollback: SEQ is read first, so that a purge that is not found below has a
 	// higher sequence than the entry will have. read.Purges is older than SEQ.
 	seen, err := s.readSequence(ctx, true)
 	if err != nil {
@@ -250,7 +250,7 @@ func (s *Store) newReassertion(f fence, next store.Entry, kept bool, a store.Ass
 	return &reassertion{swap: w, page: a.Key, deliver: a.Destinations}, nil
 }
 
-// commit commits the reassertion. seen is as in [groupCommit.commit].
+// commit commits the reassertion. for seen see [groupCommit.commit].
 func (r *reassertion) commit(ctx context.Context, seen *seenSequence) (*store.Entry, error) {
 	if _, err := r.store.log.commit(ctx, r, seen); err != nil {
 		return nil, err
@@ -303,7 +303,7 @@ func (r *reassertion) judge(why refusal) error {
 	case why.has(onMeta):
 		return store.ErrMoved
 	case why.has(onRestored):
-		return fmt.Errorf("%w: version %s was deleted meanwhile", store.ErrNoVersion, r.next.GenerationID)
+		return fmt.Errorf("%w: version %s was deleted during the rollback", store.ErrNoVersion, r.next.GenerationID)
 	case why.has(onSuperseded):
 		r.skipSuperseded()
 	}

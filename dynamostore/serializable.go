@@ -74,8 +74,8 @@ const maxTorn = 16
 // of which a row takes four or more). It costs a read unit for 4 KB of rows, and two for the
 // newest row that has expired.
 //
-// A row that is missing has expired, as those before it, or is being committed: a transaction
-// tells which.
+// A missing row, and all rows before it, have expired, or the row is being committed: reading it in a
+// transaction decides between the two.
 func (s *Store) Recent(ctx context.Context, upTo int64) ([]store.Change, error) {
 	ctx = s.metered(ctx, "recent")
 	changes, err := s.recent(ctx, upTo)

@@ -30,7 +30,7 @@ type Config struct {
 	Now func() time.Time
 
 	// NewToken returns a unique, unguessable text of at least 128 random bits, which
-	// proves who holds a lease. It must be safe for concurrent use. Default:
+	// proves which process holds a lease. It must be safe for concurrent use. Default:
 	// [rand.Text].
 	NewToken func() string
 

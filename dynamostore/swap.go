@@ -28,7 +28,7 @@ type swap struct {
 }
 
 // newSwap returns the swap that replaces the row of a fence by an entry. kept: the
-// entry has a version row. superseded is as in [store.PublishOptions].
+// entry has a version row. for superseded see [store.PublishOptions].
 func (s *Store) newSwap(f fence, next store.Entry, kept bool, superseded time.Time) (swap, error) {
 	next, err := normalize(next)
 	if err != nil {

@@ -53,7 +53,7 @@ func CreateTable(ctx context.Context, api TableAPI, name string) error {
 
 // CheckTable returns nil if the table exists, has the right keys, no replicas in
 // other regions, and TTL on the attribute ttl, and can be used; otherwise an error
-// of one line that says what to do. If there is no table, it wraps [ErrNoTable].
+// of one line that names the remedy. If there is no table, it wraps [ErrNoTable].
 //
 // If the state of TTL cannot be read, for example because dynamodb:DescribeTimeToLive
 // is not granted, CheckTable only logs a warning: without TTL the table grows, but works.
@@ -74,7 +74,7 @@ func CheckTable(ctx context.Context, api TableAPI, name string, log *slog.Logger
 }
 
 // InspectTable returns the description of a table, nil if it cannot be read, and all that is
-// wrong with it. A [*TableError] says what to do about it.
+// wrong with it. A [*TableError] has the remedy.
 func InspectTable(ctx context.Context, api TableAPI, name string) (table *types.TableDescription, faults []error) {
 	table, err := describeTable(ctx, api, name)
 	if err != nil {

@@ -28,8 +28,8 @@ import (
 // Reads that were refused before a look of isr-check began share its result. An
 // earlier look proves nothing: the permission may have been revoked since.
 
-// deniedFor is how long a denial is cached: until then a 403 counts as denied without
-// a second look, or the bucket as one that may not be listed.
+// deniedFor is how long a denial is cached: until then a 403 counts as denied, or the
+// bucket as one that must not be listed, without another request.
 const deniedFor = 2 * time.Second
 
 // isDenied reports whether S3 refused access. A 403 with another code concerns the

@@ -18,7 +18,7 @@ import (
 //     need not, and may be damaged by it.
 //   - Atomicity: a reader sees the whole body or [ErrNotFound], never a part.
 //   - Absence: ErrNotFound is returned only for a body that certainly does not exist. A
-//     store that is not allowed to look returns [ErrDenied], and one that cannot tell any
+//     store that is not allowed to look returns [ErrDenied], and one that does not know any
 //     other error: callers render a missing page again, and override its pin.
 //   - Time: a store on the network bounds each call, and each Read, even if the context
 //     has no deadline.
@@ -77,9 +77,8 @@ type LocalKeeper interface {
 // A BatchDeleter is a [BodyStore] that deletes several bodies with fewer calls than one for
 // each. It is safe for concurrent use.
 type BatchDeleter interface {
-	// DeleteBatch removes at most [MaxBatch] bodies, as Delete does, in their order as far as
-	// deleted tells: the first deleted of them are certainly removed. After an error others may
-	// be.
+	// DeleteBatch removes at most [MaxBatch] bodies, as Delete does, in their order. The first
+	// deleted of them are certainly removed; after an error others may be.
 	DeleteBatch(ctx context.Context, keys []string) (deleted int, err error)
 }
 
@@ -117,12 +116,12 @@ type BodyInfo struct {
 	Length     int64 // bytes
 	ModifiedAt time.Time
 	// ListedAt is when a list was made, by the clock of ModifiedAt, if that is not the clock of
-	// this machine: the Date of a bucket's response. Zero: it is, or the store does not tell.
+	// this machine: the Date of a bucket's response. Zero: it is, or it is not known.
 	ListedAt     time.Time
 	Presentation Presentation // lists do not have it
 }
 
-// A Presentation is what another service says, beside a body, of the response that the body
+// A Presentation is what another service keeps, beside a body, of the response that the body
 // belongs to: FaceTheory's runtime keeps it in the metadata of the object. Texts are as they
 // were found; those that it does not state are empty. The bodies of this package have none,
 // since META has their status and header.
@@ -170,7 +169,7 @@ func ValidRange(offset, length, size int64) error {
 	return nil
 }
 
-// OpenRange opens a part of a body, as [RangeReader] says. If the store is none, the bytes before
+// OpenRange opens a part of a body (see [RangeReader]). If the store is no RangeReader, the bytes before
 // the part are read, too.
 func OpenRange(ctx context.Context, bodies BodyStore, key string, offset, length int64) (io.ReadCloser, int64, error) {
 	if ranges, ok := bodies.(RangeReader); ok {
@@ -208,7 +207,7 @@ func (r *rangeOf) Read(p []byte) (int, error) {
 	n, err := r.rd.Read(p[:min(int64(len(p)), r.left)])
 	if r.left -= int64(n); err == io.EOF { //nolint:errorlint // io.Reader returns it as it is
 		if err = io.ErrUnexpectedEOF; r.left == 0 {
-			err = nil // the next Read says so
+			err = nil // the next Read returns it
 		}
 	}
 	return n, err

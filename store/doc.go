@@ -10,6 +10,6 @@
 // cannot write an entry. [Freshness] decides what an entry is worth at a moment, given the
 // [PurgeState] that covers it.
 //
-// The interfaces are contracts: their comments say what a store guarantees about
+// The interfaces are contracts: their comments define what a store guarantees about
 // consistency, durability, atomicity and errors, and package isrtest checks it.
 package store

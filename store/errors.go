@@ -25,7 +25,7 @@ var (
 	// ErrNoVersion: the generation is not kept.
 	ErrNoVersion = errors.New("version not found")
 
-	// ErrDenied: the store refused access, which says nothing about what it holds.
+	// ErrDenied: the store refused access, which proves nothing about what it holds.
 	ErrDenied = errors.New("access denied")
 	// ErrNotFound: the body certainly does not exist.
 	ErrNotFound = errors.New("body not found")

@@ -68,7 +68,7 @@ func (h *heartbeat) beat(ctx context.Context, acquiredAt time.Time) {
 			return
 		}
 		// A store that cannot be reached does not mean a lost lease: the same token may
-		// be refreshed until the local clock says that another process may hold it.
+		// be refreshed until another process may hold it by the local clock.
 		if !time.Now().Before(deadline) {
 			h.lose(ErrLeaseLost)
 			return

@@ -20,7 +20,7 @@ type HistoryStore interface {
 	// Rollback makes a kept generation the current entry, in one atomic step, and only if
 	// the entry is still exactly what read saw (ErrMoved otherwise). It needs no lease: a
 	// concurrent regeneration loses on the fence. The entry's PurgeSeq becomes the
-	// sequence that was read first, and a row of the log tells every process to drop its
+	// sequence that was read first, and a row of the log makes every process drop its
 	// copy. It returns the new current entry. If the generation is already current it is
 	// pinned, as by Pin, whether it is kept or not.
 	//
@@ -34,7 +34,7 @@ type HistoryStore interface {
 
 	// Pin changes how long the current entry is pinned, in one atomic step, and only if
 	// the entry is still exactly what read saw (ErrMoved otherwise). A row of the log
-	// tells every process to read the page again, even if nothing changed. Purges stay in
+	// makes every process read the page again, even if nothing changed. Purges stay in
 	// force. Unpinning sets PinnedUntil to now, in whole seconds, if it is later; an entry
 	// that was never pinned stays so.
 	//
@@ -90,9 +90,9 @@ type PublishOptions struct {
 	// it is, and History, Keep, Superseded and Unchanged are ignored.
 	Renew bool
 	// Unpin publishes even if the current entry is pinned. If it was, a row of the log
-	// tells every process to drop its copy, in the same atomic step.
+	// makes every process drop its copy, in the same atomic step.
 	Unpin bool
-	// Reload appends a row to the log that tells every process to drop its copy, in the
+	// Reload appends a row to the log that makes every process drop its copy, in the
 	// same atomic step.
 	Reload bool
 	// Key is the page, for the log. It is required with Reload and when a pin is ended,

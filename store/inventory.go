@@ -5,14 +5,14 @@ import (
 	"iter"
 )
 
-// An Inventory lists what a store refers to, for garbage collection. Its contract is that
+// An Inventory lists what a store refers to, for garbage collection. It has the contract
 // of [MetaStore].
 type Inventory interface {
 	// ReferencedBodies yields every page with the bodies that its rows refer to, at least
 	// once, in no particular order, and ends after the first error. Reads are strongly
 	// consistent. A page is included if it has any row (a lease, an entry, a version or a
 	// request record) during the whole listing. Rows that appear, change or disappear
-	// during the listing may be missed: the result tells where to look closer, with BodyKeys.
+	// during the listing may be missed: the result names where to look closer, with BodyKeys.
 	ReferencedBodies(ctx context.Context) iter.Seq2[ReferencedBodies, error]
 	// BodyKeys returns the bodies that any row of the partition refers to (the current
 	// entry, versions, results of requests), by a strongly consistent read.

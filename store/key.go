@@ -20,8 +20,8 @@ const MaxTenantLength = 64
 type Key struct {
 	// Tenant is empty on a site without tenants; see [ValidTenant].
 	Tenant string
-	// Text is the canonical text: host, path, declared query parameters and variant, as
-	// in "example.com/news?page=2#rsc=1".
+	// Text is the canonical text: host, path, declared query parameters and variant,
+	// like "example.com/news?page=2#rsc=1".
 	Text string
 }
 

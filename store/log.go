@@ -56,7 +56,7 @@ type Change struct {
 }
 
 // Undelivered returns what a downstream cache is to purge because of the change, unless the
-// change's own transaction wrote a job for it. Pages are purged hard: the log does not tell
+// change's own transaction wrote a job for it. Pages are purged hard: the log does not record
 // how they were purged.
 func (c Change) Undelivered(destination string) []JobTarget {
 	if slices.Contains(c.Destinations, destination) {

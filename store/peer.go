@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Processes that reach each other directly (package internal/peer) tell their addresses in three places: in
-// the name of a holder of a lease, so that those who wait know whom to ask, in the entries that
+// Processes that reach each other directly (package internal/peer) state their addresses in three places: in
+// the name of a holder of a lease, so that waiting processes know which one to ask, in the entries that
 // they publish, so that others know who has the body, and in the rows of processes, so that each
 // knows all. A process connects only to addresses that both are of this
 // form and belong to a process that has announced itself.
@@ -34,7 +34,7 @@ func ParsePeerAddress(text string) (netip.AddrPort, error) {
 // OwnerWithPeer returns the name of a holder that its peers reach at an address.
 func OwnerWithPeer(name string, at netip.AddrPort) string { return name + peerMark + at.String() }
 
-// Peer returns the address at which the holder says that its peers reach it; invalid if it gave
+// Peer returns the address at which peers reach the holder, by its own statement; invalid if it gave
 // none, or one that must not be used. Any writer of the table can have written it.
 func (l Lock) Peer() netip.AddrPort {
 	i := strings.LastIndex(l.Owner, peerMark)
@@ -55,7 +55,7 @@ const MaxPeerBody = 1 << 20
 // A PeerBody names a stored body of a page, for which a peer is asked.
 type PeerBody struct {
 	Key     Key
-	BodyKey string // as in the entry
+	BodyKey string // of the entry
 	SHA256  string // hex, of the body
 	Length  int64  // bytes, at most MaxPeerBody
 }

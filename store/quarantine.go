@@ -18,7 +18,7 @@ type Quarantined struct {
 	// Entry describes the generation. Its Expires is when the store may delete it; it counts
 	// as gone from then on.
 	Entry Entry
-	// Reason says, for people, why the generation was rejected; at most 1,024 bytes are kept.
+	// Reason is why the generation was rejected, for people; at most 1,024 bytes are kept.
 	Reason string
 	// RejectedAt is when, in whole seconds.
 	RejectedAt time.Time
@@ -29,7 +29,7 @@ type Quarantined struct {
 // A QuarantineStore keeps the last rejected generation of each page. It keeps the contract of
 // [MetaStore].
 type QuarantineStore interface {
-	// Quarantine keeps a rejected generation of the page of a lease, in place of an earlier
+	// Quarantine keeps a rejected generation of the page of a lease, which replaces an earlier
 	// one, and only if the lease is held (ErrLeaseLost otherwise). From then on its body is
 	// referenced (see Inventory). The lease stays held. After another error it may or may not
 	// have been kept.

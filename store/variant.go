@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A VariantStore lists the stored variants of pages: the pages whose keys differ from that
-// of a page in their variants only. They are in other partitions, so that a purge of a page
+// A VariantStore lists the stored variants of pages: the pages whose keys differ from a page's
+// in their variants only. They are in other partitions, so that a purge of a page
 // by its key would not find them. It keeps the contract of [MetaStore].
 type VariantStore interface {
 	// AddVariant lists k, whose text names a variant, in pk, the partition of k without

@@ -43,7 +43,7 @@ var tableName = aws.String("bench")
 
 type item = map[string]types.AttributeValue
 
-// An operation is one row of the table.
+// An operation is one row of the benchmark's result.
 type operation struct {
 	name string
 	// call executes the operation once, on the i-th item.

@@ -353,7 +353,7 @@ func (d *datedClient) Do(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// result returns the header, also of a response that is an error; err if there was none.
+// result returns the header of the response, even of an error response. It returns err if there was no response.
 func (d *datedClient) result(err error) (http.Header, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

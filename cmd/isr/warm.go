@@ -322,7 +322,7 @@ func (w *warming) page(ctx context.Context, client *admin.Client, k store.Key) e
 	return w.state.add(k)
 }
 
-// regenerate returns which number of the summary a page belongs to.
+// regenerate regenerates a page, or sends it to the queue, and returns the count of the summary that it belongs to.
 func (w *warming) regenerate(ctx context.Context, client *admin.Client, k store.Key) (func(*warmSum) *int, error) {
 	if w.send != nil {
 		r := queue.Request{V: queue.Version, Tenant: k.Tenant, Key: k.Text, Reason: "warm", Force: w.c.Force, Created: w.began.UTC().Truncate(time.Second)}

@@ -42,7 +42,7 @@ type Config struct {
 	Process func() Process
 	// Live has what the server did in the last hour. Nil: GET /-/overview is an error.
 	Live *live.Monitor
-	// Node names this server in the fleet, as in isr.Config; empty: it is alone.
+	// Node is isr.Config's name of this server in the fleet; empty: it is alone.
 	Node string
 	// Sites are URLs at which visitors reach the server, for examples in the console.
 	Sites []string
@@ -52,14 +52,14 @@ type Config struct {
 	Problems func() []string
 	// Origins returns the state of the origins. Nil: GET /-/origins is an error.
 	Origins func() []Origin
-	// Observer is told of garbage that was collected. Nil: none is.
+	// Observer receives the garbage that was collected. Nil: there is no observer.
 	Observer isr.Observer
 	// Metrics serves the metrics of the server. Nil: GET /metrics is an error.
 	Metrics http.Handler
 	// Reload reads the configuration file again. Nil: POST /-/reload is an error.
 	Reload func(context.Context) (Reloaded, error)
-	// Explain says what the cache would do with a request, which has the context of the call, and
-	// for which page; the zero key if for none. Nil: POST /-/explain is an error.
+	// Explain returns what the cache would do with a request, which has the context of the call, and
+	// the key of its page; zero if there is none. Nil: POST /-/explain is an error.
 	Explain func(r *http.Request, fetch bool) (Explained, store.Key, error)
 	// Downstream names the downstream caches that changes are delivered to, if Cache is nil
 	// (otherwise it is the cache's), and is woken by a retry. Nil: none.
@@ -75,7 +75,7 @@ type Hosts interface {
 	// Only returns the only host of the site, in all forms that cache keys have (with a
 	// port): prefixes of purges need none then. Nil: there may be several.
 	Only() []string
-	// String lists the hosts, and Advice says how to serve another one, for messages.
+	// String lists the hosts, and Advice is how to serve another one, for messages.
 	String() string
 	Advice(host string) string
 }

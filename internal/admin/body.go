@@ -71,7 +71,7 @@ func (a *API) showBody() operation {
 	return replying(operation{
 		method: http.MethodGet, path: "/-/body", name: "showBody", limit: lookTime,
 		summary:  "Show the stored body of a generation, as text.",
-		details:  "Bodies of more than 4 MiB are not shown. Those of rejected generations are for the admin token only.",
+		details:  "Bodies of more than 4 MiB are not shown. Bodies of rejected generations are for the admin token only.",
 		problems: []int{http.StatusNotFound},
 	}, func(r *http.Request, in Generation) (Body, error) {
 		k, e, body, err := a.stored(r, in)
@@ -102,7 +102,7 @@ func (a *API) showStored() operation {
 	op := operation{
 		method: http.MethodGet, path: "/-/document", name: "showStored", limit: lookTime, kind: "text/html",
 		summary:  "Show a stored page, for a frame of the console.",
-		details:  "HTML of at most 4 MiB, which can neither run scripts nor load anything. Those of rejected generations are for the admin token only.",
+		details:  "HTML of at most 4 MiB, which can neither run scripts nor load anything. Rejected generations are for the admin token only.",
 		problems: []int{http.StatusNotFound, http.StatusUnsupportedMediaType},
 		input:    reflect.TypeFor[Generation](), output: reflect.TypeFor[string](),
 	}

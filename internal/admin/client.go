@@ -38,7 +38,7 @@ func NewClient(server, token string, transport http.RoundTripper) (*Client, erro
 	case u.User != nil:
 		return nil, fmt.Errorf("the server %q has a user name; remove it and set a token instead", u.Redacted())
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("the server %q has a path or query; expected only scheme and host, as in %s://%s", server, u.Scheme, u.Host)
+		return nil, fmt.Errorf("the server %q has a path or query; expected only scheme and host, like %s://%s", server, u.Scheme, u.Host)
 	}
 	return &Client{
 		http: http.Client{

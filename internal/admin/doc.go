@@ -14,7 +14,7 @@
 //	operation.go   how an operation reads its input and writes its output; openapi.go describes it
 //	client.go      what commands call
 //	guard.go       tokens and roles, and what they may do; session.go signs browsers in
-//	audit.go       the latest changes; events.go tells the console of them as they happen
+//	audit.go       the latest changes; events.go sends them to the console as they happen
 //
 // The operations, each with its input, output, handler and the method of [Client]:
 //

@@ -33,7 +33,7 @@ func (a *API) watchEvents() operation {
 		kind:    "text/event-stream",
 		summary: "Watch the server, by server-sent events.",
 		details: "The event overview has the result of showOverview every two seconds; after the first, only the minutes and seconds that can have changed. " +
-			"The event happening has one that follows Last-Event-ID, of the last 256. The event end says why the stream ends: session, shutdown or time. " +
+			"The event happening has one that follows Last-Event-ID, of the last 256. The event end has the reason why the stream ends: session, shutdown or time. " +
 			"At most 16 streams, of which the read token may have 8; each ends after an hour.",
 		headers:  map[string]string{lastEventID: "The id of the latest happening that the client knows. Missing: only those from now on."},
 		problems: []int{http.StatusConflict},
@@ -158,14 +158,14 @@ func (s *eventStream) write(text string) {
 	s.err = err
 }
 
-// end tells the client why the stream ends.
+// end sends the client the reason why the stream ends.
 func (s *eventStream) end(reason string) error {
 	s.send("end", 0, map[string]string{"reason": reason})
 	return nil
 }
 
-// happeningChange is the kind of happenings that are changes by operators, whose targets only
-// they may see.
+// happeningChange is the kind of events that are changes by operators. Only the admin token may see
+// their targets.
 const happeningChange = "change"
 
 // tell adds a change to the happenings.

@@ -18,7 +18,7 @@ type Explain struct {
 	URL     string `json:"url,omitempty" doc:"URL that a visitor requests, like https://example.com/blog/hello."`
 	Method  string `json:"method,omitempty" doc:"Method of the request (GET)."`
 	Headers string `json:"headers,omitempty" doc:"Headers of the request: lines of NAME: VALUE, at most 100, of 16 KiB in all."`
-	From    string `json:"from,omitempty" doc:"Address that sends the request: forwarding headers count if it is that of a trusted proxy. Missing: that of a visitor."`
+	From    string `json:"from,omitempty" doc:"Address that sends the request: forwarding headers count if it is a trusted proxy's. Missing: a visitor's."`
 	Fetch   bool   `json:"fetch,omitempty" doc:"Ask the origin as a render of the page would, or a request that bypasses the cache, and store nothing."`
 }
 
@@ -68,11 +68,11 @@ func (in Explain) Request() (*http.Request, error) {
 	return r, nil
 }
 
-// An Explained says what the cache would do with a request, and why.
+// An Explained is what the cache would do with a request, and why.
 type Explained struct {
 	URL     string `json:"url" doc:"URL of the request, without its query."`
 	Method  string `json:"method" doc:"Its method."`
-	Running bool   `json:"running" doc:"Whether a running server has answered. Otherwise its memory is not known, and the configuration is that of the command."`
+	Running bool   `json:"running" doc:"Whether a running server has answered. Otherwise its memory is not known, and the configuration is the command's."`
 
 	Listener *Place `json:"listener,omitempty" doc:"Listener that receives it."`
 	Host     *Place `json:"host,omitempty" doc:"Host, in canonical form."`
@@ -108,7 +108,7 @@ type Place struct {
 type Reason struct {
 	Text   string `json:"text" doc:"A sentence for people."`
 	Advice string `json:"advice,omitempty" doc:"What to change. Missing if there is nothing to change."`
-	RFC    string `json:"rfc,omitempty" doc:"Section that says so."`
+	RFC    string `json:"rfc,omitempty" doc:"Section that requires it."`
 }
 
 // A RequestPart is a part of a request.
@@ -160,7 +160,7 @@ type Obstacle struct {
 	Detail string `json:"detail" doc:"Detail of Cache-Status: private, vary, ..."`
 	What   string `json:"what" doc:"What forbids it."`
 	Advice string `json:"advice,omitempty" doc:"What to change."`
-	RFC    string `json:"rfc,omitempty" doc:"Section that says so."`
+	RFC    string `json:"rfc,omitempty" doc:"Section that requires it."`
 }
 
 // explainTime bounds an explanation, which may render.

@@ -23,7 +23,7 @@ const (
 	RoleRead  Role = "read"  // GET, without the operations that only RoleAdmin may see
 )
 
-// A Guard says who may use the API over a network.
+// A Guard declares who may use the API over a network.
 type Guard struct {
 	// Token is the token of RoleAdmin.
 	Token Token
@@ -126,7 +126,7 @@ func foreign(r *http.Request) error {
 	}
 }
 
-// ownOrigin reports whether a browser says that a request comes from a page of the same
+// ownOrigin reports whether a browser states that a request comes from a page of the same
 // origin. Browsers send Sec-Fetch-Site to HTTPS and loopback addresses; before 2023 some had
 // only Origin, and no Origin in a GET.
 func ownOrigin(r *http.Request) bool {
@@ -214,7 +214,7 @@ func (d *door) byToken(v visitor, r *http.Request) (visitor, error) {
 }
 
 // wrongToken returns the error for a wrong token, and logs it unless there are too many of its
-// client. The limit bounds the log and says to programs with an old token that they must stop. It
+// client. The limit bounds the log, and makes programs with an old token stop. It
 // never holds for the right token: otherwise all clients behind a proxy, which share an address,
 // could be locked out by any of them. What keeps a token from being guessed is its length.
 func (d *door) wrongToken(r *http.Request) error {
@@ -228,7 +228,7 @@ func (d *door) wrongToken(r *http.Request) error {
 }
 
 // roleOf returns the role of a secret, and the fingerprint of its token. Both tokens are
-// compared, so that the time does not tell which one is near.
+// compared, so that the time does not reveal which one is near.
 func (d *door) roleOf(secret string) (role Role, fingerprint string, ok bool) {
 	full := d.Token.admits(secret)
 	read := d.ReadToken != nil && d.ReadToken.admits(secret)
@@ -328,8 +328,8 @@ const (
 // for concurrent use.
 type attempts struct {
 	mu sync.Mutex
-	// full is guarded by mu: when the client will have all its attempts again, as in the
-	// generic cell rate algorithm.
+	// full is guarded by mu: when the client will have all its attempts again (the
+	// generic cell rate algorithm).
 	full map[netip.Prefix]time.Time
 }
 

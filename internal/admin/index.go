@@ -15,8 +15,8 @@ import (
 
 // The store can list pages in no order, and only all of them. Searches are therefore answered
 // from an index in memory: a copy of what they need of each page, some 300 bytes, which is read
-// in the background while people search. A search never waits for the store, and says how old
-// its answer is.
+// in the background while people search. A search never waits for the store, and returns the age
+// of its answer.
 const (
 	// maxIndexed bounds the pages of the index.
 	maxIndexed = 250_000
@@ -50,7 +50,7 @@ type indexedPage struct {
 	pinnedUntil, leaseUntil           int64
 
 	status      int16
-	failures    int16 // consecutive, as the back-off says
+	failures    int16 // consecutive, by the back-off row
 	quarantined bool
 }
 
@@ -99,7 +99,7 @@ func newIndex(a *API) *index {
 	return x
 }
 
-// look returns the index as it is, for those who do not search.
+// look returns the index as it is, without a search.
 func (x *index) look() *indexState { return x.shown.Load() }
 
 // search returns the index as it is, and has it read again in the background if it is old.
@@ -245,7 +245,7 @@ func indexed(listed store.ListedPage, p Page, texts map[string]string) indexedPa
 		generated: seconds(p.GeneratedAt), pinnedUntil: seconds(p.PinnedUntil), leaseUntil: seconds(p.LeaseUntil),
 	}
 	if listed.Record.Entry == nil && one.key.Tenant != "" {
-		one.key.Text = strings.TrimPrefix(one.key.Text, one.key.Tenant+":") // as in Key.String
+		one.key.Text = strings.TrimPrefix(one.key.Text, one.key.Tenant+":") // the form of Key.String
 	}
 	if p.Key == "" {
 		one.partition = strings.Clone(listed.PK)

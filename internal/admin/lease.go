@@ -79,7 +79,7 @@ func (a *API) releaseLease() operation {
 	return replying(operation{
 		method: http.MethodPost, path: "/-/lease/release", name: "releaseLease", limit: lookTime,
 		summary:  "Break the lease of a page, or end its back-off.",
-		details:  "The publish of a holder that is still rendering is refused. If another holder acquires the lease meanwhile, it is not broken.",
+		details:  "The publish of a holder that is still rendering is refused. If another holder has acquired the lease by then, it is not broken.",
 		problems: []int{http.StatusConflict},
 	}, func(r *http.Request, t Target) (Released, error) {
 		k, err := t.key()

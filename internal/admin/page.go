@@ -16,7 +16,7 @@ import (
 // A Target names one page, by its URL or by its key.
 type Target struct {
 	URL    string `json:"url,omitempty" doc:"URL of the page, with the query parameters that are part of its key."`
-	Key    string `json:"key,omitempty" doc:"Cache key of the page, as in the list of pages; instead of url."`
+	Key    string `json:"key,omitempty" doc:"Cache key of the page, as the list of pages has it; instead of url."`
 	Tenant string `json:"tenant,omitempty" doc:"Tenant of the page, on a site with tenants."`
 }
 

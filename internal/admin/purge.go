@@ -108,7 +108,7 @@ const (
 	softPurge    = "Fastly-Soft-Purge"
 )
 
-// fromHeader returns the purge that headers describe, as in Fastly's API, whose purges are
+// fromHeader returns the purge that headers of Fastly's API describe. Fastly's purges are
 // hard unless Fastly-Soft-Purge is 1. ok is false if there is no header Surrogate-Key.
 func (Purge) fromHeader(h http.Header) (in Purge, ok bool, err error) {
 	if len(h.Values(surrogateKey)) == 0 {
@@ -269,7 +269,7 @@ func (a *API) wouldPurge(ctx context.Context, targets []store.PurgeTarget) (Woul
 }
 
 // covered reports whether one of the targets covers a page. A page of another service has
-// no key and no tags: only its partition tells which it is.
+// no key and no tags: only its partition identifies it.
 func (a *API) covered(targets []store.PurgeTarget, listed store.ListedPage) bool {
 	k, tags := store.Key{Tenant: store.TenantOf(listed.PK), Text: listed.Record.Entry.Key}, listed.Record.Entry.Tags
 	for _, t := range targets {

@@ -18,7 +18,7 @@ type PurgeMethodConfig struct {
 	// network. Nil: none is.
 	Admit func(*http.Request) bool
 	// TenantHeader returns the request header that names the tenant of the page at the URL
-	// of a request, as in isr.Route; empty for one without tenants. An error means that no
+	// of a request (see isr.Route); empty for one without tenants. An error means that no
 	// page can have the URL. Nil: there are no tenants.
 	TenantHeader func(*http.Request) (string, error)
 }
@@ -39,7 +39,7 @@ const (
 //	PURGE /       Xkey-Purge: a b            the same, hard; Xkey-Softpurge: soft
 //
 // The tenant is the URL's, also for tags.
-// As with Varnish and Fastly a purge is hard unless a header says otherwise. The response is
+// Like Varnish's and Fastly's, a purge is hard unless a header asks for a soft one. The response is
 // the answer of POST /-/purge; a request without the token gets 401. Bodies are not read.
 func (a *API) PurgeMethod(cfg PurgeMethodConfig, next http.Handler) http.Handler {
 	return &purgeMethod{a: a, cfg: cfg, next: next}

@@ -30,10 +30,10 @@ type Purges struct {
 type PurgeRow struct {
 	Seq          int64     `json:"seq" doc:"Its sequence: the receipt of the purge."`
 	At           time.Time `json:"at,omitzero" doc:"When it was made. Missing for changes of single pages."`
-	Kind         string    `json:"kind" doc:"marks: a purge of a tag, prefix, host, tenant or everything. pages: a purge, rollback, pin or other change of single pages. mixed: both. other: neither, such as that of a build."`
+	Kind         string    `json:"kind" doc:"marks: a purge of a tag, prefix, host, tenant or everything. pages: a purge, rollback, pin or other change of single pages. mixed: both. other: neither, such as the change of a build."`
 	Targets      []string  `json:"targets" doc:"What was purged or changed; the first 20."`
 	TargetCount  int       `json:"target_count" doc:"How many there are."`
-	Hard         bool      `json:"hard" doc:"A purge of marks that was hard. The log does not tell how single pages were purged."`
+	Hard         bool      `json:"hard" doc:"A purge of marks that was hard. The log does not record how single pages were purged."`
 	Destinations []string  `json:"destinations" doc:"The downstream caches that it was to be delivered to."`
 	Servers      int       `json:"servers" doc:"Live servers that had started when they last reported."`
 	Reached      int       `json:"reached" doc:"Those that have reported it as applied. They report every 20 seconds, and at once if the purge waits for them."`

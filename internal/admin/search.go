@@ -15,7 +15,7 @@ import (
 type PageSearch struct {
 	Text   string `json:"q,omitempty" doc:"Part of the key, in any case."`
 	Tag    string `json:"tag,omitempty" doc:"Purge tag."`
-	Route  string `json:"route,omitempty" doc:"Route of the page, as in Page."`
+	Route  string `json:"route,omitempty" doc:"Route of the page."`
 	Tenant string `json:"tenant,omitempty" doc:"Tenant, on a site with tenants."`
 	State  string `json:"state,omitempty" doc:"fresh, stale, expired, purged, withdrawn, missing, pinned, quarantined or failing."`
 	Sort   string `json:"sort,omitempty" doc:"key (default), age, requests, render or size; with - in front the largest first."`
@@ -57,7 +57,7 @@ type FoundPage struct {
 	StaleFor    int64     `json:"stale_for_seconds" doc:"Time left in the stale window; negative after it."`
 	PinnedUntil time.Time `json:"pinned_until,omitzero" doc:"Until when it is pinned. 9999-12-31T23:59:59Z: until it is unpinned."`
 	Bytes       int64     `json:"body_bytes" doc:"Size of the body."`
-	Route       string    `json:"route,omitempty" doc:"Route of the page, as in Page."`
+	Route       string    `json:"route,omitempty" doc:"Route of the page."`
 	Tags        []string  `json:"tags,omitempty" doc:"Purge tags."`
 	LeaseOwner  string    `json:"lease_owner,omitempty" doc:"Name of the lease holder, when the page was read."`
 	LeaseUntil  time.Time `json:"lease_until,omitzero" doc:"When the lease expires."`
@@ -85,7 +85,7 @@ func (a *API) searchPages() operation {
 		method: http.MethodGet, path: "/-/pages/search", name: "searchPages", limit: lookTime,
 		summary: "Search the pages, in memory.",
 		details: "Never waits for the store, which is read in the background while people search: every 15 seconds, or less often if that takes long. " +
-			"The states are those of now, by the windows of the pages; purges count from the next time the store is read.",
+			"The states are current, by the windows of the pages; purges count from the next time the store is read.",
 	}, func(_ *http.Request, in PageSearch) (FoundPages, error) { return a.search(in) })
 }
 

@@ -22,12 +22,12 @@ type Process struct {
 	Table        string            `json:"table,omitempty" doc:"DynamoDB table; empty for an embedded store."`
 	Bucket       string            `json:"bucket,omitempty" doc:"S3 bucket."`
 	Region       string            `json:"region,omitempty" doc:"AWS region, if it was given."`
-	DynamoDB     string            `json:"dynamodb_endpoint,omitempty" doc:"DynamoDB endpoint other than that of AWS."`
-	S3           string            `json:"s3_endpoint,omitempty" doc:"S3 endpoint other than that of AWS."`
+	DynamoDB     string            `json:"dynamodb_endpoint,omitempty" doc:"DynamoDB endpoint other than AWS's."`
+	S3           string            `json:"s3_endpoint,omitempty" doc:"S3 endpoint other than AWS's."`
 	Memory       int64             `json:"memory_bytes" doc:"Size of the page cache in memory."`
 	Files        int64             `json:"max_files" doc:"Limit of open files, such as connections (RLIMIT_NOFILE); 0 if it is not known."`
 	OpenFiles    int64             `json:"open_files" doc:"Open files now; 0 if it is not known."`
-	Limit        int64             `json:"memory_limit_bytes" doc:"Memory that the process may use: the limit of its control group, else that of the machine; 0 if it is not known."`
+	Limit        int64             `json:"memory_limit_bytes" doc:"Memory that the process may use: the limit of its control group, else the memory of the machine; 0 if it is not known."`
 	Origins      []ProcessOrigin   `json:"origins" doc:"The sites behind the server."`
 	Hosts        []string          `json:"hosts,omitempty" doc:"The hosts that are served, as they are configured; none: localhost."`
 	Listeners    []ProcessListener `json:"listeners" doc:"The public addresses."`

@@ -52,7 +52,7 @@ func (s *session) liveLocked(now time.Time) bool {
 type sessions struct {
 	mu sync.Mutex
 	// byDigest is guarded by mu. The key is the digest of the cookie's value: the time of a
-	// look-up tells nothing about the value.
+	// look-up reveals nothing about the value.
 	byDigest map[[sha256.Size]byte]*session
 }
 
@@ -182,7 +182,7 @@ func (SignOut) target() string { return "the console" }
 type Session struct {
 	SignedIn    bool      `json:"signed_in" doc:"Whether the request belongs to a session."`
 	Role        Role      `json:"role,omitempty" doc:"admin or read."`
-	Token       string    `json:"token,omitempty" doc:"Fingerprint of the token, as in the log."`
+	Token       string    `json:"token,omitempty" doc:"Fingerprint of the token, as the log has it."`
 	ExpiresAt   time.Time `json:"expires_at,omitzero" doc:"When the session ends at the latest."`
 	IdleSeconds int64     `json:"idle_seconds,omitempty" doc:"After how long without a request it ends."`
 }

@@ -86,7 +86,7 @@ func (a *API) showOverview() operation {
 	return replying(operation{
 		method: http.MethodGet, path: "/-/overview", name: "showOverview", limit: lookTime,
 		summary:  "Show what the server does now, and did in the last hour.",
-		details:  "Counts are those of this server, and are lost when it stops.",
+		details:  "Counts are this server's, and are lost when it stops.",
 		problems: []int{http.StatusConflict},
 	}, func(*http.Request, struct{}) (Overview, error) { return a.overview() })
 }

@@ -191,7 +191,7 @@ func errNoVersion(err error) *Error {
 	}
 }
 
-// maxPin bounds the duration of a pin, as in package isr.
+// maxPin bounds the duration of a pin, as package isr does.
 const maxPin = 10 * 365 * 24 * time.Hour
 
 // pinning returns the page, and the validated duration of its pin.

@@ -127,7 +127,7 @@ func rendezvous(k store.Key, at netip.AddrPort) uint64 {
 }
 
 // Begin reports whether a peer may still be asked. If it is, the caller reports by [Peers.Answered]
-// or [Peers.Failed] how that ended, unless it gave up.
+// or [Peers.Failed] how the request ended, unless it gave up.
 func (p *Peers) Begin(at netip.AddrPort) bool { return p.health.begin(at) }
 
 // Answered records that a peer has answered as it should.

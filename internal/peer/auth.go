@@ -39,7 +39,7 @@ type secret []byte
 // newSecret returns an error if the secret is too short to be one.
 func newSecret(text []byte) (secret, error) {
 	if len(text) < MinSecret || len(text) > MaxSecret {
-		return nil, fmt.Errorf("the secret of the peers has %d bytes; expected %d to %d, such as those of `openssl rand -hex 32`", len(text), MinSecret, MaxSecret)
+		return nil, fmt.Errorf("the secret of the peers has %d bytes; expected %d to %d, such as the output of `openssl rand -hex 32`", len(text), MinSecret, MaxSecret)
 	}
 	return secret(text), nil
 }
@@ -71,7 +71,7 @@ func (s secret) sign(h http.Header, from, to netip.AddrPort, now time.Time, path
 	return nonce
 }
 
-// verify returns who has sent a request. A nil seen admits repetitions, for requests that change nothing. The
+// verify returns the sender of a request. A nil seen admits repetitions, for requests that change nothing. The
 // error wraps errUnauthenticated.
 func (s secret) verify(h http.Header, to netip.AddrPort, now time.Time, seen *nonces, path, body string) (from netip.AddrPort, nonce string, err error) {
 	at, nonce := h.Get(timeField), h.Get(nonceField)

@@ -17,8 +17,8 @@ import (
 
 const (
 	bodyPath = "/v1/body"
-	// maxBodies bounds the bodies that are sent at once, and those that are received from one
-	// process. Others are told that this one is busy.
+	// maxBodies bounds the bodies that are sent at once, and the bodies that are received from one
+	// process. Further requests are answered with busy.
 	maxBodies = 32
 	// sendTime bounds the sending of a body, of at most store.MaxPeerBody bytes.
 	sendTime = 2 * time.Second

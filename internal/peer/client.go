@@ -62,15 +62,15 @@ type Node struct {
 	closed     bool                       // guarded by mu
 	telling    sync.WaitGroup
 
-	ctx    context.Context //nolint:containedctx // of what is told
+	ctx    context.Context //nolint:containedctx // of notifications
 	cancel context.CancelFunc
 }
 
 // A remote is what this process knows of another one.
 type remote struct {
 	avoidUntil time.Time
-	seq        int64 // that it is to be told
-	told       bool  // a goroutine tells it
+	seq        int64 // the last one to notify it of
+	told       bool  // a goroutine notifies it
 }
 
 // New returns a node, which sends and receives nothing yet. The caller must Close it.
@@ -122,7 +122,7 @@ func (n *Node) Listen(ctx context.Context) (net.Listener, error) {
 	return netutil.LimitListener(l, maxConnections), nil
 }
 
-// Close ends what is being told, and closes idle connections.
+// Close ends notifications in progress, and closes idle connections.
 func (n *Node) Close() {
 	n.mu.Lock()
 	n.closed = true
@@ -134,7 +134,7 @@ func (n *Node) Close() {
 }
 
 // AwaitLease asks a process to answer when it has ended its work on a page, and reports whether
-// it has said so. False: the process does not answer, is not asked because it has just not
+// it has answered so. False: the process does not answer, is not asked because it has just not
 // answered, knows of no such work, or works for longer than a request is held.
 func (n *Node) AwaitLease(ctx context.Context, at netip.AddrPort, k store.Key) bool {
 	select {
@@ -149,8 +149,8 @@ func (n *Node) AwaitLease(ctx context.Context, at netip.AddrPort, k store.Key) b
 	return n.call(ctx, at, leasePath, leaseRequest{Key: k.Text, Tenant: k.Tenant}, &reply) == nil && reply.Ended
 }
 
-// Tell tells processes that the log has changed up to a sequence. It does not wait for them.
-// While a process is being told, the highest of further sequences is kept for it.
+// Tell notifies processes that the log has changed up to a sequence. It does not wait for them.
+// While a process is being notified, the highest of further sequences is kept for it.
 func (n *Node) Tell(all []netip.AddrPort, seq int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -170,7 +170,7 @@ func (n *Node) Tell(all []netip.AddrPort, seq int64) {
 	}
 }
 
-// tell tells a process until it knows the last sequence, or does not answer.
+// tell notifies a process until it knows the last sequence, or does not answer.
 func (n *Node) tell(at netip.AddrPort, r *remote) {
 	for told := int64(-1); ; {
 		n.mu.Lock()

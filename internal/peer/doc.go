@@ -1,11 +1,11 @@
-// Package peer lets the processes of a fleet tell each other what they have done, so that none
+// Package peer lets the processes of a fleet notify each other of what they have done, so that none
 // has to look for it in the table again and again, and send each other the bodies of pages:
 //
 //	waiting process ── POST /v1/lease {key} ──► holder of the lease ── its flight ends ──► reply
 //	purging process ── POST /v1/log {seq} ────► all other processes ── each reads the log ─► reply
 //	reading process ── POST /v1/body {body} ──► one that may have it ── its memory, disk ──► the body
 //
-// Everything that is said here is a hint. A process that gets one reads the table, which
+// Every message is a hint. A process that gets one reads the table, which
 // decides; a process that gets none, or a wrong one, finds out by reading the table as if there
 // were no peers. So a peer that lies, is slow or is dead costs a few reads of the table, and a
 // fleet without peers differs in latency only.
@@ -24,6 +24,6 @@ package peer
 // The files:
 //
 //	auth.go    authenticates messages
-//	client.go  asks and tells
+//	client.go  asks and notifies
 //	server.go  answers
 //	body.go    asks for bodies of pages, and sends them

@@ -30,14 +30,14 @@ const (
 	longestRead = 2 * time.Second
 )
 
-// A Cache is what peers are told of. Its methods are safe for concurrent use.
+// A Cache answers the requests of peers. Its methods are safe for concurrent use.
 type Cache interface {
 	// AwaitFlight waits until this process has ended its work on a page. It returns false if
 	// there is none, or if ctx ends first.
 	AwaitFlight(ctx context.Context, k store.Key) bool
 	// HearChange reads the log if it has changed up to a sequence, at a limited rate.
 	HearChange(ctx context.Context, seq int64) error
-	// HearPeer is told of a process that has sent an authenticated request.
+	// HearPeer is called with the address of a process that has sent an authenticated request.
 	HearPeer(address netip.AddrPort)
 	// LocalBody returns a stored body that this process has in memory or on its disk; nil if it has none.
 	LocalBody(ctx context.Context, b store.PeerBody) []byte
@@ -54,7 +54,7 @@ type leaseReply struct {
 	Ended bool `json:"ended"`
 }
 
-// A logRequest says that the log has a change.
+// A logRequest is a notification of a change of the log.
 type logRequest struct {
 	Seq int64 `json:"seq"`
 }

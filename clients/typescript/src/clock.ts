@@ -25,8 +25,8 @@ export function systemClock(now: () => number = Date.now): Clock {
 }
 
 /**
- * Returns the clock that options state: `clock`, else the one of this machine with `now` as
- * its wall clock. Each reading of the wall clock is checked; a wall clock of the options is also checked here.
+ * Returns `clock` of the options, else this machine's clock with `now` as its wall clock. Each
+ * reading of the wall clock is checked. If the options have one, it is also checked here.
  *
  * @throws InvalidInputError, here and from `now`, unless the wall clock is in epoch milliseconds.
  */

@@ -33,7 +33,7 @@ type reloader struct {
 	digest  *digest
 	metrics *metrics.Metrics
 	live    *live.Monitor
-	// edge replaces what the listeners do with requests.
+	// edge replaces the handlers of the listeners.
 	edge func(f *config.File, draftSecrets []string)
 	// watch comes from the server's instruments.
 	watch func(*gateway.SiteConfig)

@@ -80,7 +80,7 @@ type report struct {
 
 func (r *report) note() { r.failures, r.seen = r.failures+1, false }
 
-// sample is what a new descriptor starts with.
+// sample returns the count of failures from which a new descriptor starts.
 func (r *report) sample() int {
 	if r.failures > 0 && !r.seen {
 		return r.failures - 1

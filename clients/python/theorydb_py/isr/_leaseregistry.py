@@ -29,8 +29,8 @@ class LeaseRegistry:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        # Ordered by the last examination, whose first entry is found in constant time
-        # even after deletions: a plain dict would search for it.
+        # Ordered by the last examination. An OrderedDict finds its first entry in
+        # constant time even after deletions; a plain dict would search for it.
         self._leases: OrderedDict[str, IsrLease] = OrderedDict()  # guarded by _lock
         self._closed = False  # guarded by _lock
 
