@@ -393,7 +393,7 @@ func (c *Cache) join(s *search) (f *flight, leader bool) {
 func (c *Cache) joinUnstored(s *search) (f *flight, leader bool) {
 	f, leader = c.unstored.join(s, func(f *flight) outcome {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
-		return s.observed(c.ctx, func(ctx context.Context) outcome { return s.runUnstored(ctx, detailStoreError) })
+		return s.observed(c.ctx, s.runUnstored)
 	})
 	c.joined(f, leader, s.cause)
 	return f, leader

@@ -342,9 +342,3 @@ func (s *search) body(ctx context.Context, rec store.Record, e *store.Entry) ([]
 	}
 	return body, err
 }
-
-// missBody records that a body is missing, damaged or cannot be read.
-func (s *search) missBody(key string, err error) {
-	s.unread = errors.Is(err, bodies.ErrUnreadable) || s.unread && key == s.noBody
-	s.noBody = key
-}

@@ -179,6 +179,7 @@ func (x *explainer) follow(d *decision) {
 		x.because("its last render in this process was not cacheable, which is remembered for two minutes", "")
 		if x.fetch {
 			s := x.search(d.key)
+			x.begin(s)
 			x.ask(s, store.Record{}, func() (rendering, timing) {
 				return s.render(x.ctx(), store.Record{}, h.c.follower.Committed(), d.known.refused, nil)
 			})

@@ -119,10 +119,10 @@ func exponential(bits uint64) float64 {
 
 // search returns a search for a visitor.
 func (h *handler) search(r *http.Request, k store.Key) *search {
-	return &search{
-		route: h.route, key: k, cause: r.Context(), clients: h.clients(r), forwarded: h.route.keys.Forwarded(r),
+	return &search{fillRequest: fillRequest{
+		route: h.route, key: k, cause: r.Context(), forwarded: h.route.keys.Forwarded(r),
 		accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), light: lightRequest(r),
-	}
+	}, turn: originTurn{clients: h.clients(r)}}
 }
 
 // clients returns the client that a request comes from, if the route distinguishes
@@ -140,10 +140,10 @@ func (h *handler) clients(r *http.Request) []netip.Prefix {
 // client returns the client of a search that one visitor started; invalid if the route does
 // not distinguish clients.
 func (s *search) client() netip.Prefix {
-	if len(s.clients) == 0 {
+	if len(s.turn.clients) == 0 {
 		return netip.Prefix{}
 	}
-	return s.clients[0]
+	return s.turn.clients[0]
 }
 
 // waiting returns a search for a visitor who waits for it, with their claim to its response;

@@ -136,7 +136,7 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 	if err != nil {
 		return Regeneration{}, err
 	}
-	e, fresh, err := c.renderNow(ctx, &search{route: route, key: k, force: true, unpin: r.unpin, reload: r.reload, unless: r.unless, claim: claim})
+	e, fresh, err := c.renderNow(ctx, &search{fillRequest: fillRequest{route: route, key: k, force: true, unpin: r.unpin, reload: r.reload, unless: r.unless, claim: claim}})
 	var earlier *store.RequestError
 	switch {
 	case errors.As(err, &earlier) && errors.Is(err, store.ErrRequestCompleted):
@@ -187,10 +187,9 @@ func (c *Cache) renderNow(ctx context.Context, wanted *search) (e store.Entry, f
 		if e, fresh, err := c.freshUnless(ctx, wanted); err != nil || fresh {
 			return e, fresh, err
 		}
-		s := search{
-			route: wanted.route, key: wanted.key, cause: ctx, force: true, unpin: wanted.unpin, reload: wanted.reload, unless: wanted.unless, claim: wanted.claim,
-		}
-		f, leader := c.join(&s)
+		s := &search{fillRequest: wanted.fillRequest}
+		s.cause = ctx
+		f, leader := c.join(s)
 		if f == nil {
 			return store.Entry{}, false, ErrClosed
 		}

@@ -46,40 +46,20 @@ func (s *search) observed(ctx context.Context, run func(context.Context) outcome
 	s.f.work = ctx
 	close(s.f.begun)
 	o := run(ctx)
-	s.endQueue("canceled")
+	s.turn.endQueue("canceled")
 	s.endLeaseWait(leaseOutcome(o))
 	end(flightResult(o))
 	return o
 }
 
-// beginQueue begins the wait for a turn at the origin, unless it has begun.
-func (s *search) beginQueue(ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.queued == nil {
-		s.c.queued.Add(1)
-		_, s.queued = s.c.begin(ctx, s.operation(OperationQueue))
-	}
-}
-
-// endQueue ends the wait for a turn at the origin, if it has begun.
-func (s *search) endQueue(outcome string) {
-	s.mu.Lock()
-	end := s.queued
-	s.queued = nil
-	s.mu.Unlock()
-	if end != nil {
+// beginQueue begins the wait for a turn at the origin, and returns what ends it.
+func (s *search) beginQueue(ctx context.Context) func(Result) {
+	s.c.queued.Add(1)
+	_, end := s.c.begin(ctx, s.operation(OperationQueue))
+	return func(r Result) {
 		s.c.queued.Add(-1)
-		end(Result{Outcome: outcome})
+		end(r)
 	}
-}
-
-// queueOutcome is that of a turn that has come. err is why it is of no use.
-func queueOutcome(err error) string {
-	if err != nil {
-		return "refused"
-	}
-	return "ok"
 }
 
 // beginLeaseWait begins the wait for a lease that another process holds, unless it has begun.

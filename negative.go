@@ -1,8 +1,6 @@
 package isr
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -192,23 +190,6 @@ func (s *search) staysInMemory(rec store.Record, next *store.Entry) bool {
 	return isNegative(next.Status) && rec.Entry == nil && rec.Malformed == nil && !s.force && !s.route.StoreNegative
 }
 
-// keepNegative gives up the lease and keeps a negative answer in memory. Nil: a purge
-// that was made meanwhile covers it.
-func (s *search) keepNegative(ctx context.Context, lease store.Lease, rec store.Record, next store.Entry, got rendering) outcome {
-	s.release(ctx, lease)
-	next.BodyKey, next.Stale = "", 0
-	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
-	p := newPage(s.key, next, s.f.known(store.PurgeState{}), s.latest, got.response.body, s.route.present)
-	p.negative = true
-	if s.mustRenderAgain(p) {
-		return nil
-	}
-	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(next.FreshUntil().Sub(s.c.now())), page: p}, s.f) {
-		s.c.memory.drop(s.key) // the entry is no longer in the store
-	}
-	return unpublishedPage{page: p, detail: detailNegative}
-}
-
 // knownNegative returns what another flight of this process has found since this flight's
 // leader looked for a negative entry: that the page is not cacheable, or a negative answer;
 // nil without.
@@ -259,34 +240,6 @@ func (c *Cache) FailingKeys() map[string]store.Key {
 // withdrawable reports whether there is an entry to withdraw.
 func (s *search) withdrawable(rec store.Record) bool {
 	return rec.Entry != nil && (!rec.Entry.Withdrawn || s.ended) && !s.pinned(rec)
-}
-
-// withdraw ends the stored copy, and gives up the lease. Nil: another writer was faster.
-// If we crash before the publish, the copy is unchanged, and the next render ends it.
-func (s *search) withdraw(ctx context.Context, lease store.Lease, read store.Record, seq int64, got rendering, at timing) outcome {
-	_, err := s.c.meta.Publish(ctx, lease, read, s.withdrawal(*read.Entry, at, seq), store.PublishOptions{
-		Superseded: s.c.now().Add(s.c.cfg.Retention), Unpin: true, Reload: true, Key: s.key,
-	})
-	switch {
-	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
-		s.lost = errors.Is(err, store.ErrLeaseLost)
-		s.c.log.Warn("another writer was faster than a withdrawal", "key", s.key.String(), "error", err)
-		if errors.Is(err, store.ErrMoved) {
-			s.release(ctx, lease)
-		}
-		if s.force {
-			return refusal{got.refused}
-		}
-		return nil
-	case err != nil:
-		s.release(ctx, lease)
-		s.c.complaints.Log("failed to store the withdrawal of a page; this process remembers it", "key", s.key.String(), "error", err)
-		s.withdrawHere(at, got.refused)
-		return refusal{got.refused}
-	}
-	s.c.log.Info("withdrawn", "key", s.key.String(), "reason", got.refused)
-	s.c.reload(s.key)
-	return s.refused(time.Now(), got.refused)
 }
 
 // withdrawal describes a withdrawn page. No client serves such an entry, even one that

@@ -56,10 +56,13 @@ type failure struct {
 	fallback *page     // an older page that may be served instead; nil without
 }
 
-func (o storedPage) result() (store.Entry, error)      { return o.page.entry, nil }
-func (o renderedPage) result() (store.Entry, error)    { return o.page.entry, nil }
+func (o storedPage) result() (store.Entry, error) { return o.page.entry, nil }
+
+func (o renderedPage) result() (store.Entry, error) { return o.page.entry, nil }
+
 func (o unpublishedPage) result() (store.Entry, error) { return o.page.entry, o.cause }
-func (o failure) result() (store.Entry, error)         { return store.Entry{}, o.cause }
+
+func (o failure) result() (store.Entry, error) { return store.Entry{}, o.cause }
 
 func (o refusal) result() (store.Entry, error) {
 	return store.Entry{}, fmt.Errorf("%w: %s", ErrUncacheable, o.reason)
@@ -71,64 +74,6 @@ func (o failure) shown() *response {
 		return o.response
 	}
 	return plainFailure(o.cause)
-}
-
-// failed turns the lock into a back-off row, which all processes respect, and finds the
-// best page to serve meanwhile.
-func (s *search) failed(ctx context.Context, lease store.Lease, rec store.Record, got rendering, took time.Duration) outcome {
-	pause := s.c.backOff(lease.Failures())
-	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", took.Round(time.Millisecond),
-		"failures", lease.Failures()+1, "next", pause.Round(time.Millisecond))
-	settle, cancel := s.c.settling(ctx)
-	defer cancel()
-	s.unlistVariant(settle)
-	if err := s.c.meta.BackOff(settle, lease, pause); err != nil {
-		s.c.log.Error("failed to store the back-off", "key", s.key.String(), "error", err)
-	}
-	if stale := s.f.stale.Load(); stale != nil {
-		stale.nextTry.put(stale, pause)
-		stale.rejected.Store(errors.Is(got.failure, ErrRejected))
-	}
-	o := s.unavailable(ctx, rec, got.failure, failureDetail(got.failure))
-	o.response, o.own = got.failed, got.own
-	if o.fallback == nil {
-		// If there were a page to serve, visitors must not be shown the failure, even
-		// if that page has been evicted from memory.
-		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
-	}
-	return o
-}
-
-// unavailable ends a search without a new page. The stored page is the fallback, if it
-// may be served on errors. A page that a hard purge covers never is.
-func (s *search) unavailable(ctx context.Context, rec store.Record, cause error, detail string) failure {
-	o := failure{cause: cause, detail: detail}
-	if !s.servableOnError(rec) {
-		return o
-	}
-	if p, err := s.load(ctx, rec); err == nil {
-		o.fallback = p
-	}
-	return o
-}
-
-// storeFailed ends a search that the store did not answer.
-func (s *search) storeFailed(ctx context.Context, err error) outcome {
-	if ctx.Err() != nil {
-		return failure{cause: context.Cause(ctx), detail: detailClosing}
-	}
-	s.c.complaints.Log("the store failed", "key", s.key.String(), "error", err)
-	return failure{cause: err, detail: detailStoreError}
-}
-
-// notPublished ends a search whose page was rendered and could not be stored: waiting
-// requests, and those of the next seconds, get it.
-func (s *search) notPublished(err error) outcome {
-	s.c.complaints.Log("rendered, but not published", "key", s.key.String(), "error", err)
-	p := (*s.f.rendered.Load())()
-	p.outage = true
-	s.c.unpublished.put(p, s.f)
-	return unpublishedPage{page: p, detail: detailUnpublished, cause: err}
 }
 
 // A Policy decides what a visitor gets while a page is not fresh.

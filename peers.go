@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/fleet"
@@ -70,58 +69,6 @@ func (c *Cache) AwaitFlight(ctx context.Context, k store.Key) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// sleep waits until it is time to look for the page of another process: by the schedule, or
-// because the holder of the lease says that it has ended its work. Each holder is asked once in a
-// wait, so that one that lies causes one look in vain, and looks are limited as by the schedule.
-func (s *search) sleep(ctx context.Context, rec store.Record) error {
-	pause := s.poll(rec)
-	earliest := time.Duration(s.looks-lookBurst)*lookTime - time.Since(s.waitBegan)
-	s.ask(ctx, rec.Lock.Peer())
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.hinted:
-		s.hinted = nil
-		s.c.note(Event{Kind: EventPeer, Reason: "ended"})
-		allowed := time.NewTimer(earliest)
-		defer allowed.Stop()
-		select {
-		case <-allowed.C:
-		case <-ctx.Done():
-		}
-	case <-ctx.Done():
-	}
-	return context.Cause(ctx)
-}
-
-// ask asks the holder of the lease to say when it has ended its work, unless this search has asked
-// it before.
-func (s *search) ask(ctx context.Context, holder netip.AddrPort) {
-	if !holder.IsValid() || holder == s.asked || !s.c.peers.Knows(holder) {
-		return
-	}
-	s.stopAsking()
-	ctx, s.cancelAsk = context.WithCancel(ctx)
-	s.asked = holder
-	hinted := make(chan struct{})
-	s.hinted = hinted
-	s.c.background.Go(func() {
-		if s.c.cfg.Peers.AwaitLease(ctx, holder, s.key) {
-			close(hinted)
-		} else if ctx.Err() == nil {
-			s.c.note(Event{Kind: EventPeer, Reason: "silent"})
-		}
-	})
-}
-
-// stopAsking withdraws the request to the holder, if there is one.
-func (s *search) stopAsking() {
-	if s.cancelAsk != nil {
-		s.cancelAsk()
 	}
 }
 

@@ -103,18 +103,24 @@ func (s *search) suspicious(rec store.Record, got rendering) string {
 	return s.route.rejects(got.response, current)
 }
 
-// reject ends a render whose result is suspicious: it is quarantined, and counts as a
-// failure. If we crash before the back-off, the lease expires, and the page is rendered
-// again.
-func (s *search) reject(ctx, held context.Context, lease store.Lease, rec store.Record, next store.Entry, got rendering, why string, took time.Duration) outcome {
-	if rec.Entry != nil || !isNegative(next.Status) { // invented URLs leave no rows
-		if err := s.quarantine(held, lease, next, got.response.body, why); err != nil {
+// reject quarantines a render whose result is suspicious: it counts as a failure. If we crash
+// before the back-off, the lease expires, and the page is rendered again.
+func (s *search) reject() step {
+	next := s.made.entry
+	if s.rec.Entry != nil || !isNegative(next.Status) { // invented URLs leave no rows
+		if err := s.quarantine(s.held.ctx, s.held.lease, next, s.made.body, s.rejected); err != nil {
 			s.c.complaints.Log("failed to keep a rejected generation", "key", s.key.String(), "error", err)
 		}
 	}
-	s.c.log.Warn("rejected a generation; the current one stays", "key", s.key.String(), "reason", why,
+	s.c.log.Warn("rejected a generation; the current one stays", "key", s.key.String(), "reason", s.rejected,
 		"status", next.Status, "bytes", next.Length, "generation", next.GenerationID)
-	return s.failed(ctx, lease, rec, rendering{failure: fmt.Errorf("%w: %s", ErrRejected, why)}, took)
+	s.got = rejection(s.rejected)
+	return stepFail
+}
+
+// rejection is what a render counts as whose result is suspicious.
+func rejection(why string) rendering {
+	return rendering{failure: fmt.Errorf("%w: %s", ErrRejected, why)}
 }
 
 // failureDetail is the reason in Cache-Status for a render that has failed.

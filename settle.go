@@ -3,7 +3,6 @@ package isr
 import (
 	"context"
 	"sync"
-	"time"
 )
 
 // In a process that is frozen after its responses (see Config.Freezes), nothing may be left to do
@@ -62,31 +61,4 @@ func (a *activity) wait(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// left returns how long the request that started the search may still take, in a process that
-// may be gone then. ok is false if that is not limited.
-func (s *search) left() (d time.Duration, ok bool) {
-	if !s.c.cfg.Freezes || s.cause == nil {
-		return 0, false
-	}
-	end, ok := s.cause.Deadline()
-	return time.Until(end), ok
-}
-
-// leaseTime is how long the lease of the search lasts at first, in whole seconds of at least 1:
-// it does not outlive the process by much.
-func (s *search) leaseTime() time.Duration {
-	if left, ok := s.left(); ok {
-		return min(s.c.cfg.Lease, max(left, time.Second))
-	}
-	return s.c.cfg.Lease
-}
-
-// renderTime bounds a render. A tenth of what is left is for storing the page and answering.
-func (s *search) renderTime() time.Duration {
-	if left, ok := s.left(); ok {
-		return min(s.route.renderTimeout, max(left-left/10, 0))
-	}
-	return s.route.renderTimeout
 }

@@ -1,14 +1,12 @@
 package isr
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/maypok86/otter/v2"
 
-	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -158,128 +156,6 @@ func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store
 	}
 	own.waive(got)
 	h.answer(w, r, k, got, status)
-}
-
-// runUnstored executes a search without the stores: it renders the page for the waiting
-// requests, by the same projection and under the same rules as any render. detail is the
-// reason in Cache-Status.
-func (s *search) runUnstored(ctx context.Context, detail string) (o outcome) {
-	defer s.releaseMemory()
-	defer s.leave(budget.ErrNoVerdict)
-	s.since = time.Now()
-	if p := s.c.unpublished.get(s.key); p != nil {
-		return unpublishedPage{page: p, detail: detail} // of the previous flight
-	}
-	if pass := s.passesUnknown(); pass != "" {
-		return refusal{pass}
-	}
-	for come := false; !come; {
-		var err error
-		if come, err = s.awaitTurn(ctx, store.Record{}); err != nil {
-			return failure{cause: err, detail: admissionDetail(err)}
-		}
-	}
-	s.storeWait.stop()                // no store is called
-	s.asOf = s.c.follower.Committed() // before the render: a later purge has a higher number
-	_, known := s.c.follower.Applied()
-	ctx = s.beginRender(ctx, triggerUnstored)
-	defer func() { s.endRender(o) }()
-	got, at := s.render(ctx, store.Record{}, s.asOf, detail, nil)
-	s.learn(got)
-	defer s.settleStreams()
-	s.leave(s.verdict(ctx, 0, got))
-	if got.response != nil {
-		if why := s.route.rejects(got.response, nil); why != "" {
-			got = rendering{failure: fmt.Errorf("%w: %s", ErrRejected, why)}
-		}
-	}
-	switch {
-	case ctx.Err() != nil:
-		return failure{cause: context.Cause(ctx), detail: detailClosing}
-	case got.failure != nil:
-		return s.failedUnstored(got, at)
-	case got.refused != "" && !got.verdict.Withdraws:
-		return s.refused(at.began, got.refused)
-	}
-	if got.verdict.Withdraws { // the store may have a copy, and cannot be updated
-		s.withdrawHere(at, got.refused)
-	}
-	if got.refused != "" {
-		return refusal{got.refused}
-	}
-	p := newUnpublishedPage(s.key, s.entry(got, at, s.asOf, store.Record{}), at, got.response.body, s.route.present)
-	p.outage = detail == detailStoreError
-	s.c.unpublished.put(p, s.f)
-	if known {
-		s.c.flights.give(s.key, p)
-	}
-	return unpublishedPage{page: p, detail: detail}
-}
-
-// awaitUnstored waits for the unstored flight of the key, if there is one and the store
-// has kept visitors waiting for too long: this search then does not render the page a
-// second time. It waits only once, and reports whether it did.
-func (s *search) awaitUnstored(ctx context.Context) bool {
-	if s.force || s.gaveWay || !s.isOverdue() {
-		return false
-	}
-	f := s.c.unstored.current(s.key)
-	if f == nil {
-		return false
-	}
-	s.gaveWay = true
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-	}
-	return true
-}
-
-func (s *search) isOverdue() bool {
-	select {
-	case <-s.f.overdue:
-		return true
-	default:
-		return false
-	}
-}
-
-// unstored returns the page that was rendered without the store while this search was
-// calling it, if the holder of the lease may publish that page: it is fresh, and would
-// replace nothing. Otherwise nil. The page has the purge sequence that was known before
-// the render, so that later purges cover it.
-func (s *search) unstored(rec store.Record) *page {
-	p := s.f.unstored.Load()
-	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
-		s.c.floor.above(p.read.began) || s.f.overtaken(p.read.began) ||
-		store.Freshness(&p.entry, s.c.purges(s.f, p, s.c.now()), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.entry) {
-		return nil
-	}
-	return p
-}
-
-// failedUnstored remembers a failure in this process, since the back-off cannot be
-// stored.
-func (s *search) failedUnstored(got rendering, at timing) outcome {
-	o, pause := failure{cause: got.failure, detail: failureDetail(got.failure), response: got.failed, own: got.own}, s.c.backOff(0)
-	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
-	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
-	return o
-}
-
-// notWorthStoring returns the reason for which a page that is not stored is rendered
-// without being stored: it was not requested often enough, or there is no room. Empty:
-// it is stored.
-func (s *search) notWorthStoring(rec store.Record) (detail string) {
-	switch {
-	case rec.Entry != nil || s.force:
-		return ""
-	case s.c.uses != nil && s.c.uses.Count(s.key)+s.uncounted < s.c.cfg.MinUses:
-		return detailMinUses
-	case s.c.full():
-		return detailNoRoom
-	}
-	return ""
 }
 
 // full reports whether the stores have no room for another page.

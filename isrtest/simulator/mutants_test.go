@@ -26,7 +26,7 @@ type edited struct{ file, text, mutated string }
 func mutants() []mutant {
 	return []mutant{
 		{"META is not read again under the lease", "lagging", []edited{
-			{"regenerate.go", "rec, err := s.read(held)", "rec, err := s.mutantRead(held)"},
+			{"fill.go", "rec, err := s.read(held)", "rec, err := s.mutantRead(held)"},
 			{"entry.go", "\ts.f.found(rec)\n", "\ts.f.found(rec)\n\tmutantSeen.Store(s, rec)\n"},
 		}},
 		{"the floor is raised before SEQ is read", "log", []edited{
@@ -45,7 +45,7 @@ func mutants() []mutant {
 			{"internal/changelog/lag.go", "\tif bound == 0 {", "\tif bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
 		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
-			{"regenerate.go", "s.renderTime()+storeTime", "mutantTime(s.renderTime()+storeTime)"},
+			{"fill.go", "s.renderTime()+storeTime", "mutantTime(s.renderTime()+storeTime)"},
 			{"internal/guard/bodies.go", "BodyTime(int64(len(body))))\n", "func() time.Duration {\n\t\tif mutated(\"a lease is kept while the bucket hangs\") {\n\t\t\treturn 24 * time.Hour\n\t\t}\n\t\treturn BodyTime(int64(len(body)))\n\t}())\n"},
 		}},
 		{"a page keeps the purge state of the first version of the table", "purges", []edited{
@@ -58,7 +58,7 @@ func mutants() []mutant {
 			{"outcome.go", "&& (leader || h.c.acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.acceptable(p, known))"},
 		}},
 		{"the purge sequence is that of the end of the render", "purges", []edited{
-			{"regenerate.go", "next := s.entry(got, at, seq, rec)", "next := s.entry(got, at, s.mutantSequence(seq), rec)"},
+			{"fill.go", "next := s.entry(s.got, s.at, s.seq, s.rec)", "next := s.entry(s.got, s.at, s.mutantSequence(s.seq), s.rec)"},
 		}},
 		{"an unsafe request purges softly", "purges", []edited{
 			{"internal/invalidate/invalidate.go", "Hard: w.hard}", "Hard: w.hard && !mutated(\"an unsafe request purges softly\")}"},

@@ -1,6 +1,8 @@
 package isr
 
 import (
+	"context"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -55,26 +57,98 @@ func nextLook(waited, likely time.Duration, looks int) time.Duration {
 	return min(at-waited, maxLookPause)
 }
 
-// poll is how long to sleep before META is read again.
-func (s *search) poll(rec store.Record) time.Duration {
+// A watch is the wait of a search for the page that another process renders.
+type watch struct {
+	began  time.Time          // before the first look
+	looks  int                // so far
+	likely time.Duration      // when the holder has likely stored the page, since began; 0: unknown
+	holder string             // of the lease; empty if it is not known
+	asked  netip.AddrPort     // the holder that was asked to say when it ends its work; invalid: none
+	hinted <-chan struct{}    // closed once it says so; nil: it has, or none was asked
+	cancel context.CancelFunc // withdraws the request; nil if there is none
+}
+
+// next returns how long to sleep before META is read again, and whether it is known when the page is
+// likely stored. likely returns at which time of the wait that is; 0 if it is not known.
+func (w *watch) next(lock *store.Lock, likely func(waited time.Duration) time.Duration) (pause time.Duration, known bool) {
 	now := time.Now()
-	if s.looks == 0 {
-		s.waitBegan = now
+	if w.looks == 0 {
+		w.began = now
 	}
-	waited := now.Sub(s.waitBegan)
-	owner := ""
-	if isLease(rec.Lock) {
-		owner = rec.Lock.Owner
+	waited := now.Sub(w.began)
+	holder := ""
+	if isLease(lock) {
+		holder = lock.Owner
 	}
-	if s.looks == 0 || owner != s.waitsFor {
-		s.waitsFor, s.likely = owner, s.likelyStored(rec, waited)
+	if w.looks == 0 || holder != w.holder {
+		w.holder, w.likely = holder, likely(waited)
 	}
-	pause := nextLook(waited, s.likely, s.looks)
-	s.looks++
-	if s.likely == 0 {
+	pause = nextLook(waited, w.likely, w.looks)
+	w.looks++
+	return pause, w.likely != 0
+}
+
+// stop withdraws the request to the holder, if there is one.
+func (w *watch) stop() {
+	if w.cancel != nil {
+		w.cancel()
+	}
+}
+
+// sleep waits until it is time to look for the page of another process: by the schedule, or
+// because the holder of the lease says that it has ended its work. Each holder is asked once in a
+// wait, so that one that lies causes one look in vain, and looks are limited as by the schedule.
+func (s *search) sleep(ctx context.Context, rec store.Record) error {
+	w := &s.watch
+	pause := s.pause(rec)
+	earliest := time.Duration(w.looks-lookBurst)*lookTime - time.Since(w.began)
+	s.ask(ctx, rec.Lock.Peer())
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.hinted:
+		w.hinted = nil
+		s.c.note(Event{Kind: EventPeer, Reason: "ended"})
+		allowed := time.NewTimer(earliest)
+		defer allowed.Stop()
+		select {
+		case <-allowed.C:
+		case <-ctx.Done():
+		}
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
+}
+
+// pause is how long to sleep before META is read again.
+func (s *search) pause(rec store.Record) time.Duration {
+	pause, known := s.watch.next(rec.Lock, func(waited time.Duration) time.Duration { return s.likelyStored(rec, waited) })
+	if !known {
 		return s.c.jitter(pause) // no moment is better than another
 	}
 	return pause + backoff.FullJitter(min(pause/4, maxLookJitter), s.c.cfg.Random())
+}
+
+// ask asks the holder of the lease to say when it has ended its work, unless this search has asked
+// it before.
+func (s *search) ask(ctx context.Context, holder netip.AddrPort) {
+	w := &s.watch
+	if !holder.IsValid() || holder == w.asked || !s.c.peers.Knows(holder) {
+		return
+	}
+	w.stop()
+	ctx, w.cancel = context.WithCancel(ctx)
+	w.asked = holder
+	hinted := make(chan struct{})
+	w.hinted = hinted
+	s.c.background.Go(func() {
+		if s.c.cfg.Peers.AwaitLease(ctx, holder, s.key) {
+			close(hinted)
+		} else if ctx.Err() == nil {
+			s.c.note(Event{Kind: EventPeer, Reason: "silent"})
+		}
+	})
 }
 
 // likelyStored returns at which time of the wait the page is likely to be stored, if another

@@ -1,0 +1,261 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/internal/bodies"
+	"github.com/facetheory/isr/internal/details"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
+)
+
+// A dryRun executes the steps of a search (see fill.go). It takes the steps that decide from the search,
+// and replaces the steps that change something: its own find what can be known without that, and give
+// reasons. No turn is waited for, no lease is acquired, and nothing is stored or remembered.
+type dryRun struct {
+	x *explainer
+	s *search
+	// open: the outcome cannot be known.
+	open bool
+}
+
+// dryRun returns how the flight of a search would end. A page that visitors get before that, because it
+// may be served while another one is rendered, ends it too; the flight then has it as its stale page.
+//
+// open: the outcome cannot be known. It is a storedPage, without a page, if the search waits for another
+// process, and nil if the renderer decides.
+func (x *explainer) dryRun(s *search) (o outcome, open bool) { return x.dryRunFrom(stepLook, s) }
+
+// dryRunUnstored is dryRun for a search that calls no store.
+func (x *explainer) dryRunUnstored(s *search) (o outcome, open bool) {
+	s.unstored = detailStoreError
+	return x.dryRunFrom(stepUnstored, s)
+}
+
+func (x *explainer) dryRunFrom(at step, s *search) (o outcome, open bool) {
+	x.begin(s)
+	d := &dryRun{x: x, s: s}
+	o = s.steps(x.ctx(), at, d.do)
+	return o, d.open
+}
+
+// begin gives a search a flight that no request joins.
+func (x *explainer) begin(s *search) {
+	s.c, s.pk = x.h.c, x.h.c.cfg.Partition(s.key)
+	s.f = &flight{search: s, waitTimes: new(waitTimes), streaming: make(chan struct{})}
+	s.since = time.Now()
+}
+
+// do executes a step, and returns the next one.
+func (d *dryRun) do(ctx context.Context, at step) step {
+	s := d.s
+	switch at {
+	case stepLook:
+		return d.look(ctx)
+	case stepConsult:
+		return d.consult()
+	case stepLoad:
+		return d.load(ctx)
+	case stepFound:
+		return s.end(storedPage{page: s.page})
+	case stepOffer:
+		return d.offer()
+	case stepTooLarge:
+		return s.end(refusal{httpcache.RefusedTooLarge})
+	case stepChoose, stepUnstored:
+		return d.choose(at)
+	case stepEnter:
+		if s.route.budget.IsOpen() {
+			return s.notAdmitted(&budget.Error{Open: true})
+		}
+		return stepConfirm
+	case stepConfirm:
+		return d.confirm(ctx)
+	case stepRender:
+		s.got, s.at = d.x.ask(s, s.rec, func() (rendering, timing) { return s.produce(ctx, s.rec, s.seq) })
+		return stepJudge
+	case stepReject:
+		s.got = rejection(s.rejected)
+		return stepFail
+	case stepFail:
+		o := d.unavailable(ctx, s.got.failure, failureDetail(s.got.failure))
+		o.response, o.own = s.got.failed, s.got.own
+		return s.end(o)
+	case stepUnavailable:
+		return s.end(d.unavailable(ctx, s.trouble.cause, s.trouble.detail))
+	case stepWithdraw, stepRefuse:
+		return s.end(refusal{s.got.refused})
+	case stepKeep:
+		return s.end(unpublishedPage{page: s.negativePage(), detail: detailNegative})
+	case stepStoreBody:
+		m := s.made
+		return s.end(renderedPage{newUnpublishedPage(s.key, m.entry, m.at, m.body, s.route.present), m.forwardStatus()})
+	case stepSleep:
+		d.x.because((&store.HeldError{Lock: *s.rec.Lock}).Error()+"; the request waits for its page", "RFC 9211, section 2.6")
+		return d.leaveOpen(storedPage{waited: true})
+	}
+	return d.doUnstored(ctx, at)
+}
+
+// doUnstored is do for the steps of a page that is not stored.
+func (d *dryRun) doUnstored(ctx context.Context, at step) step {
+	s := d.s
+	switch at {
+	case stepEnterUnstored:
+		if err := (&budget.Error{Open: true}); s.route.budget.IsOpen() {
+			return s.end(failure{cause: err, detail: admissionDetail(err)})
+		}
+		return stepRenderUnstored
+	case stepRenderUnstored:
+		if !d.x.fetch {
+			d.x.because("the page is rendered, and not stored ("+s.unstored+")", "")
+			return d.leaveOpen(nil)
+		}
+		s.asOf = s.c.follower.Committed()
+		s.got, s.at = d.x.ask(s, store.Record{}, func() (rendering, timing) {
+			return s.render(ctx, store.Record{}, s.asOf, s.unstored, nil)
+		})
+		return stepJudgeUnstored
+	case stepFailUnstored:
+		return s.end(failure{cause: s.got.failure, detail: failureDetail(s.got.failure), response: s.got.failed, own: s.got.own})
+	case stepWithdrawHere:
+		if s.got.refused != "" {
+			return s.end(refusal{s.got.refused})
+		}
+		return stepServeUnstored
+	case stepServeUnstored:
+		return s.end(unpublishedPage{page: s.renderedUnstored(), detail: s.unstored})
+	}
+	return s.decide(at)
+}
+
+// leaveOpen ends the search, whose outcome cannot be known.
+func (d *dryRun) leaveOpen(o outcome) step {
+	d.open = true
+	return d.s.end(o)
+}
+
+// storeFailed ends the search because the store does not answer.
+func (d *dryRun) storeFailed(err error) step {
+	d.x.because("the store does not answer: "+err.Error(), "")
+	return d.s.end(failure{cause: err, detail: detailStoreError})
+}
+
+// look reads the record of the page. Nothing that it says is remembered.
+func (d *dryRun) look(ctx context.Context) step {
+	s := d.s
+	s.asOf = s.c.follower.Committed()
+	rec, at, err := s.c.readRow(ctx, s.key, s.pk)
+	if err == nil {
+		err = s.c.addMarks(ctx, s.key, &rec, &at)
+	}
+	if err != nil {
+		return d.storeFailed(err)
+	}
+	s.adapt(&rec)
+	s.rec, s.latest = rec, at
+	return stepConsult
+}
+
+func (d *dryRun) consult() step {
+	next := d.s.consult()
+	if next != stepEnd {
+		d.x.stored(d.s.rec, d.s.state, d.s.c.now())
+	}
+	return next
+}
+
+// load makes a page of the record, without its body.
+func (d *dryRun) load(ctx context.Context) step {
+	p, err := d.page(ctx)
+	if errors.Is(err, ErrNoBody) {
+		d.x.because("the entry counts as missing: "+err.Error(), "")
+	}
+	if next, known := d.s.loaded(p, err); known {
+		return next
+	}
+	return d.storeFailed(err)
+}
+
+// page returns the page of the record, without its body. Nothing is kept in memory.
+func (d *dryRun) page(ctx context.Context) (*page, error) {
+	s, e := d.s, *d.s.rec.Entry
+	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &e) {
+		p := newPage(s.key, e, s.rec.Purges, s.latest, nil, s.route.present)
+		p.rejected.Store(last.rejected.Load() && !last.dropped.Load() && sameEntry(&last.entry, &e))
+		return p, nil
+	}
+	info, err := s.c.bodies.Stat(ctx, e.BodyKey)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey), err == nil && !e.Foreign && info.Length != e.Length:
+		return nil, fmt.Errorf("%w: %s", ErrNoBody, e.BodyKey)
+	case err == nil && info.Length > s.c.cfg.MaxBody:
+		return nil, bodies.ErrTooLarge
+	case err == nil && e.Foreign:
+		err = bodies.Present(&e, info.Presentation)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newPage(s.key, e, s.rec.Purges, s.latest, nil, s.route.present), nil
+}
+
+// offer ends the search with a page that its visitor gets without waiting for a new one.
+func (d *dryRun) offer() step {
+	s := d.s
+	s.f.stale.Store(s.page)
+	if s.route.Policy != Wait && s.minSeq == 0 {
+		return s.end(storedPage{page: s.page})
+	}
+	return stepChoose
+}
+
+// choose says why the request passes through, if no page is rendered for it.
+func (d *dryRun) choose(at step) step {
+	next := d.s.decide(at)
+	if o, refused := d.s.out.(refusal); refused {
+		if why, ok := details.Of(o.reason); ok {
+			d.x.because(why.Meaning, why.RFC)
+		}
+	}
+	return next
+}
+
+// confirm decides whether the page is rendered.
+func (d *dryRun) confirm(ctx context.Context) step {
+	s, x := d.s, d.x
+	switch _, tooMany, err := s.otherVariants(ctx, s.rec); {
+	case err != nil:
+		return d.storeFailed(err)
+	case tooMany:
+		return s.end(refusal{detailVariants})
+	}
+	// Of the variants that the request would render before this one, the store knows nothing.
+	x.out.Open = x.out.Open || x.learned
+	x.learned = x.learned || len(s.route.keys.Learned(s.key)) > 0
+	x.because("the page is rendered, and stored if the response allows it", "RFC 9111, section 3")
+	if !x.fetch {
+		return d.leaveOpen(nil)
+	}
+	seq, err := s.sequence(ctx, s.rec)
+	if err != nil {
+		return d.storeFailed(err)
+	}
+	s.seq = seq
+	return stepRender
+}
+
+// unavailable is [search.unavailable] without the effects of a load.
+func (d *dryRun) unavailable(ctx context.Context, cause error, detail string) failure {
+	o := failure{cause: cause, detail: detail}
+	if d.s.servableOnError(d.s.rec) {
+		if p, err := d.page(ctx); err == nil {
+			o.fallback = p
+		}
+	}
+	return o
+}

@@ -1,0 +1,1273 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/internal/bodies"
+	"github.com/facetheory/isr/internal/coding"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/offload"
+	"github.com/facetheory/isr/store"
+)
+
+// A search is the work of a flight: it finds the page of a key, or renders it. This file
+// is the only place that orders its effects:
+//
+//	read META -> wait for a turn at the origin -> acquire LOCK
+//	          -> read META again -> list a variant -> render, or validate, and give up the turn
+//	          -> write the body -> list a variant -> publish META and delete LOCK
+//
+// The turn comes before the lease: a search that waits for its turn does not hold a
+// lease that another process, whose origin has capacity, could use. No page is rendered
+// twice because of that: META is read again once the turn has come, and once more under
+// the lease.
+//
+// At every step a crash leaves at most a lease, which expires, and a body that no row
+// refers to.
+//
+// A search is a loop of steps (see step). Each returns the next one, and none calls another:
+//
+//	recall
+//	  │
+//	  ▼
+//	look ──► consult ──► load ──► offer ──► choose ─────┬──► wait ──► sleep ──► look
+//	  ▲                    └─► found                    ├──► unstored ──► enter… ──► render… ──► judge…
+//	  │                                                 └──► delegate (to the queue)
+//	  │      waits for a turn                           ┌───────┘
+//	  ├─────────────────────────────────────── enter ◄──┘
+//	  │      another process has the lease        │
+//	  │         wait ◄──────────────────────── acquire
+//	  │                                           │ the lease is held
+//	  │                                        confirm ──► render ──► judge ──┬──► storeBody ──► publish
+//	  │                                           │                           ├──► reject ──► fail
+//	  │                                           │                           └──► withdraw, refuse, keep
+//	  │      another writer was faster            ▼
+//	  └───────────────────────────────────────── yield, which follows each step under the lease
+//
+// It ends at most of them, with an outcome. Steps that only decide (consult, choose, judge, wait) have no effects: an
+// explanation takes them as they are, and replaces the others (see explain_fill.go).
+type search struct {
+	c *Cache
+	fillRequest
+	pk string
+	f  *flight
+
+	// What the steps hand to the next ones.
+	out      outcome      // of the search; nil under the lease: another writer was faster
+	rec      store.Record // read last
+	state    store.State  // of its entry
+	page     *page        // of it
+	trouble  failure      // why there is no new page
+	unstored string       // the reason for which the page is rendered without being stored
+	followed bool         // this process followed the log before that
+	seq      int64        // a purge sequence from before the render
+	got      rendering
+	at       timing
+	made     made
+	rejected string // why got is suspicious
+	rendered bool   // the renderer was called, and endRender was not
+	held     *tenure
+
+	// memory is what the body of the last render has of the budget; nil if there is none.
+	memory *renderMemory
+
+	storeWait *countdown // how much longer waiting requests wait for the store; nil: unlimited
+	turn      originTurn
+	watch     watch
+	lastRead
+
+	ended   bool      // this process knows of a withdrawal of the entry, and the store does not
+	waited  bool      // another process held the lease, or may have while this one queued
+	gaveWay bool      // this search has waited for an unstored flight
+	losses  int       // how often another process was faster
+	since   time.Time // when the search began
+	listed  time.Time // until when this search has listed a variant that is not stored; else zero
+
+	rendering *observedRender // in progress; nil if there is none
+	leaseWait func(Result)    // ends the wait for a lease in progress; nil if there is none
+	lost      bool            // the lease that was acquired last was lost
+}
+
+// A fillRequest is what is asked of a search. It does not change while the search runs.
+type fillRequest struct {
+	route *boundRoute
+	key   store.Key
+	force bool // render even if the page is fresh
+	unpin bool // render even if the page is pinned
+	// unless: a fresh page is not rendered although the search is forced, unless it has this
+	// version; nil if it is rendered in any case.
+	unless *freshVersion
+	// reload tells all nodes to drop their copies of the page when it is published.
+	reload bool
+	claim  *store.Claim // the request record that this search completes; may be nil
+	early  *page        // render even if this page, the current one, is fresh; may be nil
+	// cause is the context of the request that started the search, whose end it outlives.
+	cause context.Context //nolint:containedctx // for the observer
+	// forwarded are the headers of the request that started the search that a render carries
+	// (see Route.Forward).
+	forwarded http.Header
+	// accept are the codings that the visitor who started the search accepts.
+	accept httpcache.Accept
+	// own is the claim of the visitor who started the search to a response that must not be
+	// shared; nil if there is none.
+	own *handover
+	// head: the search is for a HEAD request, for which no page is rendered that is not stored.
+	head bool
+	// light is the request that started the search if its response may need no body; nil if it does.
+	light *http.Request
+	// skip is the reason for which a page that is not stored is not rendered; empty if it is (see
+	// sections).
+	skip string
+	// onlyStored: nothing is rendered, for a request with only-if-cached.
+	onlyStored bool
+	// minSeq is the purge receipt that the page must satisfy, or 0. With a receipt, a stale page is
+	// not an answer.
+	minSeq int64
+	// uncounted are the requests that Config.MinUses has not counted: 1 if one is explained.
+	uncounted int
+}
+
+// A lastRead is what a search knows of its last read of the record.
+type lastRead struct {
+	latest reading   // of the record
+	asOf   int64     // a sequence that was committed before that
+	seqAt  time.Time // when SEQ was read for the render; zero if it was not
+	noBody string    // the key of a body that was missing or damaged
+	unread bool      // that body exists and could not be read: no pin is lost for that
+}
+
+// missBody records that a body is missing, damaged or cannot be read.
+func (r *lastRead) missBody(key string, err error) {
+	r.unread = errors.Is(err, bodies.ErrUnreadable) || r.unread && key == r.noBody
+	r.noBody = key
+}
+
+// A step is what a search does next. Those marked with * only decide.
+type step int
+
+const (
+	stepEnd step = iota // with s.out
+
+	stepRecall   // look for the page in memory
+	stepLook     // read META
+	stepConsult  // * is there a page that may be served?
+	stepLoad     // make the page of META
+	stepFound    // end with it
+	stepOffer    // show it to those who may have it, and go on
+	stepTooLarge // end without it: its body exceeds the limit of this node
+	stepChoose   // * render the page, or wait for another process?
+
+	stepDelegate    // leave the render to the queue
+	stepEnter       // wait for a turn at the origin
+	stepAcquire     // acquire the lease
+	stepConfirm     // read META again, under the lease
+	stepRender      // call the renderer
+	stepJudge       // * what is made of the response?
+	stepFail        // write a back-off
+	stepReject      // put the response into quarantine, and fail
+	stepWithdraw    // end the stored copy
+	stepRefuse      // remember that the response must not be stored
+	stepKeep        // keep a negative answer in memory
+	stepStoreBody   // write the body
+	stepPublish     // publish META
+	stepYield       // the lease has ended
+	stepWait        // * another process has the lease, or the page is in back-off
+	stepSleep       // until it is time to look again
+	stepUnavailable // end with s.trouble, and with an older page if there is one
+
+	// A page that is rendered and not stored, for the reason s.unstored.
+	stepUnstored       // * must it be rendered?
+	stepEnterUnstored  // wait for a turn at the origin
+	stepRenderUnstored // call the renderer
+	stepJudgeUnstored  // * what is made of the response?
+	stepFailUnstored   // remember the failure
+	stepWithdrawHere   // end the stored copy in this process
+	stepServeUnstored  // end with the page
+)
+
+// do executes a step, and returns the next one.
+func (s *search) do(ctx context.Context, at step) step {
+	switch at {
+	case stepRecall:
+		return s.recallPage(ctx)
+	case stepLook:
+		return s.look(ctx)
+	case stepLoad:
+		return s.loadPage(ctx)
+	case stepFound:
+		return s.found()
+	case stepOffer:
+		s.f.offer(s.page)
+		return stepChoose
+	case stepTooLarge:
+		return s.end(s.tooLarge(s.trouble.cause))
+	case stepDelegate:
+		return s.delegate(ctx)
+	case stepEnter:
+		return s.enter(ctx)
+	case stepAcquire:
+		return s.acquire(ctx)
+	case stepConfirm:
+		return s.confirm(ctx)
+	case stepRender:
+		return s.renderPage()
+	case stepFail:
+		return s.fail(ctx)
+	case stepWithdraw:
+		return s.withdraw(ctx)
+	case stepRefuse:
+		return s.refuse(ctx)
+	case stepReject:
+		return s.reject()
+	case stepKeep:
+		return s.keepNegative(ctx)
+	case stepStoreBody:
+		return s.storeBody(ctx)
+	case stepPublish:
+		return s.publish(ctx)
+	case stepYield:
+		return s.yield(ctx)
+	case stepWait:
+		s.turn.leave(budget.ErrNoVerdict) // other searches can use the turn
+		s.noteBusy()
+		return s.wait()
+	case stepSleep:
+		return s.sleepOnce(ctx)
+	case stepUnavailable:
+		return s.end(s.unavailable(ctx, s.rec, s.trouble.cause, s.trouble.detail))
+	}
+	return s.doUnstored(ctx, at)
+}
+
+// doUnstored is do for the steps of a page that is not stored.
+func (s *search) doUnstored(ctx context.Context, at step) step {
+	switch at {
+	case stepEnterUnstored:
+		return s.enterUnstored(ctx)
+	case stepRenderUnstored:
+		return s.renderUnstored(ctx)
+	case stepFailUnstored:
+		return s.end(s.failedUnstored(s.got, s.at))
+	case stepWithdrawHere:
+		return s.withdrawUnstored()
+	case stepServeUnstored:
+		return s.serveUnstored()
+	}
+	return s.decide(at)
+}
+
+// decide executes a step that has no effects.
+func (s *search) decide(at step) step {
+	switch at {
+	case stepConsult:
+		return s.consult()
+	case stepChoose:
+		return s.choose()
+	case stepJudge:
+		return s.judge()
+	case stepWait:
+		return s.wait()
+	case stepUnstored:
+		return s.findUnstored()
+	case stepJudgeUnstored:
+		return s.judgeUnstored()
+	}
+	panic(fmt.Sprintf("isr: no step %d", at))
+}
+
+// maxLosses bounds how often a search renders a page that another process then replaces.
+const maxLosses = 3
+
+// run executes the search. ctx ends when the cache is closed by force.
+func (s *search) run(ctx context.Context) outcome {
+	defer s.releaseMemory()
+	defer s.turn.leave(budget.ErrNoVerdict)
+	s.since = time.Now()
+	s.storeWait = &countdown{left: s.c.cfg.StoreTimeout, expired: s.overdue}
+	defer s.storeWait.stop()
+	defer s.watch.stop()
+	s.storeWait.start()
+	select {
+	case <-s.c.follower.Begun():
+	case <-ctx.Done():
+	}
+	return s.steps(ctx, stepRecall, s.do)
+}
+
+// steps executes the steps from one on, by do, until the search ends.
+func (s *search) steps(ctx context.Context, next step, do func(context.Context, step) step) outcome {
+	for next != stepEnd {
+		next = do(ctx, next)
+	}
+	return s.out
+}
+
+// end ends the search with an outcome, once the lease is given up, if it has one.
+func (s *search) end(o outcome) step {
+	s.out = o
+	if s.held != nil || s.rendered {
+		return stepYield
+	}
+	return stepEnd
+}
+
+// recallPage ends the search with a page that this process has, if it may be served without a
+// look at the table.
+func (s *search) recallPage(ctx context.Context) step {
+	if p := s.secondLook(); p != nil {
+		return s.end(storedPage{page: p})
+	}
+	if p := s.recall(ctx); p != nil {
+		return s.end(storedPage{page: p})
+	}
+	return stepLook
+}
+
+// secondLook returns a page that another flight has put into memory since this flight's
+// leader looked there, if a visitor who came now would get it; nil if there is none.
+func (s *search) secondLook() *page {
+	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
+		return nil
+	}
+	p, now := s.c.memory.get(s.key), s.c.now()
+	if p == nil || s.c.late(p, now) || s.c.blind(now) || s.c.state(s.f, p, now) != store.Fresh {
+		return nil
+	}
+	return p
+}
+
+// look reads the record of the page.
+func (s *search) look(ctx context.Context) step {
+	rec, err := s.lookUp(ctx)
+	if err != nil {
+		return s.end(s.storeFailed(ctx, err))
+	}
+	s.rec = rec
+	return stepConsult
+}
+
+// consult decides whether the record has a page that may be served.
+func (s *search) consult() step {
+	if known := s.knownNegative(s.rec); known != nil {
+		return s.end(known)
+	}
+	s.state = store.Freshness(s.rec.Entry, s.rec.Purges, s.c.now())
+	if s.state == store.Fresh || s.state == store.Stale {
+		return stepLoad
+	}
+	return stepChoose
+}
+
+// loadPage makes the page of the record.
+func (s *search) loadPage(ctx context.Context) step {
+	p, err := s.load(ctx, s.rec)
+	if errors.Is(err, store.ErrPurged) {
+		return stepLook
+	}
+	if next, known := s.loaded(p, err); known {
+		return next
+	}
+	return s.end(s.storeFailed(ctx, err))
+}
+
+// loaded decides by the result of loading the page. known is false if the error says nothing of the page:
+// the store does not answer.
+func (s *search) loaded(p *page, err error) (next step, known bool) {
+	s.page = p
+	switch {
+	case err == nil && s.suffices(s.rec, s.state):
+		return stepFound, true
+	case err == nil:
+		return stepOffer, true
+	case errors.Is(err, ErrNoBody):
+		s.missBody(s.rec.Entry.BodyKey, err)
+		return stepChoose, true
+	case errors.Is(err, bodies.ErrTooLarge):
+		if s.state == store.Fresh && !s.wanted(s.rec) {
+			s.trouble.cause = err
+			return stepTooLarge, true
+		}
+		return stepChoose, true
+	}
+	return stepEnd, false
+}
+
+// suffices reports whether a stored page that can be served, in a state, ends the search.
+func (s *search) suffices(rec store.Record, state store.State) bool {
+	return state == store.Fresh && !s.wanted(rec) || s.onlyStored
+}
+
+// wanted reports whether a fresh page is rendered nevertheless: the search is forced, or
+// the page is the one that is refreshed early.
+func (s *search) wanted(rec store.Record) bool {
+	if s.unless != nil {
+		return s.unless.is(rec.Entry)
+	}
+	return s.force || s.early != nil && sameEntry(&s.early.entry, rec.Entry)
+}
+
+// found ends the search with the stored page.
+func (s *search) found() step {
+	s.route.noteRenderTime(s.rec.Entry)
+	s.c.unpublished.forget(s.key)
+	if !isNegative(s.rec.Entry.Status) {
+		s.c.sections.cacheable(s.route, s.key)
+	}
+	return s.end(storedPage{page: s.page, waited: s.waited})
+}
+
+// choose decides by a record whose page does not end the search.
+func (s *search) choose() step {
+	rec, now := s.rec, s.c.now()
+	switch {
+	case s.onlyStored:
+		return s.end(failure{cause: errOnlyIfCached, detail: detailOnlyIfCached})
+	case s.refusedByPin(rec):
+		return s.end(failure{cause: pinnedUntil(rec.Entry)})
+	}
+	// The row that was just read avoids a conditional write that would fail. Only Acquire
+	// decides.
+	held := rec.Lock != nil && rec.Lock.HeldAt(now)
+	unknown := rec.Malformed == nil && (rec.Entry == nil || rec.Entry.Withdrawn) && !held
+	if pass := s.passesUnknown(); unknown && pass != "" {
+		return s.end(refusal{pass})
+	}
+	s.unstored = s.notWorthStoring(rec)
+	switch {
+	case s.unstored != "":
+		return stepUnstored
+	case held:
+		return stepWait
+	case s.delegates():
+		return stepDelegate
+	}
+	return stepEnter
+}
+
+// notWorthStoring returns the reason for which a page that is not stored is rendered
+// without being stored: it was not requested often enough, or there is no room. Empty:
+// it is stored.
+func (s *search) notWorthStoring(rec store.Record) (detail string) {
+	switch {
+	case rec.Entry != nil || s.force:
+		return ""
+	case s.c.uses != nil && s.c.uses.Count(s.key)+s.uncounted < s.c.cfg.MinUses:
+		return detailMinUses
+	case s.c.full():
+		return detailNoRoom
+	}
+	return ""
+}
+
+// delegates reports whether the search leaves the render to the queue: no request waits for it.
+func (s *search) delegates() bool { return s.c.sender != nil && s.background() }
+
+// delegate leaves the render to the queue. If that fails, the search renders the page, unless
+// the process freezes.
+func (s *search) delegate(ctx context.Context) step {
+	err := s.c.sender.Send(ctx, offload.Page(s.stalePage(s.rec)))
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return s.end(failure{cause: context.Cause(ctx), detail: detailClosing})
+	default:
+		s.c.complaints.Log("failed to send a stale page to the queue", "key", s.key.String(), "error", err)
+		if !s.c.cfg.Freezes {
+			return stepEnter
+		}
+	}
+	return s.postponed(s.c.jitter(searchPause), nil, "")
+}
+
+// stalePage returns the request for the page of the search.
+func (s *search) stalePage(rec store.Record) StalePage {
+	p := StalePage{Key: s.key, Generation: rec.Entry.GenerationID, Fence: rec.Entry.Version, Reason: s.trigger(rec)}
+	if purges := s.purges(rec); rec.Entry.CoveredBy(purges) {
+		p.PurgeSeq = max(purges.Seq, purges.HardSeq)
+	}
+	if rec.Lock != nil {
+		p.Failures = rec.Lock.Failures
+	}
+	return p
+}
+
+// enter waits for the turn at the origin. A page that was rendered while the store was slow only
+// remains to be stored, and needs none.
+func (s *search) enter(ctx context.Context) step {
+	s.endLeaseWait("ok")
+	if s.awaitUnstored(ctx) {
+		return stepLook
+	}
+	if s.unstoredPage(s.rec) != nil {
+		return stepAcquire
+	}
+	switch come, err := s.awaitTurn(ctx, s.rec); {
+	case err != nil:
+		return s.notAdmitted(err)
+	case !come:
+		return stepLook // another process may have rendered the page
+	}
+	return stepAcquire
+}
+
+// awaitUnstored waits for the unstored flight of the key, if there is one and the store
+// has kept visitors waiting for too long: this search then does not render the page a
+// second time. It waits only once, and reports whether it did.
+func (s *search) awaitUnstored(ctx context.Context) bool {
+	if s.force || s.gaveWay || !s.isOverdue() {
+		return false
+	}
+	f := s.c.unstored.current(s.key)
+	if f == nil {
+		return false
+	}
+	s.gaveWay = true
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+	}
+	return true
+}
+
+func (s *search) isOverdue() bool {
+	select {
+	case <-s.f.overdue:
+		return true
+	default:
+		return false
+	}
+}
+
+// unstoredPage returns the page that was rendered without the store while this search was
+// calling it, if the holder of the lease may publish that page: it is fresh, and would
+// replace nothing. Otherwise nil. The page has the purge sequence that was known before
+// the render, so that later purges cover it.
+func (s *search) unstoredPage(rec store.Record) *page {
+	p := s.f.unstored.Load()
+	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
+		s.c.floor.above(p.read.began) || s.f.overtaken(p.read.began) ||
+		store.Freshness(&p.entry, s.c.purges(s.f, p, s.c.now()), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.entry) {
+		return nil
+	}
+	return p
+}
+
+// A tenure is the time for which the search has the lease.
+type tenure struct {
+	lease store.Lease
+	since time.Time
+	// ctx ends when the lease is lost.
+	ctx    context.Context //nolint:containedctx // of the steps under the lease
+	stop   func()          // ends the heartbeat
+	cancel context.CancelFunc
+	forget func(lost bool) // the lease is not in the gauge any more
+}
+
+// acquire acquires the lease.
+func (s *search) acquire(ctx context.Context) step {
+	acquiredAt := time.Now()
+	lease, err := s.c.meta.Acquire(ctx, s.pk, s.leaseTime(), s.claim)
+	var holder *store.HeldError
+	var earlier *store.RequestError
+	switch {
+	case errors.As(err, &holder):
+		s.rec.Lock = &holder.Lock
+		return stepWait
+	case errors.As(err, &earlier):
+		return s.end(failure{cause: earlier})
+	case err != nil:
+		return s.end(s.storeFailed(ctx, err))
+	}
+	s.lost = false
+	// If a store or the renderer hangs, even one that ignores its context, the lease
+	// is not extended for longer than the work may take.
+	work, cancel := context.WithTimeoutCause(ctx, s.renderTime()+storeTime, store.ErrLeaseLost)
+	held, stop := store.KeepLease(work, lease, acquiredAt, s.c.meta.Refresh, s.c.log)
+	s.held = &tenure{
+		lease: lease, since: acquiredAt, ctx: held, stop: sync.OnceFunc(stop), cancel: cancel,
+		forget: s.c.hold(s.key, s.route.Label, s.rec.Lock),
+	}
+	return stepConfirm
+}
+
+// left returns how long the request that started the search may still take, in a process that
+// may be gone then. ok is false if that is not limited.
+func (s *search) left() (d time.Duration, ok bool) {
+	if !s.c.cfg.Freezes || s.cause == nil {
+		return 0, false
+	}
+	end, ok := s.cause.Deadline()
+	return time.Until(end), ok
+}
+
+// leaseTime is how long the lease of the search lasts at first, in whole seconds of at least 1:
+// it does not outlive the process by much.
+func (s *search) leaseTime() time.Duration {
+	if left, ok := s.left(); ok {
+		return min(s.c.cfg.Lease, max(left, time.Second))
+	}
+	return s.c.cfg.Lease
+}
+
+// renderTime bounds a render. A tenth of what is left is for storing the page and answering.
+func (s *search) renderTime() time.Duration {
+	if left, ok := s.left(); ok {
+		return min(s.route.renderTimeout, max(left-left/10, 0))
+	}
+	return s.route.renderTimeout
+}
+
+// yield ends the work under the lease, which was given up or lost, or which the publish has ended. If
+// there is no outcome, another writer was faster. A search that calls no store has no lease.
+func (s *search) yield(ctx context.Context) step {
+	if s.rendered {
+		s.settleStreams()
+		s.rendered = false
+	}
+	h := s.held
+	s.held = nil
+	if h != nil {
+		h.stop()
+		h.cancel()
+		h.forget(s.lost)
+	}
+	s.endRender(s.out)
+	if h == nil {
+		return stepEnd
+	}
+	s.conclude(ctx, h.lease, s.out)
+	if s.out != nil {
+		return stepEnd
+	}
+	if s.losses++; s.losses < maxLosses {
+		return stepLook
+	}
+	s.trouble = failure{cause: store.ErrLeaseLost, detail: detailTimeout}
+	return stepUnavailable
+}
+
+// lose ends the work under a lease that was lost.
+func (s *search) lose(after time.Duration) step {
+	s.lost, s.out = true, nil
+	s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", after)
+	return stepYield
+}
+
+// abandon gives up the lease, and ends the search before anything is rendered.
+func (s *search) abandon(ctx context.Context, o outcome) step {
+	s.turn.leave(budget.ErrNoVerdict) // the store may hang; other searches can use the turn
+	s.release(ctx, s.held.lease)
+	if _, failed := o.(failure); failed && lostLease(s.held.ctx) {
+		return s.lose(time.Since(s.held.since)) // the call was cancelled because of that
+	}
+	return s.end(o)
+}
+
+// confirm reads, under the lease, what the publish will replace, lists the page if it is a
+// variant (see listVariant), and then finds the purge sequence: a purge that commits after
+// this has a higher number, so that what is rendered is stale at once. The search ends if another
+// process has made the page fresh, or the store fails.
+func (s *search) confirm(ctx context.Context) step {
+	held := s.held.ctx
+	rec, err := s.read(held)
+	if err != nil {
+		return s.abandon(ctx, s.storeFailed(held, err))
+	}
+	s.rec = rec
+	if store.Freshness(rec.Entry, rec.Purges, s.c.now()) == store.Fresh && !s.wanted(rec) {
+		switch p, err := s.load(held, rec); {
+		case err == nil:
+			return s.abandon(ctx, storedPage{page: p, waited: s.waited})
+		case errors.Is(err, ErrNoBody):
+			s.missBody(rec.Entry.BodyKey, err)
+		case errors.Is(err, bodies.ErrTooLarge):
+			return s.abandon(ctx, s.tooLarge(err))
+		case errors.Is(err, store.ErrPurged): // since it was read, so that it is rendered
+			s.rec.Purges = s.purges(rec)
+		default:
+			return s.abandon(ctx, s.storeFailed(held, err))
+		}
+	}
+	if s.refusedByPin(s.rec) {
+		return s.abandon(ctx, failure{cause: pinnedUntil(s.rec.Entry)})
+	}
+	if err := s.listVariant(held, s.rec); err != nil {
+		return s.abandon(ctx, s.storeFailed(held, err))
+	}
+	switch refused, err := s.admitVariant(held, s.rec); {
+	case err != nil:
+		return s.abandon(ctx, s.storeFailed(held, err))
+	case refused:
+		return s.abandon(ctx, refusal{detailVariants})
+	}
+	if s.seq, err = s.sequence(held, s.rec); err != nil {
+		return s.abandon(ctx, s.storeFailed(held, err))
+	}
+	if p := s.unstoredPage(s.rec); p != nil {
+		s.turn.leave(budget.ErrNoVerdict)
+		s.made = made{entry: p.entry, body: p.body(), at: timing{began: p.read.began, took: p.entry.RenderTime}}
+		return stepStoreBody
+	}
+	s.storeWait.stop()
+	if s.turn.current() == nil { // the store was slow, and overdue gave up the turn
+		s.release(ctx, s.held.lease)
+		s.out = nil
+		return stepYield
+	}
+	return stepRender
+}
+
+// sequence returns a sequence that was committed before now, and is not lower than the sequence of
+// a purge that covers rec: the one that the log was read up to, or else SEQ. Another process that had
+// read more of the log may have rendered the page of rec: with a lower sequence than its own, the page
+// would count as purged again.
+func (s *search) sequence(ctx context.Context, rec store.Record) (int64, error) {
+	known := rec.Purges.Seq
+	if rec.Entry != nil {
+		known = max(known, rec.Entry.PurgeSeq)
+	}
+	if seq, ok := s.c.follower.Recent(s.c.now()); ok && seq >= known {
+		return seq, nil
+	}
+	s.seqAt = time.Now()
+	sequence, err := s.c.meta.Sequence(ctx)
+	// A purge that is being committed may be in the page's rows before it is in SEQ.
+	return max(sequence.Seq, rec.Purges.Seq), err
+}
+
+// renderPage renders the page, or has it validated, and gives up the turn.
+func (s *search) renderPage() step {
+	h := s.held
+	h.ctx = s.beginRender(h.ctx, s.trigger(s.rec))
+	s.got, s.at = s.produce(h.ctx, s.rec, s.seq)
+	s.rendered = true
+	s.learn(s.got)
+	s.turn.leave(s.verdict(h.ctx, h.lease.Failures(), s.got))
+	s.storeWait.start()
+	switch got, took := s.got, s.at.took; {
+	case lostLease(h.ctx):
+		return s.lose(took)
+	case h.ctx.Err() != nil: // closing
+		s.release(h.ctx, h.lease)
+		return s.end(failure{cause: context.Cause(h.ctx), detail: detailClosing})
+	case got.failure == nil && got.refused == "" && took > got.verdict.Revalidate:
+		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.Revalidate)
+	}
+	return stepJudge
+}
+
+// judge decides what is made of the rendering.
+func (s *search) judge() step {
+	switch got := s.got; {
+	case got.failure != nil:
+		return stepFail
+	case got.refused != "" && got.verdict.Withdraws && s.withdrawable(s.rec):
+		return stepWithdraw
+	case got.refused != "":
+		return stepRefuse
+	}
+	next := s.entry(s.got, s.at, s.seq, s.rec)
+	s.made = made{entry: next, body: s.got.response.body, at: s.at, withdraws: s.got.verdict.Withdraws, renews: s.got.renews}
+	if s.rejected = s.suspicious(s.rec, s.got); s.rejected != "" {
+		return stepReject
+	}
+	if s.staysInMemory(s.rec, &next) {
+		return stepKeep
+	}
+	return stepStoreBody
+}
+
+// fail turns the lock into a back-off row, which all processes respect, and finds the
+// best page to serve until it ends.
+func (s *search) fail(ctx context.Context) step {
+	h, got := s.held, s.got
+	h.stop() // a refresh would contend with the back-off, and delay the outcome
+	pause := s.c.backOff(h.lease.Failures())
+	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", s.at.took.Round(time.Millisecond),
+		"failures", h.lease.Failures()+1, "next", pause.Round(time.Millisecond))
+	settle, cancel := s.c.settling(ctx)
+	defer cancel()
+	s.unlistVariant(settle)
+	if err := s.c.meta.BackOff(settle, h.lease, pause); err != nil {
+		s.c.log.Error("failed to store the back-off", "key", s.key.String(), "error", err)
+	}
+	if stale := s.f.stale.Load(); stale != nil {
+		stale.nextTry.put(stale, pause)
+		stale.rejected.Store(errors.Is(got.failure, ErrRejected))
+	}
+	o := s.unavailable(ctx, s.rec, got.failure, failureDetail(got.failure))
+	o.response, o.own = got.failed, got.own
+	if o.fallback == nil {
+		// If there were a page to serve, visitors must not be shown the failure, even
+		// if that page has been evicted from memory.
+		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
+	}
+	return s.end(o)
+}
+
+// refuse ends the search with a response that must not be stored.
+func (s *search) refuse(ctx context.Context) step {
+	if s.held == nil {
+		return s.end(s.refused(s.at.began, s.got.refused))
+	}
+	s.release(ctx, s.held.lease)
+	return s.end(s.refused(s.latest.began, s.got.refused))
+}
+
+// withdraw ends the stored copy, and gives up the lease.
+// If we crash before the publish, the copy is unchanged, and the next render ends it.
+func (s *search) withdraw(ctx context.Context) step {
+	h, got := s.held, s.got
+	h.stop()
+	_, err := s.c.meta.Publish(ctx, h.lease, s.rec, s.withdrawal(*s.rec.Entry, s.at, s.seq), store.PublishOptions{
+		Superseded: s.c.now().Add(s.c.cfg.Retention), Unpin: true, Reload: true, Key: s.key,
+	})
+	switch {
+	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
+		return s.overtaken(ctx, "another writer was faster than a withdrawal", err, refusal{got.refused})
+	case err != nil:
+		s.release(ctx, h.lease)
+		s.c.complaints.Log("failed to store the withdrawal of a page; this process remembers it", "key", s.key.String(), "error", err)
+		s.withdrawHere(s.at, got.refused)
+		return s.end(refusal{got.refused})
+	}
+	s.c.log.Info("withdrawn", "key", s.key.String(), "reason", got.refused)
+	s.c.reload(s.key)
+	return s.end(s.refused(time.Now(), got.refused))
+}
+
+// keepNegative gives up the lease and keeps a negative answer in memory. If a purge that was made
+// since the render began covers it, the page is rendered again.
+func (s *search) keepNegative(ctx context.Context) step {
+	s.release(ctx, s.held.lease)
+	p := s.negativePage()
+	if s.mustRenderAgain(p) {
+		s.out = nil
+		return stepYield
+	}
+	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(p.entry.FreshUntil().Sub(s.c.now())), page: p}, s.f) {
+		s.c.memory.drop(s.key) // the entry is no longer in the store
+	}
+	return s.end(unpublishedPage{page: p, detail: detailNegative})
+}
+
+// negativePage is the page of a negative answer that stays in memory.
+func (s *search) negativePage() *page {
+	next := s.made.entry
+	next.BodyKey, next.Stale = "", 0
+	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
+	p := newPage(s.key, next, s.f.known(store.PurgeState{}), s.latest, s.made.body, s.route.present)
+	p.negative = true
+	return p
+}
+
+// render calls the renderer, with conditions if they are not nil, and shows visitors the
+// response as it comes. rec is what it replaces, seq a purge sequence from before the render, and
+// unstored the reason for which the response will not be stored; empty if it will.
+func (s *search) render(ctx context.Context, rec store.Record, seq int64, unstored string, conditions http.Header) (rendering, timing) {
+	at := timing{began: time.Now(), generatedAt: s.c.now().Truncate(time.Millisecond)}
+	fields := s.forwarded
+	if conditions != nil {
+		fields = conditions
+		maps.Copy(fields, s.forwarded)
+	}
+	s.c.rendering.Add(1)
+	got := s.c.render(ctx, s.route, s.key, fields, s.renderTime(), s.nextMemory(), audience{
+		begun: func(r *recorder) {
+			if s.streamable(rec, r.status, r.sent) {
+				e := s.draft(r.status, r.sent, r.verdict, at, seq)
+				s.offerStream(r.stream, e, at, unstored, httpcache.DeclaredLength(r.sent))
+			}
+		},
+		refused: func(r *recorder) bool { return !isBlank(r.verdict.Refused, rec) && s.own.offer(r, s.f) },
+	})
+	at.took = time.Since(at.began)
+	s.noteRender(got, at.took)
+	s.route.renders.add(at.took)
+	if cause := got.verdict.Cause; cause != nil {
+		s.c.refusals.Log("a page is not stored", "key", s.key.String(), "reason", got.verdict.Refused, "error", cause)
+	}
+	return got, at
+}
+
+// made is a rendering that is about to become the current generation.
+type made struct {
+	entry     store.Entry
+	body      []byte
+	at        timing
+	withdraws bool // the origin has ended the stored copy by this response
+	renews    bool // the entry is the current one, which the origin has validated
+}
+
+// forwardStatus is what the renderer has answered.
+func (m *made) forwardStatus() int {
+	if m.renews {
+		return http.StatusNotModified
+	}
+	return m.entry.Status
+}
+
+// storeBody stores the body of what is to become the current generation.
+func (s *search) storeBody(ctx context.Context) step {
+	// Waiting requests get this if storing takes too long.
+	unpublished := s.made // a copy: the body's key may change
+	s.f.rendered.Store(new(sync.OnceValue(func() *page {
+		return newUnpublishedPage(s.key, unpublished.entry, unpublished.at, unpublished.body, s.route.present)
+	})))
+	h, m := s.held, &s.made
+	if !m.renews {
+		if err := s.putBody(h.ctx, s.rec.Entry, &m.entry, m.body); err != nil {
+			s.release(ctx, h.lease)
+			return s.end(s.notPublished(fmt.Errorf("storing the body of %s: %w", s.key, err)))
+		}
+	}
+	if err := s.c.listVariant(h.ctx, s.key, m.entry.Expires); err != nil {
+		s.release(ctx, h.lease)
+		return s.end(s.notPublished(err))
+	}
+	s.listed = time.Time{} // it stays listed, even if another writer is faster
+	// The heartbeat ends before the publish: the lease has two thirds of its duration
+	// left, and a refresh would contend with the transaction.
+	h.stop()
+	return stepPublish
+}
+
+// storeTime is what all calls under a lease may take, in addition to the render.
+const storeTime = 30 * time.Second
+
+// putBody writes the body of the next generation under a key that was never used; or,
+// if the content is the same as before, reuses the current body, after checking
+// that it exists. If we crash here, the body is garbage.
+func (s *search) putBody(ctx context.Context, current *store.Entry, next *store.Entry, body []byte) error {
+	unchanged := current != nil && !current.Foreign && current.BodyKey != s.noBody && current.SHA256 == next.SHA256
+	if unchanged {
+		info, err := s.c.bodies.Stat(ctx, current.BodyKey)
+		if err == nil && info.Length == next.Length {
+			next.BodyKey = current.BodyKey
+			return nil
+		}
+	}
+	return s.c.bodies.Put(ctx, next.BodyKey, body)
+}
+
+// publish makes the generation current. If we crash before the transaction commits, no
+// row refers to the body, which is garbage; after it, everything is in place.
+func (s *search) publish(ctx context.Context) step {
+	m, lease := s.made, s.held.lease
+	written := reading{began: time.Now(), asOf: s.seqAt}
+	how := s.publishOptions(s.rec, &m.entry)
+	how.Renew = m.renews
+	how.Reload = s.reload || m.withdraws && s.withdrawable(s.rec)
+	published, err := s.c.meta.Publish(ctx, lease, s.rec, m.entry, how)
+	written.ended = time.Now()
+	switch {
+	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
+		// The other writer's page is served. The body that was written stays: it may
+		// belong to a publish whose reply was lost.
+		return s.overtaken(ctx, "another writer was faster", err, failure{cause: err, detail: detailUnpublished})
+	case err != nil:
+		s.release(ctx, lease)
+		return s.end(s.notPublished(fmt.Errorf("publishing %s: %w", s.key, err)))
+	}
+	s.rendering.published(m.renews)
+	s.c.renderLog.stored(s.key, &m.entry, m.renews, m.at.took)
+	// The marks in s.rec.Purges may cover only the entry that was replaced.
+	p := newPage(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.route.present)
+	p.stored = true
+	if err := s.keepPublished(ctx, p); err != nil && s.mustRenderAgain(p) {
+		s.out = nil
+		return stepYield
+	}
+	if s.rendered {
+		s.c.storing.add(time.Since(s.held.since) - m.at.took)
+	}
+	return s.end(renderedPage{p, m.forwardStatus()})
+}
+
+// overtaken goes on after another writer was faster. A forced search ends with the outcome forced.
+func (s *search) overtaken(ctx context.Context, what string, err error, forced outcome) step {
+	s.lost = errors.Is(err, store.ErrLeaseLost)
+	s.c.log.Warn(what, "key", s.key.String(), "error", err)
+	if errors.Is(err, store.ErrMoved) {
+		s.release(ctx, s.held.lease)
+	}
+	s.out = nil
+	if s.force {
+		s.out = forced
+	}
+	return stepYield
+}
+
+// keepPublished keeps a page that was just published in memory. ErrPurged: it was purged since it
+// was rendered.
+func (s *search) keepPublished(ctx context.Context, p *page) error {
+	m := &s.made
+	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.reader.Sendable(&p.entry) {
+		st.move(newDetached(s.key, p.entry, store.PurgeState{}, p.read, s.route.present))
+	}
+	if !m.renews && strings.HasSuffix(p.entry.BodyKey, p.entry.GenerationID) {
+		p.setCodings(coding.Has{}, true) // the body is new
+	}
+	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &p.entry) {
+		p.inherit(last)
+	} else if last != nil {
+		defer s.c.coder.succeed(p, last, s.route.present) // once it is kept
+	}
+	s.c.negative.forget(s.key)
+	s.c.unpublished.forget(s.key)
+	since := s.latest.began
+	if m.at.began.Before(since) {
+		since = m.at.began // it was rendered before the lease was acquired
+	}
+	if !s.c.floor.above(since) && !s.f.overtaken(since) {
+		return s.keep(p)
+	}
+	// The page was reloaded after META was read under the lease. A rollback or a
+	// pin would have failed the publish, so it was a purge, which may cover what
+	// was rendered: waiting requests get the page, unless an operator's purge was hard,
+	// and later ones what META says.
+	s.c.reload(s.key)
+	if _, err := s.read(ctx); err != nil {
+		s.c.complaints.Log("failed to read how a page was purged while it was rendered", "key", s.key.String(), "error", err)
+	}
+	return store.ErrPurged
+}
+
+// mustRenderAgain reports whether a page that was purged while it was rendered is of no use: the
+// purge was hard, and visitors who wait may not have the page all the same (see overtaken). A
+// regeneration that was asked for never ends with such a page.
+func (s *search) mustRenderAgain(p *page) bool {
+	return s.c.state(s.f, p, s.c.now()) == store.Purged && (s.force || s.minSeq > 0 || !s.c.overtaken(s.f, p))
+}
+
+// release gives up the lease. If that fails, the lease expires.
+func (s *search) release(ctx context.Context, lease store.Lease) {
+	settle, cancel := s.c.settling(ctx)
+	defer cancel()
+	s.unlistVariant(settle)
+	if err := s.c.meta.Release(settle, lease); err != nil {
+		s.c.log.Warn("failed to release a lease; it will expire", "key", s.key.String(), "error", err)
+	}
+}
+
+const (
+	// maxPause bounds how long a page waits for a back-off that another process, whose
+	// clock may differ, has stored.
+	maxPause = 2 * maxBackOff
+)
+
+// noteBusy tells the observer that another process holds the lease.
+func (s *search) noteBusy() {
+	if !s.rec.Lock.IsBackOff() && s.leaseWait == nil {
+		s.c.note(Event{Kind: EventLease, Reason: "busy"})
+	}
+}
+
+// wait handles a lease held by another process, or a back-off: the search ends, or sleeps until it is
+// time to read the store again.
+func (s *search) wait() step {
+	held := &store.HeldError{Lock: *s.rec.Lock}
+	switch {
+	case s.force:
+		return s.end(failure{cause: held, detail: detailBackOff})
+	case s.rec.Lock.IsBackOff():
+		return s.postponed(min(s.rec.Lock.ExpiresAt.Sub(s.c.now()), maxPause), held, detailBackOff)
+	case s.background():
+		return s.postponed(s.c.jitter(searchPause), nil, "")
+	case time.Since(s.since) > s.route.wait:
+		s.trouble = failure{cause: fmt.Errorf("waited %s: %w", s.route.wait, held), detail: detailTimeout}
+		return stepUnavailable
+	}
+	return stepSleep
+}
+
+// sleepOnce sleeps until it is time to read the store again.
+func (s *search) sleepOnce(ctx context.Context) step {
+	s.waited = true
+	s.storeWait.stop()
+	defer s.storeWait.start()
+	s.storeWait.reset(s.c.cfg.StoreTimeout)
+	s.beginLeaseWait(ctx)
+	if err := s.sleep(ctx, s.rec); err != nil {
+		return s.end(failure{cause: err, detail: detailClosing})
+	}
+	return stepLook
+}
+
+// postponed ends a search, and delays the next one. Visitors are served the stale page until
+// then, if there is one; after the delay one of their requests searches again.
+func (s *search) postponed(wait time.Duration, cause error, detail string) step {
+	stale := s.f.stale.Load()
+	switch {
+	case s.early != nil:
+		s.early.nextEarly.put(s.early, wait)
+	case stale != nil:
+		stale.nextTry.put(stale, wait)
+	}
+	if s.background() {
+		return s.end(storedPage{page: stale})
+	}
+	s.trouble = failure{cause: cause, detail: detail}
+	return stepUnavailable
+}
+
+// background reports whether no request waits for the search: a stale page is served until the
+// search ends, or the stale window of the page does.
+func (s *search) background() bool {
+	p := s.f.stale.Load()
+	return p != nil && !s.force && s.minSeq == 0 && (s.early != nil || s.route.Policy != Wait) && s.c.state(s.f, p, s.c.now()) >= store.Stale
+}
+
+// overdue is called when the store has taken too long for the waiting requests. They
+// join the unstored flight, which must not queue behind the turn of a search that waits
+// for the store, so the turn is given up. A forced search keeps it: it cannot start
+// again once its request is claimed.
+func (s *search) overdue() {
+	close(s.f.overdue)
+	if !s.force {
+		s.turn.leave(budget.ErrNoVerdict)
+	}
+}
+
+// unavailable ends a search without a new page. The stored page is the fallback, if it
+// may be served on errors. A page that a hard purge covers never is.
+func (s *search) unavailable(ctx context.Context, rec store.Record, cause error, detail string) failure {
+	o := failure{cause: cause, detail: detail}
+	if !s.servableOnError(rec) {
+		return o
+	}
+	if p, err := s.load(ctx, rec); err == nil {
+		o.fallback = p
+	}
+	return o
+}
+
+// storeFailed ends a search that the store did not answer.
+func (s *search) storeFailed(ctx context.Context, err error) outcome {
+	if ctx.Err() != nil {
+		return failure{cause: context.Cause(ctx), detail: detailClosing}
+	}
+	s.c.complaints.Log("the store failed", "key", s.key.String(), "error", err)
+	return failure{cause: err, detail: detailStoreError}
+}
+
+// notPublished ends a search whose page was rendered and could not be stored: waiting
+// requests, and the requests of the next seconds, get it.
+func (s *search) notPublished(err error) outcome {
+	s.c.complaints.Log("rendered, but not published", "key", s.key.String(), "error", err)
+	p := (*s.f.rendered.Load())()
+	p.outage = true
+	s.c.unpublished.put(p, s.f)
+	return unpublishedPage{page: p, detail: detailUnpublished, cause: err}
+}
+
+// runUnstored executes a search without the stores: it renders the page for the waiting
+// requests, by the same projection and under the same rules as any render.
+func (s *search) runUnstored(ctx context.Context) outcome {
+	defer s.releaseMemory()
+	defer s.turn.leave(budget.ErrNoVerdict)
+	s.unstored = detailStoreError
+	return s.steps(ctx, stepUnstored, s.do)
+}
+
+// findUnstored decides whether a page that will not be stored is rendered. unstored is the reason in
+// Cache-Status.
+func (s *search) findUnstored() step {
+	s.since = time.Now()
+	if p := s.c.unpublished.get(s.key); p != nil {
+		return s.end(unpublishedPage{page: p, detail: s.unstored}) // of the previous flight
+	}
+	if pass := s.passesUnknown(); pass != "" {
+		return s.end(refusal{pass})
+	}
+	return stepEnterUnstored
+}
+
+// enterUnstored waits for the turn at the origin.
+func (s *search) enterUnstored(ctx context.Context) step {
+	switch come, err := s.awaitTurn(ctx, store.Record{}); {
+	case err != nil:
+		return s.end(failure{cause: err, detail: admissionDetail(err)})
+	case !come:
+		return stepEnterUnstored
+	}
+	return stepRenderUnstored
+}
+
+// renderUnstored renders a page that will not be stored.
+func (s *search) renderUnstored(ctx context.Context) step {
+	s.storeWait.stop()                // no store is called
+	s.asOf = s.c.follower.Committed() // before the render: a later purge has a higher number
+	_, s.followed = s.c.follower.Applied()
+	ctx = s.beginRender(ctx, triggerUnstored)
+	s.rendered = true
+	s.got, s.at = s.render(ctx, store.Record{}, s.asOf, s.unstored, nil)
+	s.learn(s.got)
+	s.turn.leave(s.verdict(ctx, 0, s.got))
+	if ctx.Err() != nil {
+		return s.end(failure{cause: context.Cause(ctx), detail: detailClosing})
+	}
+	return stepJudgeUnstored
+}
+
+// judgeUnstored decides what is made of a rendering that will not be stored.
+func (s *search) judgeUnstored() step {
+	if s.got.response != nil {
+		if why := s.route.rejects(s.got.response, nil); why != "" {
+			s.got = rejection(why)
+		}
+	}
+	switch {
+	case s.got.failure != nil:
+		return stepFailUnstored
+	case s.got.verdict.Withdraws:
+		return stepWithdrawHere
+	case s.got.refused != "":
+		return stepRefuse
+	}
+	return stepServeUnstored
+}
+
+// withdrawUnstored ends the copy that the store may have, and that cannot be updated, in this
+// process.
+func (s *search) withdrawUnstored() step {
+	s.withdrawHere(s.at, s.got.refused)
+	if s.got.refused != "" {
+		return s.end(refusal{s.got.refused})
+	}
+	return stepServeUnstored
+}
+
+// serveUnstored ends the search with the page that was rendered.
+func (s *search) serveUnstored() step {
+	p := s.renderedUnstored()
+	s.c.unpublished.put(p, s.f)
+	if s.followed {
+		s.c.flights.give(s.key, p)
+	}
+	return s.end(unpublishedPage{page: p, detail: s.unstored})
+}
+
+// renderedUnstored is the page of a rendering that will not be stored.
+func (s *search) renderedUnstored() *page {
+	p := newUnpublishedPage(s.key, s.entry(s.got, s.at, s.asOf, store.Record{}), s.at, s.got.response.body, s.route.present)
+	p.outage = s.unstored == detailStoreError
+	return p
+}
+
+// failedUnstored remembers a failure in this process, since the back-off cannot be
+// stored.
+func (s *search) failedUnstored(got rendering, at timing) outcome {
+	o, pause := failure{cause: got.failure, detail: failureDetail(got.failure), response: got.failed, own: got.own}, s.c.backOff(0)
+	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
+	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
+	return o
+}
