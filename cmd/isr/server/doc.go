@@ -1,6 +1,6 @@
 // Package server is what isr serve, isr worker and isr lambda run, and what other commands need of it.
 //
-// A server is made in this order, and stops in the reverse one:
+// A server is made in this order, and stops in the reverse one (server.go has the list of its parts):
 //
 //	flags and file ──► stores ──► cache ──► site (routes, origins) ──► listeners
 //	settings.go        stores.go  backend.go site.go                   public.go, acme.go, admin.go, folder.go

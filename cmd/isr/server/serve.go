@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -22,11 +21,8 @@ import (
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/embedded"
-	"github.com/facetheory/isr/localdynamo"
-	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger/queue"
 )
 
@@ -97,110 +93,11 @@ type ServeCommand struct {
 func (c *ServeCommand) Run(ctx context.Context, s *cli.Streams, k *kong.Context) error {
 	hangups, stop := CatchHangups()
 	defer stop()
-	flags := givenFlags(k)
-	file, err := c.prepare(flags)
-	if err != nil {
+	srv := &server{ServeCommand: c, flags: givenFlags(k), streams: s, kong: k, hangups: hangups}
+	if err := srv.configure(); err != nil {
 		return err
 	}
-	plan, err := c.plan(c.Table == "")
-	if err != nil {
-		return err
-	}
-	triggered, err := c.planTriggers(plan.address != nil)
-	if err != nil {
-		return err
-	}
-	if err := c.purgeFlags.validate(c.Table == "", plan); err != nil {
-		return err
-	}
-	secrets, err := draftSecrets(file)
-	if err != nil {
-		return err
-	}
-	log := c.Logger(s)
-	node, err := c.node(c.Table, c.Poll > 0, log)
-	if err != nil {
-		return err
-	}
-	if node != nil {
-		c.owner = store.OwnerWithPeer(nodeName(), node.Address())
-	}
-	folder, err := Claim(c.Data)
-	if err != nil {
-		return err
-	}
-	defer folder.Release()
-	watch, err := c.observed(ctx, s.Out, log)
-	if err != nil {
-		return err
-	}
-	defer watch.close()
-	health, inst := watch.health, watch.inst
-	c.buffered = buffers.New(c.bufferBytes())
-	back, err := c.openBackend(ctx, k, file, inst, node, nil, log)
-	if err != nil {
-		return err
-	}
-	defer back.close(log)
-	st, cache, deliveries := back.st, back.cache, back.deliveries
-	peers, err := servePeers(ctx, node, cache, log)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = closePeers(node, peers) }() // hints only
-	defer c.keepDisk(ctx, st, cache, inst.metrics)()
-	triggers, err := c.triggers(ctx, triggered, cache, st, inst, log)
-	if err != nil {
-		return err
-	}
-	plan.triggers, plan.health = triggers, health
-	public, err := listen(file, c.Data, log)
-	if err != nil {
-		return err
-	}
-	reloader, err := c.serveSite(cache, file, flags, public, back.digest, inst, log)
-	if err != nil {
-		return errors.Join(err, public.close())
-	}
-	defer reloader.site.Close()
-	public.observe, reloader.reopenLogs = inst.observe(), inst.reopenLogs()
-	if c.FastPath && inst.observesHits() {
-		public.fast = inst
-	}
-	problems := func() []problem {
-		return slices.Concat(degraded(st, cache, deliveries), public.problems(), schemeProblems(reloader.site))
-	}
-	administration, err := plan.administer(folder, st, c.administered(cache, st, deliveries, reloader, inst, problems, log), s, log)
-	if err != nil {
-		return errors.Join(err, public.close())
-	}
-	defer administration.close()
-	shared, err := c.share(st.engine, log)
-	if err != nil {
-		return errors.Join(err, public.close())
-	}
-	site, err := c.withPurgeMethod(reloader.site, administration, plan, folder, s, log)
-	if err != nil {
-		return errors.Join(err, public.close())
-	}
-	reloader.edge = func(f *config.File, secrets []string) {
-		public.edge(f, withDrafts(secrets, reloader.site, site), triggers.onPublic, c.HealthPath, health)
-	}
-	reloader.edge(file, secrets)
-	defer keepMemory(ctx, int64(c.Memory), ReadSystemLimits().Memory)()
-	defer KeepProcessors(ctx, st.engine)()
-	public.limits = connections(ReadSystemLimits().Files, c.MaxClientConnections, c.buffered, log)
-	public.start(file, time.Duration(c.ClientTimeout))
-	health.ready(problems)
-	log.Info("serving "+strings.Join(public.urls(), ", "), "origin", originText(file), "store", st.Where)
-	for _, origin := range addresses(file) {
-		go warnOfOrigin(ctx, origin, log)
-	}
-	inst.metrics.Sample(sources(st, cache, reloader.site, c.buffered, public.limits, deliveries, health, inst))
-	triggers.start(ctx)
-	defer hangups.Each(ctx, reloader.signaled)()
-	supervisor{log}.ready()
-	return c.attend(ctx, attended{public, shared, watch.probed, watch.scraped, peers, triggers, cache, health, c.drainTime(public.addresses()...), longestRender(file, time.Duration(c.RenderTimeout))}, log)
+	return srv.run(ctx)
 }
 
 // serveSite returns the reloader of the site of a file, which has no edge yet.
@@ -421,68 +318,6 @@ func longestRender(f *config.File, otherwise time.Duration) time.Duration {
 		}
 	}
 	return longest
-}
-
-// share serves the embedded store to other programs as DynamoDB. Without --dynamodb-listen
-// it returns an idle server, which never fails.
-func (c *ServeCommand) share(engine *localdynamo.DB, log *slog.Logger) (*Running, error) {
-	if c.DynamodbListen == "" {
-		return &Running{server: new(http.Server)}, nil
-	}
-	return c.DynamodbKeys.Serve("--dynamodb-listen", c.DynamodbListen, engine, nil, log)
-}
-
-// attended are the parts of a running server.
-type attended struct {
-	public         *public
-	shared, probed *Running
-	scraped, peers *Running
-	triggers       *triggers
-	cache          *isr.Cache
-	health         *health
-	drain          time.Duration
-	render         time.Duration // the longest render timeout
-}
-
-// attend serves until ctx is done, then shuts down in this order: /readyz fails while the
-// server still serves (--drain), so that load balancers remove it; the gateway accepts no
-// more requests; requests and regenerations in flight finish within the grace period, and
-// the leases of the others are released. The shared store stops last, because the site may
-// need it to render.
-func (c *ServeCommand) attend(ctx context.Context, a attended, log *slog.Logger) error {
-	select {
-	case err := <-a.public.failed:
-		return fmt.Errorf("serving %s: %w", strings.Join(a.public.urls(), ", "), err)
-	case err := <-a.shared.Failed:
-		return fmt.Errorf("serving %s: %w", c.DynamodbListen, err)
-	case err := <-a.probed.Failed:
-		return fmt.Errorf("serving %s: %w", c.Health, err)
-	case err := <-a.scraped.Failed:
-		return fmt.Errorf("serving %s: %w", c.Metrics, err)
-	case err := <-a.peers.Failed:
-		return fmt.Errorf("serving %s: %w", c.Peer, err)
-	case <-ctx.Done():
-	}
-	a.health.drain()
-	graceful := c.graceTime(a.render)
-	supervisor{log}.stopping(a.drain + graceful + DefaultGrace)
-	if a.drain > 0 {
-		log.Info("draining: not ready, still serving", "for", a.drain)
-		_ = backoff.Wait(context.WithoutCancel(ctx), a.drain)
-	}
-	log.Info("stopping", "grace", graceful)
-	grace, cancel := WithGrace(ctx, graceful)
-	defer cancel()
-	a.public.stop(grace)
-	a.triggers.stop(grace, log)
-	if err := a.cache.Close(grace); err != nil {
-		log.Warn("regenerations canceled at shutdown", "error", err)
-	}
-	grace, cancel = WithGrace(ctx, DefaultGrace) // a grace period of its own: its clients learn of the shutdown only now
-	defer cancel()
-	a.shared.Stop(grace, log)
-	log.Info("stopped")
-	return nil
 }
 
 // RenderFlags configure when pages are rendered and the load on the origin. On the command

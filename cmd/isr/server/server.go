@@ -2,141 +2,322 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	stdlog "log"
 	"log/slog"
-	"net"
 	"net/http"
-	"os"
-	"runtime/debug"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/alecthomas/kong"
 
-	"github.com/facetheory/isr/internal/httpconn"
+	"github.com/facetheory/isr/buffers"
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/config"
+	"github.com/facetheory/isr/internal/peer"
+	"github.com/facetheory/isr/store"
 )
 
-// DefaultGrace bounds the requests in flight when a DynamoDB server stops.
-const DefaultGrace = 10 * time.Second
+// A server is a running isr serve.
+type server struct {
+	*ServeCommand
+	flags   given
+	streams *cli.Streams
+	kong    *kong.Context
+	hangups Hangups
 
-// newServer returns an HTTP server with timeouts against slow and idle clients, also those whose bodies nothing reads.
-func newServer(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           httpconn.LimitUnread(h),
-		ReadHeaderTimeout: headerTime,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          errorLog(log),
+	// configure sets these.
+	file         *config.File
+	log          *slog.Logger
+	admin        adminPlan
+	triggerPlan  triggerPlan
+	draftSecrets []string
+	node         *peer.Node // nil if there are no peers
+
+	// The parts set these when they start.
+	folder         *Folder
+	watch          *watched
+	back           *backend
+	peers          *Running
+	triggers       *triggers
+	public         *public
+	reloader       *reloader
+	administration *administration
+	shared         *Running
+	serves         bool // the public listeners belong to running servers
+}
+
+// A part of a server starts after the parts before it in the list, and ends before they do.
+type part struct {
+	// start begins the part; nil if it has begun with an earlier one. end, which may be nil, ends the part,
+	// also if a later part fails.
+	start func(context.Context) (end func(), err error)
+	// drain lets the work in flight finish until the context is done; nil if there is none. It is called before
+	// any part ends, and only if the server was asked to stop.
+	drain func(context.Context)
+}
+
+// parts lists the parts of a server in the order in which they start. It is drained, and then ends, in the
+// reverse order: the listeners accept no more requests before the cache closes, and the shared store stops
+// after the cache, because the site may need it to render.
+func (s *server) parts() []part {
+	return []part{
+		{start: s.startFolder},
+		{start: s.startWatch},
+		{start: s.startBackend},
+		{start: s.startPeers},
+		{start: s.startDisk},
+		{start: s.startListeners},
+		{start: s.startSite},
+		{start: s.startAdmin},
+		{start: s.startMemory},
+		{start: s.startProcessors},
+		{start: s.startShared, drain: s.drainShared},
+		{drain: s.drainCache}, // after everything that asks it for regenerations
+		{start: s.startEdge},
+		{start: s.startTriggers, drain: s.drainTriggers},
+		{start: s.startHangups},
+		{start: s.startPublic, drain: s.drainPublic},
 	}
 }
 
-// errorLog returns the log of a server of net/http. Its lines are warnings, except handshakes of TLS that
-// the client has ended: port scanners, health checks and browsers that connect in advance do so.
-func errorLog(log *slog.Logger) *stdlog.Logger { return stdlog.New(serverErrors{log}, "", 0) }
-
-type serverErrors struct{ log *slog.Logger }
-
-// Write implements io.Writer.
-func (e serverErrors) Write(p []byte) (int, error) {
-	line, level := strings.TrimSuffix(string(p), "\n"), slog.LevelWarn
-	if strings.HasPrefix(line, "http: TLS handshake error") && (strings.HasSuffix(line, ": EOF") || strings.HasSuffix(line, "connection reset by peer")) {
-		level = slog.LevelDebug
-	}
-	e.log.Log(context.Background(), level, line)
-	return len(p), nil
-}
-
-// A Running server answers requests until it is stopped.
-type Running struct {
-	server *http.Server
-	Failed chan error // receives the error of a server that fails
-}
-
-func start(server *http.Server, listener net.Listener) *Running {
-	r := &Running{server: server, Failed: make(chan error, 1)}
-	r.serve(listener)
-	return r
-}
-
-func (r *Running) serve(listener net.Listener) {
-	go func() {
-		if err := r.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			r.Failed <- err
+// run starts the parts, and serves until ctx is done or a part fails. Once ctx is done, /readyz fails while the
+// server still serves (--drain), so that load balancers remove it; then the work in flight finishes within the
+// grace period, and the leases of other work are released.
+func (s *server) run(ctx context.Context) error {
+	var ends []func()
+	defer func() {
+		for _, end := range slices.Backward(ends) {
+			end()
 		}
 	}()
+	parts := s.parts()
+	for _, p := range parts {
+		if p.start == nil {
+			continue
+		}
+		end, err := p.start(ctx)
+		if end != nil {
+			ends = append(ends, end)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	supervisor{s.log}.ready()
+	if err := s.failure(ctx); err != nil {
+		return err
+	}
+	s.watch.health.drain()
+	drain, graceful := s.drainTime(s.public.addresses()...), s.graceTime(longestRender(s.file, time.Duration(s.RenderTimeout)))
+	supervisor{s.log}.stopping(drain + graceful + DefaultGrace)
+	if drain > 0 {
+		s.log.Info("draining: not ready, still serving", "for", drain)
+		_ = backoff.Wait(context.WithoutCancel(ctx), drain)
+	}
+	s.log.Info("stopping", "grace", graceful)
+	grace, cancel := WithGrace(ctx, graceful)
+	defer cancel()
+	for _, p := range slices.Backward(parts) {
+		if p.drain != nil {
+			p.drain(grace)
+		}
+	}
+	s.log.Info("stopped")
+	return nil
 }
 
-// Stop accepts no more requests and lets those in flight finish. When ctx is done it closes
-// their connections.
-func (r *Running) Stop(ctx context.Context, log *slog.Logger) {
-	if err := r.server.Shutdown(ctx); err != nil {
-		log.Warn("requests canceled at shutdown", "error", err)
-		_ = r.server.Close() // the listener is already closed
+// failure waits for the failure of a part. It returns nil once ctx is done.
+func (s *server) failure(ctx context.Context) error {
+	select {
+	case err := <-s.public.failed:
+		return fmt.Errorf("serving %s: %w", strings.Join(s.public.urls(), ", "), err)
+	case err := <-s.shared.Failed:
+		return fmt.Errorf("serving %s: %w", s.DynamodbListen, err)
+	case err := <-s.watch.probed.Failed:
+		return fmt.Errorf("serving %s: %w", s.Health, err)
+	case err := <-s.watch.scraped.Failed:
+		return fmt.Errorf("serving %s: %w", s.Metrics, err)
+	case err := <-s.peers.Failed:
+		return fmt.Errorf("serving %s: %w", s.Peer, err)
+	case <-ctx.Done():
+		return nil
 	}
 }
 
-// WithGrace returns the context of a graceful shutdown. It ignores that ctx is done, which
-// is what caused the shutdown.
-func WithGrace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), d)
+// configure reads and validates the configuration. It starts nothing.
+func (s *server) configure() (err error) {
+	if s.file, err = s.prepare(s.flags); err != nil {
+		return err
+	}
+	if s.admin, err = s.plan(s.Table == ""); err != nil {
+		return err
+	}
+	if s.triggerPlan, err = s.planTriggers(s.admin.address != nil); err != nil {
+		return err
+	}
+	if err := s.purgeFlags.validate(s.Table == "", s.admin); err != nil {
+		return err
+	}
+	if s.draftSecrets, err = draftSecrets(s.file); err != nil {
+		return err
+	}
+	s.log = s.Logger(s.streams)
+	if s.node, err = s.ServeCommand.node(s.Table, s.Poll > 0, s.log); err != nil {
+		return err
+	}
+	if s.node != nil {
+		s.owner = store.OwnerWithPeer(nodeName(), s.node.Address())
+	}
+	return nil
 }
 
-// inBackground runs a task until stop is called, which waits for its end. The task goes on while
-// ctx ends, because requests may.
-func inBackground(ctx context.Context, task func(context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	running.Go(func() { task(ctx) })
+func (s *server) startFolder(context.Context) (end func(), err error) {
+	if s.folder, err = Claim(s.Data); err != nil {
+		return nil, err
+	}
+	return s.folder.Release, nil
+}
+
+func (s *server) startWatch(ctx context.Context) (end func(), err error) {
+	if s.watch, err = s.observed(ctx, s.streams.Out, s.log); err != nil {
+		return nil, err
+	}
+	return s.watch.close, nil
+}
+
+func (s *server) startBackend(ctx context.Context) (end func(), err error) {
+	s.buffered = buffers.New(s.bufferBytes())
+	if s.back, err = s.openBackend(ctx, s.kong, s.file, s.watch.inst, s.node, nil, s.log); err != nil {
+		return nil, err
+	}
+	return func() { s.back.close(s.log) }, nil
+}
+
+func (s *server) startPeers(ctx context.Context) (end func(), err error) {
+	if s.peers, err = servePeers(ctx, s.node, s.back.cache, s.log); err != nil {
+		return nil, err
+	}
+	return func() { _ = closePeers(s.node, s.peers) }, nil // hints only
+}
+
+func (s *server) startDisk(ctx context.Context) (end func(), err error) {
+	return s.keepDisk(ctx, s.back.st, s.back.cache, s.watch.inst.metrics), nil
+}
+
+// startListeners listens at the public addresses. Requests wait until startPublic.
+func (s *server) startListeners(ctx context.Context) (end func(), err error) {
+	if s.triggers, err = s.ServeCommand.triggers(ctx, s.triggerPlan, s.back.cache, s.back.st, s.watch.inst, s.log); err != nil {
+		return nil, err
+	}
+	s.admin.triggers, s.admin.health = s.triggers, s.watch.health
+	if s.public, err = listen(s.file, s.Data, s.log); err != nil {
+		return nil, err
+	}
 	return func() {
-		cancel()
-		running.Wait()
-	}
+		if s.serves {
+			return
+		}
+		if err := s.public.close(); err != nil {
+			s.log.Warn("failed to close listeners", "error", err)
+		}
+	}, nil
 }
 
-// RelaxCollector raises the GC percentage of a server whose long-lived heap is small, so that most
-// garbage comes from requests. GOGC takes precedence.
-func RelaxCollector() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+func (s *server) startSite(context.Context) (end func(), err error) {
+	inst := s.watch.inst
+	if s.reloader, err = s.serveSite(s.back.cache, s.file, s.flags, s.public, s.back.digest, inst, s.log); err != nil {
+		return nil, err
 	}
+	s.public.observe, s.reloader.reopenLogs = inst.observe(), inst.reopenLogs()
+	if s.FastPath && inst.observesHits() {
+		s.public.fast = inst
+	}
+	return s.reloader.site.Close, nil
 }
 
-// displayAddress returns an address that a browser on this machine can open.
-func displayAddress(a net.Addr) string {
-	host, port, err := net.SplitHostPort(a.String())
+func (s *server) startAdmin(context.Context) (end func(), err error) {
+	cfg := s.administered(s.back.cache, s.back.st, s.back.deliveries, s.reloader, s.watch.inst, s.problems, s.log)
+	if s.administration, err = s.admin.administer(s.folder, s.back.st, cfg, s.streams, s.log); err != nil {
+		return nil, err
+	}
+	return s.administration.close, nil
+}
+
+// problems returns why the server is degraded.
+func (s *server) problems() []problem {
+	return slices.Concat(degraded(s.back.st, s.back.cache, s.back.deliveries), s.public.problems(), schemeProblems(s.reloader.site))
+}
+
+func (s *server) startMemory(ctx context.Context) (end func(), err error) {
+	return keepMemory(ctx, int64(s.Memory), ReadSystemLimits().Memory), nil
+}
+
+func (s *server) startProcessors(ctx context.Context) (end func(), err error) {
+	return KeepProcessors(ctx, s.back.st.engine), nil
+}
+
+// startShared serves the embedded store to other programs as DynamoDB. Without --dynamodb-listen the server is
+// an idle one, which never fails.
+func (s *server) startShared(context.Context) (end func(), err error) {
+	if s.DynamodbListen == "" {
+		s.shared = &Running{server: new(http.Server)}
+		return nil, nil
+	}
+	s.shared, err = s.DynamodbKeys.Serve("--dynamodb-listen", s.DynamodbListen, s.back.st.engine, nil, s.log)
+	return nil, err
+}
+
+func (s *server) drainShared(ctx context.Context) {
+	grace, cancel := WithGrace(ctx, DefaultGrace) // a grace period of its own: its clients learn of the shutdown only now
+	defer cancel()
+	s.shared.Stop(grace, s.log)
+}
+
+// startEdge puts the site behind the edges of all listeners.
+func (s *server) startEdge(context.Context) (end func(), err error) {
+	site, err := s.withPurgeMethod(s.reloader.site, s.administration, s.admin, s.folder, s.streams, s.log)
 	if err != nil {
-		return a.String()
+		return nil, err
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "localhost"
+	s.reloader.edge = func(f *config.File, secrets []string) {
+		s.public.edge(f, withDrafts(secrets, s.reloader.site, site), s.triggers.onPublic, s.HealthPath, s.watch.health)
 	}
-	return net.JoinHostPort(host, port)
+	s.reloader.edge(s.file, s.draftSecrets)
+	return nil, nil
 }
 
-// A supervisor is the service manager that has started this process, systemd: it is notified of
-// the state of a server by the protocol of sd_notify(3), if the variable NOTIFY_SOCKET names
-// its socket. It is safe for concurrent use.
-type supervisor struct{ log *slog.Logger }
-
-// ready reports that the server serves, or that a reload has ended.
-func (s supervisor) ready() { s.tell(daemon.SdNotifyReady) }
-
-// reloading reports that a reload begins. Callers must call the result when it has ended.
-func (s supervisor) reloading() (done func()) {
-	s.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
-	return s.ready
-}
-
-// stopping reports that the server shuts down, and how long that may take.
-func (s supervisor) stopping(most time.Duration) {
-	s.tell(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, most.Microseconds()))
-}
-
-func (s supervisor) tell(state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
-		s.log.Warn("failed to notify the service manager", "error", err)
+func (s *server) drainCache(ctx context.Context) {
+	if err := s.back.cache.Close(ctx); err != nil {
+		s.log.Warn("regenerations canceled at shutdown", "error", err)
 	}
 }
+
+func (s *server) startTriggers(ctx context.Context) (end func(), err error) {
+	s.triggers.start(ctx)
+	return nil, nil
+}
+
+func (s *server) drainTriggers(ctx context.Context) { s.triggers.stop(ctx, s.log) }
+
+// startHangups begins to handle SIGHUP.
+func (s *server) startHangups(ctx context.Context) (end func(), err error) {
+	return s.hangups.Each(ctx, s.reloader.signaled), nil
+}
+
+func (s *server) startPublic(ctx context.Context) (end func(), err error) {
+	p, inst := s.public, s.watch.inst
+	p.limits = connections(ReadSystemLimits().Files, s.MaxClientConnections, s.buffered, s.log)
+	p.start(s.file, time.Duration(s.ClientTimeout))
+	s.serves = true
+	s.watch.health.ready(s.problems)
+	s.log.Info("serving "+strings.Join(p.urls(), ", "), "origin", originText(s.file), "store", s.back.st.Where)
+	for _, origin := range addresses(s.file) {
+		go warnOfOrigin(ctx, origin, s.log)
+	}
+	inst.metrics.Sample(sources(s.back.st, s.back.cache, s.reloader.site, s.buffered, p.limits, s.back.deliveries, s.watch.health, inst))
+	return nil, nil
+}
+
+func (s *server) drainPublic(ctx context.Context) { s.public.stop(ctx) }
