@@ -27,10 +27,11 @@
 //
 //	file.go, route.go               the fields
 //	field.go                        reads their tags; schema.go and markdown.go describe them
-//	parse.go, yaml.go, scalar.go    text to values, with all errors at once
+//	parse.go                        the order of all that follows
+//	decode.go, yaml.go, scalar.go   text to values, with all errors at once
 //	value.go, format.go             the types of values, and how texts are checked
-//	layers.go                       route, defaults, preset, built in: which value applies, and its source
+//	layers.go, effective.go         route, defaults, preset, built in: which value applies, and where it is from
 //	validate.go, rules.go           what fields require of each other; a [Route] as an isr.Route
 //	listener.go                     schemes and certificates of the listeners
-//	compare.go                      whether two files are alike, and whether one can replace the other at run time
+//	compare.go                      what of a file is secret, and what differs between two
 package config
