@@ -8,8 +8,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
-	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
 // Bytes per capacity unit.
@@ -139,68 +137,6 @@ func checkCapacityMode(mode types.ReturnConsumedCapacity) error {
 	return errConstraint(string(mode), "returnConsumedCapacity", "Member must satisfy enum value set: [INDEXES, TOTAL, NONE]")
 }
 
-// An item collection is all items with one hash key, in a table with local
-// indexes. AWS limits it to 10 GB and reports its size on request. Here it has
-// no limit, and the reported size is always 0 to 1 GB.
-
-func checkMetricsMode(mode types.ReturnItemCollectionMetrics) error {
-	switch mode {
-	case "", types.ReturnItemCollectionMetricsNone, types.ReturnItemCollectionMetricsSize:
-		return nil
-	}
-	return errConstraint(string(mode), "returnItemCollectionMetrics", "Member must satisfy enum value set: [SIZE, NONE]")
-}
-
-// collection returns the item collection metrics of a write, or nil if they were
-// not requested or the table has no local index.
-func (m *mutation) collection(mode types.ReturnItemCollectionMetrics) (*types.ItemCollectionMetrics, error) {
-	if mode != types.ReturnItemCollectionMetricsSize || !m.table.hasLocalIndex() {
-		return nil, nil
-	}
-	hash := m.fields[m.table.Hash.Name]
-	if m.verb == verbPut {
-		var err error
-		if hash, err = value.View(m.item).Lookup(m.table.Hash.Name); err != nil {
-			return nil, corrupt(err)
-		}
-	}
-	return &types.ItemCollectionMetrics{
-		ItemCollectionKey:   map[string]types.AttributeValue{m.table.Hash.Name: hash},
-		SizeEstimateRangeGB: []float64{0, 1},
-	}, nil
-}
-
-func (t *table) hasLocalIndex() bool {
-	for _, ix := range t.Indexes {
-		if !ix.Global {
-			return true
-		}
-	}
-	return false
-}
-
-// collections returns the metrics of several writes by table, or nil.
-func collections(mode types.ReturnItemCollectionMetrics, mutations []*mutation) (map[string][]types.ItemCollectionMetrics, error) {
-	var out map[string][]types.ItemCollectionMetrics
-	for _, m := range mutations {
-		if m.verb == verbCheck {
-			continue
-		}
-		c, err := m.collection(mode)
-		if err != nil {
-			return nil, err
-		}
-		if c == nil {
-			continue
-		}
-		if out == nil {
-			out = make(map[string][]types.ItemCollectionMetrics)
-		}
-		out[m.table.Name] = append(out[m.table.Name], *c)
-	}
-	return out, nil
-}
-
 // Provisioned units that AWS allows a new account. They are not enforced here.
 const (
 	accountUnits = 80_000
@@ -230,4 +166,46 @@ func (db *DB) DescribeEndpoints(ctx context.Context, _ *dynamodb.DescribeEndpoin
 		return nil, err
 	}
 	return &dynamodb.DescribeEndpointsOutput{Endpoints: []types.Endpoint{{Address: aws.String("localhost"), CachePeriodInMinutes: endpointMinutes}}}, nil
+}
+
+// transactionCost is the capacity of a transaction: writes when it commits,
+// reads when its request token shows that it was committed before. Both count
+// twice, as on AWS.
+type transactionCost struct {
+	Writes bill
+	Reads  bill
+}
+
+// consumed also sets the read or write units, as AWS does for transactions.
+func (p transactionCost) consumed(mode types.ReturnConsumedCapacity, repeated bool) []types.ConsumedCapacity {
+	if repeated {
+		return withReadUnits(p.Reads.consumed(mode))
+	}
+	out := p.Writes.consumed(mode)
+	for i := range out {
+		out[i].WriteCapacityUnits = out[i].CapacityUnits
+		eachCapacity(&out[i], func(c *types.Capacity) { c.WriteCapacityUnits = c.CapacityUnits })
+	}
+	return out
+}
+
+func withReadUnits(out []types.ConsumedCapacity) []types.ConsumedCapacity {
+	for i := range out {
+		out[i].ReadCapacityUnits = out[i].CapacityUnits
+		eachCapacity(&out[i], func(c *types.Capacity) { c.ReadCapacityUnits = c.CapacityUnits })
+	}
+	return out
+}
+
+// eachCapacity calls fn for the capacity of the table and of each index.
+func eachCapacity(c *types.ConsumedCapacity, fn func(*types.Capacity)) {
+	if c.Table != nil {
+		fn(c.Table)
+	}
+	for _, indexes := range []map[string]types.Capacity{c.GlobalSecondaryIndexes, c.LocalSecondaryIndexes} {
+		for name, capacity := range indexes {
+			fn(&capacity)
+			indexes[name] = capacity
+		}
+	}
 }

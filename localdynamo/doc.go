@@ -49,7 +49,7 @@ package localdynamo
 //  2. A read runs on a snapshot of the store and never blocks (get.go, page.go). Items stay encoded until they are
 //     needed (internal/value). Over HTTP its response has a budget (internal/answer): if it does not fit, the snapshot
 //     is dropped, and the read waits for room before it begins again (answer.go). The segments of a parallel Scan are
-//     ranges of keys (scan.go).
+//     ranges of keys (segments.go).
 //  3. A write goes to the single writer goroutine (groupcommit.go). It evaluates all queued writes in order in one
 //     transaction of the store, with their index entries (index.go), commits, and then replies to all of them. So
 //     conditions are serializable, and many writes share one fsync. A write of DB.Volatile does not wait for the disk

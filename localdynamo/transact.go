@@ -276,14 +276,6 @@ func cancellation(reasons []types.CancellationReason) error {
 	return &types.TransactionCanceledException{Message: &message, CancellationReasons: reasons}
 }
 
-// transactionCost is the capacity of a transaction: writes when it commits,
-// reads when its request token shows that it was committed before. Both count
-// twice, as on AWS.
-type transactionCost struct {
-	Writes bill
-	Reads  bill
-}
-
 func costOf(mutations []*mutation, effects []effect) transactionCost {
 	var p transactionCost
 	for i, m := range mutations {
@@ -292,38 +284,4 @@ func costOf(mutations []*mutation, effects []effect) transactionCost {
 		p.Writes.add(effects[i].usage(m.table), 2)
 	}
 	return p
-}
-
-// consumed also sets the read or write units, as AWS does for transactions.
-func (p transactionCost) consumed(mode types.ReturnConsumedCapacity, repeated bool) []types.ConsumedCapacity {
-	if repeated {
-		return withReadUnits(p.Reads.consumed(mode))
-	}
-	out := p.Writes.consumed(mode)
-	for i := range out {
-		out[i].WriteCapacityUnits = out[i].CapacityUnits
-		eachCapacity(&out[i], func(c *types.Capacity) { c.WriteCapacityUnits = c.CapacityUnits })
-	}
-	return out
-}
-
-func withReadUnits(out []types.ConsumedCapacity) []types.ConsumedCapacity {
-	for i := range out {
-		out[i].ReadCapacityUnits = out[i].CapacityUnits
-		eachCapacity(&out[i], func(c *types.Capacity) { c.ReadCapacityUnits = c.CapacityUnits })
-	}
-	return out
-}
-
-// eachCapacity calls fn for the capacity of the table and of each index.
-func eachCapacity(c *types.ConsumedCapacity, fn func(*types.Capacity)) {
-	if c.Table != nil {
-		fn(c.Table)
-	}
-	for _, indexes := range []map[string]types.Capacity{c.GlobalSecondaryIndexes, c.LocalSecondaryIndexes} {
-		for name, capacity := range indexes {
-			fn(&capacity)
-			indexes[name] = capacity
-		}
-	}
 }
