@@ -55,7 +55,7 @@ func (b Batch) part(sent ...string) string {
 // A RetryError is a delivery that may succeed later. Errors of the configuration, such as
 // a token that is not accepted, are among them: an operator corrects them.
 type RetryError struct {
-	// After is when to try again at the earliest, 0 if the destination did not say.
+	// After is when to try again at the earliest, 0 if the destination stated none.
 	After time.Duration
 	// Busy: the destination is limiting the rate of requests. It does not count as a
 	// failed attempt.

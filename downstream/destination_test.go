@@ -214,7 +214,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// check checks the class of an error, and that it does not tell the token.
+// check checks the class of an error, and that the token is not in it.
 func check(t *testing.T, err error, permanent, busy bool, after time.Duration) {
 	t.Helper()
 	if err == nil {
@@ -253,7 +253,7 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// another is a page of a site that was reached in place of the API.
+// another is a page of a site that was reached instead of the API.
 func another(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "<!doctype html><title>Welcome</title>")
 }

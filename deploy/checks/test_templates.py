@@ -167,7 +167,7 @@ def test_size():
 
 
 def test_checkov(tmp_path):
-    """Every check of checkov passes, but for exceptions with a reason, each of which is needed."""
+    """Every check of checkov passes, except exceptions with a reason, each of which is needed."""
     exceptions = yaml.safe_load((DEPLOY / "checks" / "exceptions.yaml").read_text())
     shutil.copytree(TEMPLATES, tmp_path / "cloudformation")
     shutil.copytree(MODULE, tmp_path / "terraform", ignore=shutil.ignore_patterns(".terraform*"))
@@ -395,7 +395,7 @@ def check_verified(listener):
 
 @pytest.fixture(scope="module")
 def terraform():
-    """Returns a function that runs Terraform in a copy of an example; without it, the tests are skipped, and ./test says so."""
+    """Returns a function that runs Terraform in a copy of an example; without it, the tests are skipped, and ./test reports it."""
     plugins = os.environ.get("ISR_TEST_TERRAFORM_PLUGINS")
     if not plugins:
         pytest.skip("Terraform 1.11 with the provider for AWS 5.100: validate and apply; the static comparison with CloudFormation has run")

@@ -24,7 +24,7 @@ type entry struct {
 	content []byte
 }
 
-// docs are what isr says of itself.
+// docs are the completions and manual pages, which isr itself prints.
 type docs struct {
 	completions []entry // completions/isr.bash, _isr and isr.fish
 	pages       []entry // man/isr.1 and so on

@@ -74,7 +74,7 @@ func (r *release) compileFor(ctx context.Context, work string, p platform) (bina
 }
 
 // output runs a command and writes its standard output to out, if that is not nil. An error
-// has what it says on standard error.
+// has its standard error.
 func output(cmd *exec.Cmd, out io.Writer) error {
 	var problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = out, &problems

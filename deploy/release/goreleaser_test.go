@@ -8,7 +8,7 @@ import (
 )
 
 // TestGoReleaserFile reads .goreleaser.yaml as GoReleaser does, which refuses unknown fields. docs/install.md
-// says how to run the whole check, which takes too long to compile here.
+// has the command of the whole check, which takes too long to compile here.
 func TestGoReleaserFile(t *testing.T) {
 	project, err := config.Load(filepath.Join(repository(t), ".goreleaser.yaml"))
 	if err != nil {

@@ -99,7 +99,7 @@ func sameFiles(t *testing.T, a, b *release) {
 	}
 }
 
-// testArchive unpacks the archive and does what the README says.
+// testArchive unpacks the archive and follows its README.
 func testArchive(t *testing.T, r *release) {
 	dir := t.TempDir()
 	unpack(t, dir, filepath.Join(r.output, r.name(host)+".tar.gz"))

@@ -401,7 +401,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// Two sites share one store, and a store that is open elsewhere is an error that says what to do.
+// Two sites share one store, and a store that is open elsewhere is an error that names the remedy.
 func TestStores(t *testing.T) {
 	o := newOrigin(t)
 	s := start(t, "handle /a* {\n isr {\n data FOLDER\n name a\n}\n reverse_proxy "+o.Listener.Addr().String()+"\n}\nhandle {\n isr {\n data FOLDER\n name b\n}\n reverse_proxy "+o.Listener.Addr().String()+"\n}")

@@ -41,7 +41,7 @@ type Handler struct {
 	// Memory bounds the pages in memory, in bytes. Each isr directive has its own, and a new
 	// configuration begins with an empty one. Zero means isr.DefaultMemory; negative means none.
 	Memory int64 `json:"memory,omitempty"`
-	// Disk bounds the folder of an embedded store, in bytes, as Disk.SetBound of package embedded says:
+	// Disk bounds the folder of an embedded store, in bytes (see Disk.SetBound of package embedded):
 	// beyond it the least recently used pages are evicted. Of the Handlers that share a folder, the
 	// smallest bound applies. At least 1 MiB; zero means a tenth of the free space, at least 1 GiB.
 	Disk int64 `json:"disk,omitempty"`
@@ -130,7 +130,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return nil
 }
 
-// withoutEmptyBody returns a request that says that it has no body if it has none: over HTTP/3 that is
+// withoutEmptyBody returns a request that states that it has no body if it has none: over HTTP/3 that is
 // known only when the stream has ended, and a page is not looked up for requests with a body.
 func withoutEmptyBody(r *http.Request) *http.Request {
 	if r.ProtoMajor != 3 || r.ContentLength >= 0 || r.Method != http.MethodGet && r.Method != http.MethodHead {

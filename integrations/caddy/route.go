@@ -9,7 +9,7 @@ import (
 	"github.com/facetheory/isr"
 )
 
-// Route says which pages there are, and how long they may be used, as [isr.Route] does: its fields
+// Route declares which pages there are, and how long they may be used, as [isr.Route] does: its fields
 // are documented there.
 type Route struct {
 	// Name binds stored pages to this site, for regenerations. Empty means "caddy".

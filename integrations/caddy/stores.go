@@ -30,7 +30,7 @@ import (
 // Stores name where pages are: a folder of this server, or a table of DynamoDB and a bucket of S3 that
 // any number of servers share.
 type Stores struct {
-	// Data is the folder of the embedded store, which no other process may use. Empty, without a
+	// Data is the folder of the embedded store, which no other process may use. Empty, if there is no
 	// table: the folder isr in Caddy's data directory.
 	Data string `json:"data,omitempty"`
 	// Table and Bucket must exist; isr table create makes a table. The configuration of AWS comes from

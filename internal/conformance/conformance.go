@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A Level says what it means that a case fails.
+// A Level is the meaning of a failed case.
 type Level int
 
 const (
@@ -59,7 +59,7 @@ type Step struct {
 	Break    string // "before" or "within": where the connection breaks, instead of an end
 	NotDate  bool   // without the field Date
 
-	// Expectations. A failing Setup step means that the case says nothing about the cache.
+	// Expectations. A failing Setup step means that the case proves nothing about the cache.
 	Setup      bool
 	From       source
 	WantStatus int     // 0: any

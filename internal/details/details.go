@@ -1,4 +1,4 @@
-// Package details says what the details of Cache-Status mean, and what an operator can change
+// Package details explains what the details of Cache-Status mean, and what an operator can change
 // (docs/caching.md). isr explain, isr doctor and the console show these texts.
 package details
 
@@ -9,7 +9,7 @@ import "github.com/facetheory/isr/internal/httpcache"
 type Detail struct {
 	Meaning string `json:"meaning" doc:"What it means: a clause for people."`
 	Advice  string `json:"advice,omitempty" doc:"What to change. Missing if there is nothing to change."`
-	RFC     string `json:"rfc,omitempty" doc:"Section that says so."`
+	RFC     string `json:"rfc,omitempty" doc:"Section that requires it."`
 }
 
 // Of returns the description of a detail of Cache-Status, or of the value of its parameter fwd

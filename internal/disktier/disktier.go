@@ -66,7 +66,7 @@ const (
 	pause = time.Minute
 )
 
-// Observer is told what a tier does. Its methods must be safe for concurrent use.
+// Observer is notified of what a tier does. Its methods must be safe for concurrent use.
 type Observer interface {
 	DiskCacheRead(hit bool)
 	DiskCacheEvicted(files int)

@@ -195,7 +195,7 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
-// A presenting store says of each body how it is to be served.
+// A presenting store has a presentation for each body.
 type presenting struct{ *bucket }
 
 type presented struct{ io.ReadCloser }
@@ -207,7 +207,7 @@ func (p presenting) Open(ctx context.Context, key string) (io.ReadCloser, int64,
 	return presented{rd}, length, err
 }
 
-// A body is not kept without what is said beside it, whatever its key.
+// A body is not kept without its presentation, whatever its key.
 func TestPresentedBodies(t *testing.T) {
 	t.Parallel()
 	dir, b := t.TempDir(), newBucket(t)

@@ -131,7 +131,7 @@ func unsuitable(kind int64) string {
 	return ""
 }
 
-// lock looks who holds the folder.
+// lock finds the process that holds the folder.
 func (f Folder) lock(ctx context.Context) []Finding {
 	if f.Answers {
 		return nil

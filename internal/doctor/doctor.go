@@ -55,7 +55,7 @@ const (
 	// DefaultLimit is the time limit of the checks.
 	DefaultLimit = 20 * time.Second
 	// hurry is how long before the limit the context of a check ends, so that it can still
-	// say what it has found.
+	// report what it has found.
 	hurry = time.Second
 	// maxFindings bounds the findings of a check, and maxEvidence the lines of a finding.
 	maxFindings = 50

@@ -22,7 +22,7 @@
 //     and pins end with their callers.
 //   - A declared error of package store is an answer, and never opens a circuit breaker, except
 //     [store.ErrDenied]: permissions apply to a whole store.
-//   - A caller who cancels says nothing about the store.
+//   - A canceled call proves nothing about the store.
 package guard
 
 // The files:
@@ -69,13 +69,13 @@ type Options struct {
 	Table, Bodies Begin
 	// MaxBody is the size of the largest body that is read.
 	MaxBody int64
-	// Sequence is told of each sequence of the log that is read.
+	// Sequence is called with each sequence of the log that is read.
 	Sequence func(store.Sequence)
 	// Destinations returns the names of the caches in front, to which changes are delivered, and
 	// Changed is called after a change that is to be delivered was committed.
 	Destinations func() []string
 	Changed      func()
-	// Answers are errors that mean that a store has answered, beyond those of package store.
+	// Answers are errors that mean that a store has answered, in addition to the errors of package store.
 	Answers []error
 	// Go runs a probe, which ends with the context of [New].
 	Go     func(probe func())
@@ -183,7 +183,7 @@ func (s *Stores) Unreachable(err error) bool {
 // and starts to probe the store by ask once the breaker has opened.
 func (s *Stores) answered(ctx context.Context, b *breaker.Breaker, subject string, err error, ask func(context.Context) error) {
 	switch {
-	case ctx.Err() != nil: // the caller cancelled: that says nothing of the store
+	case ctx.Err() != nil: // the caller cancelled: that proves nothing about the store
 	case !s.Unreachable(err):
 		b.NoteAnswer()
 	case b.NoteFailure(subject, err):

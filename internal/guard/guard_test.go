@@ -20,7 +20,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// An observer records the calls that it was told of.
+// An observer records the calls that it was notified of.
 type observer struct {
 	mu    sync.Mutex
 	calls []string // guarded by mu: name, size and error
@@ -63,7 +63,7 @@ type aLease struct{ store.Lease }
 
 func (aLease) PK() string { return "pk" }
 
-// Observers are told of each method of the stores, by its name, except of those that a cache does not
+// Observers are notified of each method of the stores, by its name, except of those that a cache does not
 // call: the outbox, and the list of what is quarantined.
 func TestEveryMethodIsObserved(t *testing.T) {
 	outbox := reflect.TypeFor[store.OutboxStore]()
@@ -200,7 +200,7 @@ func TestDeadlinesAndBreaker(t *testing.T) {
 	})
 }
 
-// Declared errors are answers, except a denial. A caller who cancels says nothing about the store.
+// Declared errors are answers, except a denial. A canceled call proves nothing about the store.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bodies := new(someBodies)

@@ -9,7 +9,7 @@ import (
 )
 
 // A guardedTable is a MetaStore whose calls are observed, have deadlines and count in the circuit
-// breaker. Methods that a cache does not call, those of [store.OutboxStore] and AllQuarantined, are
+// breaker. Methods that a cache does not call, the methods of [store.OutboxStore] and AllQuarantined, are
 // passed on.
 type guardedTable struct {
 	store.MetaStore

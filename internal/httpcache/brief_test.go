@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An error response does not tell browsers to keep it as if it were the file that it is in place of.
+// Browsers do not keep an error response as if it were the file that it replaces.
 func TestBriefError(t *testing.T) {
 	far := time.Now().Add(365 * 24 * time.Hour).UTC().Format(http.TimeFormat)
 	for _, test := range []struct {

@@ -73,7 +73,7 @@ func quotedLength(text string) (n int, closed bool) {
 }
 
 // wellQuoted reports whether each quoted string of a field line is the whole argument of a
-// directive (RFC 9111, section 5.2), and closed. A quote elsewhere, as in a=b"c, no-store, d"e, is
+// directive (RFC 9111, section 5.2), and closed. A quote elsewhere, such as in a=b"c, no-store, d"e, is
 // part of no quoted string: what follows it may be a directive for one reader and not for another.
 func wellQuoted(line string) bool {
 	argued := false // the directive has had a quoted string
@@ -154,7 +154,7 @@ func ForSharedCache(h http.Header) (d Directives, targeted bool) {
 
 // Governing returns the directives for a shared cache, and the field that has them. The others are then
 // ignored (RFC 9213, section 2.2). The field is CDN-Cache-Control, unless it is empty or cannot be parsed;
-// else Surrogate-Control, if it says how long this cache may keep the response, or that it must not; and
+// else Surrogate-Control, if it states how long this cache may keep the response, or that it must not; and
 // else Cache-Control. A response with an invalid CDN-Cache-Control and none of the other two is malformed:
 // the route's own window must not apply to a response that may have forbidden it.
 func Governing(h http.Header) (d Directives, field string) {

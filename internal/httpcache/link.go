@@ -13,7 +13,7 @@ const (
 
 // EarlyHints returns the links of a Link field (RFC 8288), given by its lines, that a client can
 // use before the response has come (RFC 8297): those whose relation is preload, preconnect,
-// dns-prefetch or modulepreload. They are as in the field, in its order; nil if there are none. Links that
+// dns-prefetch or modulepreload. They are unchanged, in the order of the field; nil if there are none. Links that
 // have the wrong syntax are left out, and so are those beyond 32, or that would make the
 // result longer than 4 KiB.
 func EarlyHints(lines []string) []string {

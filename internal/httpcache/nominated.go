@@ -12,7 +12,7 @@ import (
 type Nominated struct{ Name, Value string }
 
 // NominatedBy returns the headers that the lines of a Vary name, except those that every cache key
-// covers. Their values are those of variant, the variant of the key ("name=value" joined by "&").
+// covers. variant, the variant of the key, has their values ("name=value" joined by "&").
 func NominatedBy(variant string, vary []string) []Nominated {
 	var all []Nominated
 	var values url.Values

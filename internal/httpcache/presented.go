@@ -12,8 +12,8 @@ const maxPresented = 8 << 10
 
 // Presented returns the status and the header of a stored response of which only the status, Content-Type
 // and Content-Security-Policy are known, as text; those that are not stated are empty. A status that is not
-// stated is 200. An error says why the response must not be served: it is neither a page nor an answer such as
-// 404 that says the same to all visitors, or would be shown without its policy.
+// stated is 200. An error states why the response must not be served: it is neither a page nor an answer such as
+// 404 that means the same for all visitors, or would be shown without its policy.
 func Presented(status, contentType, policy string) (code int, h http.Header, err error) {
 	code = http.StatusOK
 	if status != "" {

@@ -68,7 +68,7 @@ type Rules struct {
 	// MaxBody is the longest body that is stored, in bytes.
 	MaxBody int64
 	// MaxHeader is the size of the largest header that is stored, in bytes, where each field counts
-	// for its name, its value and 32 bytes (as in RFC 9113, section 6.5.2). Zero means
+	// for its name, its value and 32 bytes (like in RFC 9113, section 6.5.2). Zero means
 	// DefaultMaxHeader.
 	MaxHeader int64
 	// Requested is when the response was requested, for its apparent age, and for Expires
@@ -83,7 +83,7 @@ type Rules struct {
 // A Verdict is the result of judging a response by its status and header.
 type Verdict struct {
 	Refused    string        // why it must not be stored; empty if it may be
-	Cause      error         // what the log says of the refusal in addition; may be nil
+	Cause      error         // the log's addition to the refusal; may be nil
 	Failed     bool          // the renderer failed: the stored page stays valid
 	Withdraws  bool          // the stored copy must no longer be served
 	Revalidate time.Duration // the freshness window
@@ -148,7 +148,7 @@ func (r Rules) refuse(status int, h http.Header, d Directives) string {
 
 func (r Rules) maxHeader() int64 { return cmp.Or(r.MaxHeader, DefaultMaxHeader) }
 
-// cause returns what the log says of a refusal in addition; nil if there is nothing to say.
+// cause returns the log's addition to a refusal; nil if there is none.
 func (r Rules) cause(refused string, h http.Header) error {
 	if refused != RefusedHeader {
 		return nil
@@ -199,7 +199,7 @@ func (r Rules) storableStatus(status int) bool {
 }
 
 // MayBeStored reports whether Rules.Statuses may name a status: a final one (200 to 599) that
-// says the same to all visitors. 206 and 416 are about a range, 304 and 412 about a condition,
+// means the same for all visitors. 206 and 416 are about a range, 304 and 412 about a condition,
 // and renders have neither; 401, 407 and 511 ask one client for credentials.
 func MayBeStored(status int) bool {
 	switch status {

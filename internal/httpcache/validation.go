@@ -58,7 +58,7 @@ func sameDate(a, b string) bool {
 // sections 3.2 and 4.3.4): fields of the 304 replace fields of the same name, except those that
 // describe the content, which the cache may have decoded, and policies with a nonce, which is not
 // that in the content. Date is the Date of the 304, if it has one, and Cache-Status is of the request
-// that the 304 answers. etag is as in [Conditions]. Neither header is changed.
+// that the 304 answers. For etag see [Conditions]. Neither header is changed.
 func Freshen(etag string, stored, notModified http.Header) http.Header {
 	fresh := make(http.Header, len(stored)+len(notModified))
 	for name, values := range stored {

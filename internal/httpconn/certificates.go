@@ -101,7 +101,7 @@ func (c *Certificates) load() ([]tls.Certificate, error) {
 	return loaded, nil
 }
 
-// stat returns what tells whether the files have changed; nil for one that does not exist.
+// stat returns the state of the files, by which a change is seen; nil for a file that does not exist.
 func (c *Certificates) stat() []os.FileInfo {
 	var stamps []os.FileInfo
 	for _, f := range c.files {

@@ -77,7 +77,7 @@ type connKey struct{}
 
 // A coalescingConn holds back the beginning of a response until the rest, announced by
 // PromiseBody, is written. Its fields belong to the goroutine that writes the response, the fields of
-// the fast path to the one that serves the connection, unless they say otherwise.
+// the fast path to the one that serves the connection, except as noted.
 type coalescingConn struct {
 	*net.TCPConn
 	socket   *socket // reads and writes

@@ -62,7 +62,7 @@ const (
 	warnTotal
 )
 
-// A Peer tells of the address of a connection which client it is of, and whether the limit of a client
+// A Peer returns the client of the address of a connection, and whether the limit of a client
 // applies to it: not to a proxy, for example, whose connections are of many clients.
 type Peer func(net.Addr) (client netip.Prefix, limited bool)
 
@@ -111,7 +111,7 @@ func innermost(conn net.Conn) *coalescingConn {
 	}
 }
 
-// A waits says whether a connection waits for a request, for [Connections].
+// A waits reports whether a connection waits for a request, for [Connections].
 type waits struct {
 	state atomic.Int32
 	since atomic.Int64 // the last response of net/http, in ns since the connection was accepted; 0: none
@@ -435,7 +435,7 @@ func closeAll(conns []*coalescingConn) {
 // goAwayTime bounds telling the client of an HTTP/2 connection that it is closed.
 const goAwayTime = time.Second
 
-// goAway closes an HTTP/2 connection without streams. A client that is told so sends requests again
+// goAway closes an HTTP/2 connection without streams. The client then sends requests again
 // by another connection (RFC 9113, section 6.8).
 func (c *coalescingConn) goAway() {
 	_ = c.TCPConn.SetWriteDeadline(time.Now().Add(goAwayTime))

@@ -241,7 +241,7 @@ func TestLargestClientIsRefused(t *testing.T) {
 	}
 }
 
-// A client of HTTP/2 is told that its connection is closed.
+// A client of HTTP/2 is notified that its connection is closed.
 func TestGoAway(t *testing.T) {
 	t.Parallel()
 	for name, encrypted := range map[string]bool{"TLS": true, "h2c": false} {
@@ -295,7 +295,7 @@ func TestGoAway(t *testing.T) {
 	}
 }
 
-// A failing listener has no descriptors when it is told so.
+// A failing listener has no descriptors while fail is set.
 type failingListener struct {
 	net.Listener
 	fail atomic.Bool

@@ -23,7 +23,7 @@ import (
 // it gets the response. Plain requests are GET and HEAD by HTTP/1.1 without TLS, body or upgrade. They are
 // written, and their responses parsed, by net/http. All others are the transport's, with connections of its own.
 //
-// A connection is used again only if its last response came as a whole, said that it stays open,
+// A connection is used again only if its last response came as a whole, kept it open,
 // and nothing followed it: what a server sends between responses would be taken for the answer to the next
 // request, which may be another visitor's. A request is repeated, once and on a new connection, if the server
 // closed an idle connection before any byte of a response came (RFC 9112, section 9.3.1).

@@ -24,7 +24,7 @@ type Responder interface {
 
 // A Client is the connection that a request came by. It is valid until Respond returns.
 type Client interface {
-	// Address returns the address of the client, as in [http.Request.RemoteAddr].
+	// Address returns the address of the client, in the form of [http.Request.RemoteAddr].
 	Address() string
 	// Send writes the header and the body of a response, and returns how many bytes were written.
 	Send(header, body []byte) (int64, error)
@@ -61,8 +61,8 @@ const (
 // buffer: bytes that are not answered are in place when Read returns, so that none is ever
 // copied, held back, or seen by both. That Read is recognized by what net/http does around it:
 //
-//   - the ConnState hook has reported StateIdle, and then exactly one read deadline was set, that
-//     of the idle time. Once net/http has bytes of the next request, it sets another one.
+//   - the ConnState hook has reported StateIdle, and then exactly one read deadline was set, for
+//     the idle time. Once net/http has bytes of the next request, it sets another one.
 //   - it asks for as many bytes as the first Read of the connection did, the size of its
 //     buffer. If it had bytes of the next request, such as the one that it reads in the
 //     background while a handler runs, it would ask for fewer.
@@ -443,7 +443,7 @@ func (c *coalescingConn) sendWhole(header, body []byte) (n int64, err error) {
 	return n, err
 }
 
-// answering says whether a request is being answered on a connection, and whether the connection
+// answering reports whether a request is being answered on a connection, and whether the connection
 // was closed before.
 type answering struct{ state atomic.Int64 }
 

@@ -103,7 +103,7 @@ func (c *client) send(texts ...string) {
 	}
 }
 
-// receive receives a response, and returns who has written it.
+// receive receives a response, and returns its writer.
 func (c *client) receive() (by string, body []byte) {
 	c.Helper()
 	res, err := http.ReadResponse(c.in, nil)
@@ -116,7 +116,7 @@ func (c *client) receive() (by string, body []byte) {
 	return res.Header.Get("X-By"), body
 }
 
-// expect receives a response, and checks who has written it.
+// expect receives a response, and checks its writer.
 func (c *client) expect(by string) []byte {
 	c.Helper()
 	got, body := c.receive()

@@ -27,7 +27,7 @@ type framing struct {
 	line    []byte // the beginning of a line that is not whole; at most maxFramingLine
 	head    framingHead
 	left    int64  // bytes of the body, or of the chunk, to come
-	after   []byte // what net/http gets in place of an ambiguous request; then nothing follows
+	after   []byte // what net/http gets instead of an ambiguous request; then nothing follows
 	ended   bool
 }
 
@@ -273,7 +273,7 @@ func (f *framing) whole(line []byte) bool {
 	}
 }
 
-// field notes what a field says of the body.
+// field notes what a field states about the body.
 func (f *framing) field(line []byte) {
 	if line[0] == ' ' || line[0] == '\t' {
 		f.head.folded = true

@@ -168,7 +168,7 @@ func TestAmbiguousFraming(t *testing.T) {
 	}
 }
 
-// Listeners that refuse ambiguous requests serve HTTP/2 as ever, and tell handlers of TLS.
+// Listeners that refuse ambiguous requests serve HTTP/2 as ever, and pass TLS to handlers.
 func TestFramingLeavesProtocols(t *testing.T) {
 	protocols := func(set func(*http.Protocols, bool)) *http.Protocols {
 		p := new(http.Protocols)

@@ -79,7 +79,7 @@ func (l *tlsListener) give(a accepted) {
 	}
 }
 
-// handshake makes the handshake of a connection. As in net/http, a panic of a callback of the configuration ends
+// handshake makes the handshake of a connection. Like in net/http, a panic of a callback of the configuration ends
 // the connection alone.
 func (l *tlsListener) handshake(c *tls.Conn) {
 	defer func() {

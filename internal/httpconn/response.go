@@ -35,7 +35,7 @@ func (c *coalescingConn) serve(h http.Handler, r *http.Request) {
 	}
 }
 
-// Sizes of the buffers of a response, as in net/http, on which it depends how a body is cut into chunks,
+// Sizes of the buffers of a response, the same as net/http's, on which it depends how a body is cut into chunks,
 // and what is measured.
 const (
 	bodyBuffer = 2 << 10

@@ -342,7 +342,7 @@ func FuzzResponses(f *testing.F) {
 	})
 }
 
-// run does what each letter of a program says.
+// run executes each letter of a program.
 func run(w http.ResponseWriter, program string, size int) {
 	h := w.Header()
 	for i, step := range program {
@@ -418,7 +418,7 @@ func TestWriteAfterTheHandler(t *testing.T) {
 	receive(t, in, "mine")
 }
 
-// A request is canceled when its client goes away, or only says that it sends no more.
+// A request is canceled when its client goes away, or only ends its side of the connection.
 func TestClientGoesAway(t *testing.T) {
 	for name, leave := range map[string]func(*net.TCPConn){
 		"closes":         func(c *net.TCPConn) { _ = c.Close() },
@@ -473,7 +473,7 @@ func TestContextOfASlowRequest(t *testing.T) {
 	}
 }
 
-// Shutdown lets handlers end, says so in their responses, and Wait waits for them.
+// Shutdown lets handlers end, announces the end in their responses, and Wait waits for them.
 func TestShutdownDuringAHandler(t *testing.T) {
 	p := newPair(t, time.Minute)
 	handling, goOn := make(chan struct{}), make(chan struct{})

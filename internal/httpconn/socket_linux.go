@@ -137,7 +137,7 @@ func (t *transfer) try(fd uintptr) bool {
 	}
 }
 
-// tryEach makes the call while take asks for it, and returns false to wait. Go's poller is told once of bytes
+// tryEach makes the call while take asks for it, and returns false to wait. Go's poller learns once of bytes
 // that come, and remembers that from the beginning of the Read on, of which tryEach is a part: so whatever comes
 // after a call ends the wait, also if it came before the wait. A read that did not fill the buffer has left no
 // bytes, except those behind urgent data (RFC 6093), and perhaps the end of the stream.

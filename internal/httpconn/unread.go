@@ -11,7 +11,7 @@ import (
 const (
 	// unreadTime is how long the rest of a body is waited for that a handler has not read.
 	unreadTime = time.Second
-	// unreadBytes is how much of it is read at most, as in net/http.
+	// unreadBytes is how much of it is read at most, the same as in net/http.
 	unreadBytes = 256 << 10
 )
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # After the installation and each upgrade. The service is not enabled: it needs a configuration.
 set -e
-# Without systemd, or in another root, there is nothing to tell.
+# Without systemd, or in another root, there is nothing to reload.
 if [ -n "$DPKG_ROOT" ] || [ ! -d /run/systemd/system ]; then
   exit 0
 fi

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Before the removal, and in an upgrade: Debian says "upgrade" then, RPM says 1.
+# Before the removal, and in an upgrade: Debian passes "upgrade" then, RPM passes 1.
 set -e
 case "$1" in upgrade | 1) exit 0 ;; esac
 if [ -n "$DPKG_ROOT" ] || [ ! -d /run/systemd/system ]; then

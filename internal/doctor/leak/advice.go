@@ -6,7 +6,7 @@ import (
 	"github.com/facetheory/isr/internal/details"
 )
 
-// keyAdvice says how a header becomes part of the key.
+// keyAdvice returns how a header becomes part of the key.
 func keyAdvice(header string) string {
 	switch header {
 	case "Accept-Language":
@@ -25,7 +25,7 @@ func keyAdvice(header string) string {
 	return "send Vary: " + header + ", and put the header in the key: headers: [" + header + "], or vary: auto"
 }
 
-// WhyNotCached explains a detail of Cache-Status, and says what to change.
+// WhyNotCached explains a detail of Cache-Status, and returns what to change.
 func WhyNotCached(detail string) (problem, do string) {
 	d, ok := details.Of(detail)
 	switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/facetheory/isr/internal/visit"
 )
 
-// A client visits pages, and reads what isr says of them.
+// A client visits pages, and reads their Cache-Status.
 type client struct{ *visit.Client }
 
 func newClient(cfg Config) *client {
@@ -59,7 +59,7 @@ const (
 	mobile  = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1 isr-doctor"
 )
 
-// A cacheStatus is what isr says of a response (RFC 9211).
+// A cacheStatus is isr's member of Cache-Status in a response (RFC 9211).
 type cacheStatus struct {
 	text   string // of the member of isr; empty if there is none
 	hit    bool   // some cache had the response

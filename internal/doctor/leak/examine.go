@@ -193,7 +193,7 @@ type siteView struct {
 
 // learn finds out what the site itself gives; nil if that is not known.
 func (s *subject) learn(ctx context.Context) (*siteView, error) {
-	// In turns: a page that changes with time must not seem to change with who asks.
+	// In turns: a page that changes with time must not seem to change with the identity.
 	var got []*answer
 	for _, h := range []http.Header{nil, s.e.A, s.e.B, nil, s.e.A, s.e.B} {
 		next, err := s.direct(ctx, h)

@@ -93,7 +93,7 @@ func (r *Report) Count(s Severity) (n int) {
 	return n
 }
 
-// A Config says what to examine.
+// A Config declares what to examine.
 type Config struct {
 	// URL is a page of the site, where links are followed from. Required.
 	URL *url.URL

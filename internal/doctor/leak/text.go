@@ -10,7 +10,7 @@ import (
 // maxListed bounds the URLs that are listed of one finding.
 const maxListed = 5
 
-// Write writes a report for people: findings by severity, those that say the same together.
+// Write writes a report for people: findings by severity; findings with the same text are together.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	for _, group := range []struct {
