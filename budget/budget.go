@@ -170,7 +170,7 @@ func (b *Budget) changed(from, to gobreaker.State, log *slog.Logger) {
 	}
 }
 
-// An Error says that a page was not rendered, to protect the origin.
+// An Error means that a page was not rendered, to protect the origin.
 type Error struct {
 	// Open: the circuit breaker is open. Otherwise too many pages wait, this one waited
 	// for too long, or its place went to a lighter client.
@@ -290,7 +290,7 @@ func (t *Turn) Begin() error {
 func (t *Turn) IsProbe() bool { return t.probe }
 
 // Leave gives the turn, or the place, to the next page. verdict is nil if the origin
-// answered, [ErrNoVerdict] if the render says nothing about it, and otherwise its
+// answered, [ErrNoVerdict] if the render proves nothing about it, and otherwise its
 // failure. Leave must be called exactly once.
 func (t *Turn) Leave(verdict error) {
 	b := t.b

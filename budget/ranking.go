@@ -2,8 +2,8 @@ package budget
 
 import "container/heap"
 
-// Rankings of clients. The first ones, one of each class, say whose turn is next; the
-// others, who has most places.
+// Rankings of clients. The first ones, one of each class, order clients by whose turn is next; the
+// others by how many places they have.
 const (
 	mostRegenerations = int(classes) + iota
 	mostUnknown

@@ -197,7 +197,7 @@ func (b *Budget) tidyLocked(client netip.Prefix, s *share) {
 	}
 }
 
-// grantLocked gives free bytes to those who wait. The next waiter gets them even if later ones want less, so
+// grantLocked gives free bytes to the waiters. The next waiter gets them even if later ones want less, so
 // that large ones are not left waiting.
 func (b *Budget) grantLocked() {
 	for {

@@ -12,9 +12,9 @@ import (
 )
 
 // An open store adopts the journals of processes that have ended while others have the directory
-// open: at its Open, and every maxAge. Its lock tells whether a journal has an owner.
+// open: at its Open, and every maxAge. Its lock shows whether a journal has an owner.
 //
-// If the machine has not been started since, as the name of the journal tells, nothing is lost:
+// If the machine has not been started since, by the name of the journal, nothing is lost:
 // the files of all acknowledged bodies are in the memory of the system. Missing ones have been
 // deleted, and stay so. They only have to reach the disk; a file that a bad disk has damaged since is written
 // again. Otherwise bodies are restored as by an Open while no other store is open.
@@ -91,7 +91,7 @@ func (r *repair) isElsewhere(name string) bool {
 	return err == nil && r.elsewhere[fileAndSum(name, content)]
 }
 
-// readOthers reads the other journals. One that cannot be read tells nothing.
+// readOthers reads the other journals. One that cannot be read is ignored.
 func (r *repair) readOthers() {
 	entries, _ := r.store.folder.ReadDir(tempFolder)
 	for _, entry := range entries {

@@ -86,7 +86,7 @@ var _ store.BodyStore = (*Store)(nil)
 
 // Options are the options of [Open].
 type Options struct {
-	// Logger is told when bodies in the journal fail to reach the disk, and when they have after all,
+	// Logger logs when bodies in the journal fail to reach the disk, and when they have after all,
 	// of journals of processes that were killed, and of damaged journals. Nil means [slog.Default].
 	Logger *slog.Logger
 }

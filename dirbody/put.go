@@ -66,7 +66,7 @@ func (s *Store) putJournaled(ctx context.Context, key string, body []byte) error
 	}
 	segment, err := s.journal.append(key, name, body)
 	if err != nil {
-		return s.put(ctx, name, body, true) // which says what is wrong with the disk, if it still is
+		return s.put(ctx, name, body, true) // which returns what is wrong with the disk, if it still is
 	}
 	defer segment.placed.Done()
 	// A crash here leaves a body that the next Open places. It is not acknowledged yet.
@@ -159,7 +159,7 @@ func (s *Store) put(ctx context.Context, name string, body []byte, durable bool)
 }
 
 // placeUnnamed writes a file of the bodies of pages without a temporary file. It reports whether
-// it did. If not, it has left nothing, and a temporary file works, or tells what does not.
+// it did. If not, it has left nothing, and a temporary file works, or its error is the reason.
 func (s *Store) placeUnnamed(name string, body []byte) (placed bool) {
 	if s.named.Load() {
 		return false
@@ -201,8 +201,8 @@ func (s *Store) place(temp, name string, body []byte) (placed bool, err error) {
 }
 
 // compare returns nil if the file holds exactly body, store.ErrExists if it holds
-// anything else, and fs.ErrNotExist if it is gone. An equal file may not be on disk yet: that
-// of a body in a journal.
+// anything else, and fs.ErrNotExist if it is gone. An equal file may not be on disk yet, if its
+// body is in a journal.
 func (s *Store) compare(name string, body []byte) error {
 	if s.folder.IsMissing(name) {
 		return fmt.Errorf("%s: %w", name, fs.ErrNotExist)

@@ -97,7 +97,7 @@ func mustBeRegular(info fs.FileInfo) error {
 }
 
 // contract wraps the file system's errors for missing and inaccessible files in the
-// contract's. Other failures, such as EIO or a stale mount, do not tell whether the
+// contract's. Other failures, such as EIO or a stale mount, do not show whether the
 // file exists.
 func contract(err error) error {
 	switch {

@@ -92,7 +92,7 @@ func (r *repair) body(name string, body []byte) error {
 	return s.replace(name, body, r.written)
 }
 
-// isDamage reports whether the error of a comparison says that a file was damaged. Other errors may pass.
+// isDamage reports whether the error of a comparison means that a file was damaged. Other errors may pass.
 func isDamage(err error) bool { return errors.Is(err, store.ErrExists) || errors.Is(err, syscall.EIO) }
 
 // overwrite writes what a file contains, so that readers see no difference.
@@ -155,7 +155,7 @@ func (s *Store) writeRestored(body []byte, written time.Time) (temp string, err 
 const maxAside = 4
 
 // endJournal ends a journal whose bodies are on disk. It is removed, or kept aside if a part of it cannot be
-// read, so that somebody can look into it. If we crash before, the bodies are restored again.
+// read, so that an operator can examine it. If we crash before, the bodies are restored again.
 func (s *Store) endJournal(name string, found journalContent) error {
 	log := s.log.With("folder", s.dir, "journal", name)
 	for i, lost := range found.lost {

@@ -11,7 +11,7 @@ import (
 	"github.com/facetheory/isr/internal/localfile"
 )
 
-// Unfinished bodies, and the lock that tells whether a live writer may own them. No
+// Unfinished bodies, and the lock that shows whether a live writer may own them. No
 // key's file name begins with a dot.
 const (
 	tempFolder = ".tmp"

@@ -12,7 +12,7 @@ import (
 )
 
 // candidates are the bodies of a listing that are old enough to be garbage, as digests of
-// 16 bytes, so that the bodies of ten million pages fit into memory. A digest only tells which
+// 16 bytes, so that the bodies of ten million pages fit into memory. A digest only selects
 // pages to check. If two folders or bodies collide, a page may seem to have garbage, or to
 // have none; nothing is deleted for that reason.
 type candidates struct {

@@ -46,7 +46,7 @@ import (
 //     references, and its body is not deleted as long as the row exists, expired or not.
 //  4. The replay of a request. Its row refers to the body as a version row does.
 //  5. A quarantined generation. Its row is put under the lease under which the body was
-//     written, as in case 1. It is accepted by a publish under a lease that was acquired
+//     written, like in case 1. It is accepted by a publish under a lease that was acquired
 //     before the row was read: if ours was earlier, the row exists when we read the
 //     references; if ours was later, that publish has happened, or can no longer happen.
 //
@@ -98,7 +98,7 @@ type CollectOptions struct {
 	// Report is called for every body that was deleted, or would be, by the goroutine
 	// that called Collect. Nil means no reports.
 	Report func(Garbage)
-	// Now is the wall clock that determines the age of bodies of stores that do not tell by
+	// Now is the wall clock that determines the age of bodies of stores that do not state by
 	// which clock they were written (see [store.BodyInfo]). Nil means time.Now.
 	Now func() time.Time
 }
@@ -150,7 +150,7 @@ type Store interface {
 // It keeps 16 bytes in memory for each body of sufficient age, and scans the table again for
 // every 32 million of them; some 150 bytes for each of at most a million pages with garbage; and
 // the keys of the garbage of a 256th of them. The first error ends the collection; the result
-// says what was done.
+// has what was done.
 // [ErrForeignBodies]: none of the bodies belongs to a page of the table, which is probably
 // the wrong table. Nothing was deleted.
 func Collect(ctx context.Context, meta Store, bodies store.BodyStore, opts CollectOptions) (Collected, error) {

@@ -40,7 +40,7 @@ type Renewed struct {
 //
 // It scans the whole table once, unless nothing was ever purged. It may run concurrently
 // with any number of caches; a page that changes during the scan is left to the next time. The
-// first error ends it; the result says what was done.
+// first error ends it; the result has what was done.
 func RenewPins(ctx context.Context, meta PinStore, opts RenewOptions) (Renewed, error) {
 	if opts.Partition == nil {
 		opts.Partition = store.HashedPartition

@@ -96,7 +96,7 @@ func testLargeBody(t *testing.T, bodies store.BodyStore) {
 	mustHold(t, bodies, "bodies/large", body)
 }
 
-// Parts of a body are read as [store.OpenRange] says, whether the store is a [store.RangeReader] or not;
+// Parts of a body are read as [store.OpenRange] does, whether the store is a [store.RangeReader] or not;
 // it must be one if it wraps another store.
 func testRanges(t *testing.T, bodies store.BodyStore) {
 	const key = "bodies/ranges"

@@ -151,7 +151,7 @@ func testOutboxEnqueue(t *testing.T, f *fleet) {
 	foreign := store.Job{Destination: "cdn", Seq: r.Seq, CreatedAt: at}
 	for _, target := range targets {
 		target.PK = ""
-		// The log does not tell how a page was purged.
+		// The log does not record how a page was purged.
 		foreign.Targets = append(foreign.Targets, store.JobTarget{PurgeTarget: target, Hard: target.Kind == store.PurgeKey})
 	}
 	tag := func(value string) store.PurgeTarget { return store.PurgeTarget{Kind: store.PurgeTag, Value: value} }

@@ -53,7 +53,7 @@ func testQuarantine(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	f.quarantine(l, f.quarantined("2", "small"))
 	f.wantQuarantined("2", "small")
-	f.quarantine(l, f.quarantined("3", "blank")) // in place of the other
+	f.quarantine(l, f.quarantined("3", "blank")) // replaces the other
 	f.wantQuarantined("3", "blank")
 	f.wantBodyKeys("1", "3")
 	f.wantNamedBodies(map[string][]string{testPK: {"bodies/5f1c/1", "bodies/5f1c/3"}})

@@ -6,7 +6,7 @@ import (
 )
 
 // A pollAllowance limits the polls that others ask for to half as many as the follower
-// makes anyway: visitors who send invented receipts, and peers that tell lies, must not use up the
+// makes anyway: visitors who send invented receipts, and peers that lie, must not use up the
 // reads of the log. A few may follow each other at once. It is safe for concurrent use.
 type pollAllowance struct {
 	mu   sync.Mutex

@@ -24,7 +24,7 @@
 //
 // Guarantees:
 //   - Every change is applied once and in order, or Reset is called.
-//   - [Follower.Applied] never promises more than has taken effect: a process that says that it has
+//   - [Follower.Applied] never promises more than has taken effect: a process that announces that it has
 //     applied a sequence knows the marks of that sequence.
 //   - The interval of polls grows with the fleet and with what polls consume, so that all nodes
 //     together stay within the read throughput of the log's partition, and never exceeds five

@@ -31,7 +31,7 @@ type Options struct {
 	MaxBlind time.Duration
 
 	// Apply makes a change take effect in this process, before the cursor moves past it. Afterwards
-	// Applied is told of the change, whether this process knew its sequence before (own), and how
+	// Applied is called with the change, whether this process knew its sequence before (own), and how
 	// many processes follow the log.
 	Apply   func(change store.Change)
 	Applied func(change store.Change, own bool, nodes int64)
@@ -40,7 +40,7 @@ type Options struct {
 	// yet, and keep is the sequence after which marks that are known are kept. It is called before
 	// the cursor moves to SEQ. If it fails, the next poll calls it again.
 	Reset func(ctx context.Context, recent []store.Change, keep int64) error
-	// Polled is told how each poll ended.
+	// Polled is called with the result of each poll.
 	Polled func(took time.Duration, err error)
 
 	Now    func() time.Time
@@ -326,7 +326,7 @@ func (f *Follower) Committed() int64 { return f.committed.Load() }
 // process. All callers share polls. If the log is not followed, SEQ is read.
 func (f *Follower) Reach(ctx context.Context, seq int64) error { return f.reach(ctx, seq, &f.receipts) }
 
-// Hear is [Follower.Reach] for a sequence of which a peer has told.
+// Hear is [Follower.Reach] for a sequence that a peer has named.
 func (f *Follower) Hear(ctx context.Context, seq int64) error { return f.reach(ctx, seq, &f.heard) }
 
 func (f *Follower) reach(ctx context.Context, seq int64, allowed *pollAllowance) error {

@@ -1,4 +1,4 @@
-// Package fleet tells the nodes of a fleet of each other: which processes share the table, how far
+// Package fleet makes the nodes of a fleet known to each other: which processes share the table, how far
 // each has applied the log, at which addresses they reach each other, and which of these answer.
 //
 // The problem: a purge is complete when all live nodes have applied it, so the one that makes it
@@ -17,7 +17,7 @@
 //
 // Guarantees:
 //   - A row is a claim about the past, by a process about itself. Nothing that is served depends on
-//     one: a node that hears nothing, or is told lies, serves what the table says.
+//     one: a node that hears nothing, or hears lies, serves what the table has.
 //   - A process is listed for a minute after its last announcement; a process that stops in order
 //     withdraws its row.
 //   - No address is used that its process has not announced in the table.

@@ -44,7 +44,7 @@ type Options struct {
 	Applied func() (seq int64, ok bool)
 	// Committed returns the highest sequence that this process knows to be committed.
 	Committed func() int64
-	// Counted is told how many processes there are.
+	// Counted is called with the number of processes.
 	Counted func(nodes int)
 	Now     func() time.Time
 	Below   func(n uint64) uint64 // draws a number in [0, n)

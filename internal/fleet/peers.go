@@ -81,7 +81,7 @@ func (p *Peers) Knows(at netip.AddrPort) bool {
 	return false
 }
 
-// Tell tells all peers that the log has changed up to a sequence.
+// Tell notifies all peers that the log has changed up to a sequence.
 func (p *Peers) Tell(seq int64) {
 	if p.channel == nil {
 		return

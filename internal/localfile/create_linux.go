@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsMissing reports in one call that there is no file of that name. False says nothing.
+// IsMissing reports in one call that there is no file of that name. False proves nothing.
 func (f *Folder) IsMissing(name string) bool {
 	fd, err := f.open(name, unix.O_PATH)
 	if err == nil {

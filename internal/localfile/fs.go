@@ -11,7 +11,7 @@ import (
 )
 
 // An FS is the files below a folder, by the calls that stores make of them. Names are relative paths with slashes;
-// none leads outside the folder. The methods do what the methods of [os.Root] do, unless their comments say otherwise. It is
+// none leads outside the folder. The methods do what the methods of [os.Root] do, except as their comments note. It is
 // safe for concurrent use.
 //
 // A [Folder] is the only one in production. Package crashfs has one for tests, which loses what was not synced.
@@ -63,7 +63,7 @@ type File interface {
 	Sync() error
 }
 
-// A FileInfo is what [FS.LstatIn] tells of a file.
+// A FileInfo is what [FS.LstatIn] returns of a file.
 type FileInfo struct {
 	Regular  bool
 	Length   int64

@@ -63,7 +63,7 @@ func (f *Folder) open(name string, flags uint64) (fd int, err error) {
 	return fd, nil
 }
 
-// isUnknown reports whether an error says that the system does not have a call, or does not allow
+// isUnknown reports whether an error means that the system does not have a call, or does not allow
 // it, as some containers do.
 func isUnknown(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 

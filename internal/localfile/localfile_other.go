@@ -17,7 +17,7 @@ func (f *Folder) ReadCached(string, []byte) (content []byte, modified time.Time,
 	return nil, time.Time{}, ErrWait
 }
 
-// IsMissing reports in one call that there is no file of that name. False says nothing.
+// IsMissing reports in one call that there is no file of that name. False proves nothing.
 func (f *Folder) IsMissing(string) bool { return false }
 
 // Create returns [ErrUnsupported].

@@ -14,7 +14,7 @@ import (
 	"github.com/facetheory/isr/internal/wellknown"
 )
 
-// A Page is what a response says of caching.
+// A Page is what a response declares about caching.
 type Page struct {
 	Path   string
 	Status int
@@ -23,10 +23,10 @@ type Page struct {
 	Bytes  int
 	// Stated is the freshness window that the response states; 0 if it states none.
 	Stated time.Duration
-	// Refused is why the response must not be stored, as in Cache-Status; empty if it may be, for a route with a
+	// Refused is why the response must not be stored, a detail of Cache-Status; empty if it may be, for a route with a
 	// freshness window.
 	Refused string
-	// Cookies are the names of the cookies that it sets, but for those that isr ignores anyway.
+	// Cookies are the names of the cookies that it sets, except cookies that isr ignores anyway.
 	Cookies []string
 	Vary    []string
 	// Open: it is HTML without an end tag, which HTML allows.

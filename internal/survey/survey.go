@@ -13,7 +13,7 @@ package survey
 //
 //	survey.go     requests pages
 //	framework.go  recognises software by its traces
-//	page.go       what one page says of caching
+//	page.go       what one page declares about caching
 //	config.go     the configuration file
 
 import (
@@ -138,7 +138,7 @@ func (s *survey) get(ctx context.Context, target string) (*visit.Answer, error) 
 	return s.client.Get(ctx, u, host, header)
 }
 
-// first requests the first page. A redirect to another host tells the public host, with which the page is
+// first requests the first page. A redirect to another host names the public host, with which the page is
 // requested again.
 func (s *survey) first(ctx context.Context, path string) (visited, error) {
 	for hops := 0; ; hops++ {

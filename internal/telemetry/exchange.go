@@ -33,7 +33,7 @@ type Exchange struct {
 	TraceID string
 }
 
-// A Sink is told of each request when it has been answered.
+// A Sink receives each request when it has been answered.
 type Sink interface {
 	// Done must not keep the Exchange, and must not block. It is on the way of every hit, and
 	// must not allocate for them. It is called concurrently.

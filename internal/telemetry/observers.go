@@ -6,7 +6,7 @@ import (
 	"github.com/facetheory/isr"
 )
 
-// Observers returns an observer that tells several, in order; nil if there are none. The
+// Observers returns an observer that calls several, in order; nil if there are none. The
 // context of an operation passes through the Begin of each.
 func Observers(all ...isr.Observer) isr.Observer {
 	switch len(all) {

@@ -10,7 +10,7 @@ import (
 // RequestIDs is which responses name their request, in X-Request-Id.
 type RequestIDs string
 
-// The values of RequestIDs. Unless it is RequestIDsOff, or empty, each request has an id: that
+// The values of RequestIDs. Unless it is RequestIDsOff, or empty, each request has an id: the value
 // of its X-Request-Id, or one that is made when it is first asked for.
 const (
 	RequestIDsAlways RequestIDs = "always"

@@ -15,7 +15,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// In some worlds processes are each other's peers. What they say is a hint, so these peers
+// In some worlds processes are each other's peers. Their messages are hints, so these peers
 // lie, are slow, or are dead, as the seed decides, and no invariant is weaker for that.
 
 // wires are the processes that peers reach, by the addresses of their nodes. The zero value has
@@ -26,7 +26,7 @@ type wires struct {
 	said map[string]int           // guarded by mu: the counts of the report
 }
 
-// count counts what a process has said to another one.
+// count counts the messages of a process to another one.
 func (ws *wires) count(what string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -87,8 +87,8 @@ type manner int
 
 const (
 	honest manner = iota
-	lying         // it says what is not so
-	tardy         // it says it late
+	lying         // its answers are false
+	tardy         // its answers are late
 	silent        // it never answers
 	dead          // nothing listens
 	manners

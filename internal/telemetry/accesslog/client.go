@@ -2,7 +2,7 @@ package accesslog
 
 import "net/netip"
 
-// An Address says what lines have of the addresses of clients.
+// An Address selects which part of a client's address lines have.
 type Address string
 
 // What lines have of addresses.

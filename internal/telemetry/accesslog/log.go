@@ -26,9 +26,9 @@ type Config struct {
 	// SampleHits: one in so many hits has a line, at random. Zero means 1: all have. Errors
 	// (from status 500 on) and incomplete responses always have one.
 	SampleHits int
-	// ClientAddress says what lines have of the addresses of clients. Empty means AddressFull.
+	// ClientAddress selects which part of a client's address lines have. Empty means AddressFull.
 	ClientAddress Address
-	// Logger is told of lines that cannot be written. Nil means slog.Default().
+	// Logger logs that lines cannot be written. Nil means slog.Default().
 	Logger *slog.Logger
 }
 

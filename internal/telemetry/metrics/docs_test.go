@@ -74,7 +74,7 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin = "| metric | type | labels | what it says |\n|---|---|---|---|\n"
+	const begin = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
 	before, rest, found := strings.Cut(string(text), begin)
 	if !found {
 		t.Fatalf("%s has no table that begins with %q", documentation, begin)
@@ -88,7 +88,7 @@ func TestDocumentation(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("the table in %s is not that of the registry; update it with: go test ./internal/telemetry/metrics -run TestDocumentation -update", documentation)
+		t.Errorf("the table in %s differs from the registry; update it with: go test ./internal/telemetry/metrics -run TestDocumentation -update", documentation)
 	}
 }
 

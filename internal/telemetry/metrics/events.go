@@ -39,7 +39,7 @@ func newEventMetrics(r prometheus.Registerer) eventMetrics {
 		known             []string // reasons that are 0 from the start
 	}{
 		isr.EventLease:      {"isr_leases_total", "Leases, by what happened to them.", "result", []string{"acquired", "busy", "taken-over", "lost", "released"}},
-		isr.EventPeer:       {"isr_peer_waits_total", "Leases whose holders were asked directly to say when they end their work: ended (they said so), or silent.", "result", []string{"ended", "silent"}},
+		isr.EventPeer:       {"isr_peer_waits_total", "Leases whose holders were asked directly to report when they end their work: ended (they reported it), or silent.", "result", []string{"ended", "silent"}},
 		isr.EventPeerBody:   {"isr_peer_bodies_total", "Stored bodies that peers were asked for: hit (sent), absent (the peer does not have it), busy (it sends too many), slow (the bucket was asked as well), failed (no answer), or wrong (it sent something else).", "result", []string{"hit", "absent", "busy", "slow", "failed", "wrong"}},
 		isr.EventPeerServed: {"isr_peer_bodies_served_total", "Stored bodies that this process was asked for by peers: sent, or absent (not in its memory or on its disk).", "result", []string{"sent", "absent"}},
 		isr.EventQueue:      {"isr_queue_requests_total", "Stale pages that were left to the queue of regenerations: sent, pending (sent a short while ago), or failed.", "result", []string{"sent", "pending", "failed"}},

@@ -80,7 +80,7 @@ func (m *Metrics) Requests() int64 { return m.requests.active.began.Load() }
 // FastPath counts the hits that are answered without Active.
 func (m *Metrics) FastPath() FastPath { return FastPath{m} }
 
-// A FastPath is told of hits that are answered without net/http.
+// A FastPath records hits that are answered without net/http.
 type FastPath struct{ m *Metrics }
 
 // Begin counts a hit, and that it is in flight.

@@ -29,7 +29,7 @@ func OTLPEnabled() (bool, error) {
 }
 
 // Export exports the metrics by OTLP until stop is called, as OTEL_* variables of the
-// environment say: to which endpoint, by which protocol, how often, with which resource
+// environment configure it: to which endpoint, by which protocol, how often, with which resource
 // attributes. Errors of exports are logged and change nothing. stop exports a last time, for
 // at most five seconds.
 func (m *Metrics) Export(ctx context.Context, version string) (stop func(), err error) {

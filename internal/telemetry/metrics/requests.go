@@ -152,7 +152,7 @@ func (q *requestMetrics) cacheOf(r *isr.Report) string {
 	return cacheNone
 }
 
-// isStale reports whether the detail of a hit says that the page was not fresh. Hits of fresh
+// isStale reports whether the detail of a hit is one of a page that was not fresh. Hits of fresh
 // pages have other details (pinned, unpublished, cut-off, negative) or none.
 func isStale(detail string) bool {
 	switch detail {

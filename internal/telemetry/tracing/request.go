@@ -142,7 +142,7 @@ func (t *Tracer) Send(r *http.Request, send func(*http.Request) (*http.Response,
 	case err != nil:
 		span.SetStatus(codes.Error, "")
 		span.SetAttributes(attribute.String("error.type", "unreachable"))
-	case res.StatusCode >= http.StatusBadRequest: // as the conventions say of clients
+	case res.StatusCode >= http.StatusBadRequest: // by the conventions for clients
 		span.SetStatus(codes.Error, "")
 		fallthrough
 	default:

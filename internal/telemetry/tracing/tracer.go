@@ -29,7 +29,7 @@ type Config struct {
 	// Trusted reports whether the trace context of a request may be continued: the context of a
 	// trusted peer. Nil means none.
 	Trusted func(*http.Request) bool
-	// Logger is told of failed exports. Nil means slog.Default().
+	// Logger logs failed exports. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -59,7 +59,7 @@ func New(cfg Config, options ...sdk.TracerProviderOption) *Tracer {
 	return &Tracer{cfg: cfg, provider: provider, tracer: provider.Tracer("github.com/facetheory/isr")}
 }
 
-// Open returns a tracer that exports by OTLP as OTEL_* variables say; nil if the environment
+// Open returns a tracer that exports by OTLP as OTEL_* variables configure it; nil if the environment
 // does not ask for traces. Spans that cannot be exported fast enough are dropped.
 func Open(ctx context.Context, version string, cfg Config) (*Tracer, error) {
 	enabled, err := otlp.Traces.Enabled()
