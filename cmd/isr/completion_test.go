@@ -31,8 +31,8 @@ func TestCompletion(t *testing.T) {
 		{"isr ser", "serve"},
 		{"isr config ", "check explain schema preset init"},
 		{"isr serve --pres", "--preset"},
-		{"isr serve --preset ", "next"},
-		{"isr serve --preset=n", "next"},
+		{"isr serve --preset ", "astro django laravel next nuxt rails react-router sveltekit wordpress"},
+		{"isr serve --preset=n", "next nuxt"},
 		{"isr serve --no-f", "--no-fast-path"},
 		{"isr serve --listen config --pres", "--preset"}, // config is not the command
 		{"isr completion z", "zsh"},

@@ -62,13 +62,16 @@ func (c *doctorCommand) look(ctx context.Context) (*installation, error) {
 			return nil, cli.Usagef("--origin: %v", err)
 		}
 	}
-	file := c.fileOfOrigin()
+	file, err := c.fileOfOrigin()
+	if err != nil {
+		return nil, err
+	}
 	if in.path != "" {
-		if file, in.fileErr = server.ReadConfig(in.path); in.fileErr == nil {
+		var named *config.File
+		if named, in.fileErr = server.ReadConfig(in.path); in.fileErr == nil {
+			file = named
 			in.secrets = append(in.secrets, file.Secrets()...)
 			in.fileErr = in.serve.Adopt(file)
-		} else {
-			file = c.fileOfOrigin()
 		}
 	}
 	if err := in.serve.StoreFlags.Check(); err != nil {
@@ -86,11 +89,11 @@ func (c *doctorCommand) look(ctx context.Context) (*installation, error) {
 }
 
 // fileOfOrigin returns the file that is equivalent to --origin.
-func (c *doctorCommand) fileOfOrigin() *config.File {
+func (c *doctorCommand) fileOfOrigin() (*config.File, error) {
 	if c.Origin == "" {
-		return new(config.File)
+		return new(config.File), nil
 	}
-	return (&server.ServeCommand{Origin: c.Origin, EdgeFlags: server.EdgeFlags{MaxOriginConnections: 256}, RenderFlags: server.RenderFlags{MaxRenders: 16}}).FileOfFlags()
+	return (&server.ServeCommand{Origin: c.Origin, EdgeFlags: server.EdgeFlags{MaxOriginConnections: 256}, RenderFlags: server.RenderFlags{MaxRenders: 16}}).FileOfFlags(nil)
 }
 
 // environmentSecrets returns the values of variables whose names mark them as secret.

@@ -100,13 +100,8 @@ func (s *Site) writeDefaults(line func(string, ...any), preset Preset) {
 		line("  # cookie bypass the cache. If pages do not depend on it, let the site set it later, and ignore it here:")
 		line("  # ignore_cookies: [%q]", c.Name)
 	}
-	if slices.ContainsFunc(s.Pages, func(p Page) bool { return p.Open }) {
-		line("  # A generation that is less than half as large as the one before does not replace it: docs/reject.md")
-		line("  reject: {smaller_than: 50%%}")
-		return
-	}
-	line("  # A generation that is cut off, or less than half as large as the one before, does not replace it: docs/reject.md")
-	line("  reject: {without: [%q], smaller_than: 50%%}", "</html>")
+	line("  # Pages that suddenly lose half of their content, or have the text of an error, can be kept out: docs/reject.md")
+	line("  # reject: {smaller_than: 50%%}")
 }
 
 // proposed returns the parameters that the file declares.

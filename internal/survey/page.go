@@ -29,8 +29,6 @@ type Page struct {
 	// Cookies are the names of the cookies that it sets, except cookies that isr ignores anyway.
 	Cookies []string
 	Vary    []string
-	// Open: it is HTML without an end tag, which HTML allows.
-	Open bool
 }
 
 // pageOf reads the response of a path.
@@ -48,7 +46,6 @@ func pageOf(target string, a *visit.Answer) Page {
 			p.Cookies = append(p.Cookies, c.Name)
 		}
 	}
-	p.Open = a.IsHTML() && !bytes.Contains(a.Body, []byte("</html>"))
 	for _, line := range a.Header["Vary"] {
 		for name := range httpcache.Members(line) {
 			p.Vary = append(p.Vary, http.CanonicalHeaderKey(name))

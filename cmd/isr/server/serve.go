@@ -39,7 +39,7 @@ type ServeCommand struct {
 	Vary         []string  `sep:"," placeholder:"NAME" help:"Request header that is part of the cache key; repeatable."`
 	Query        []string  `sep:"," placeholder:"NAME" help:"Query parameter that is part of the cache key; repeatable."`
 	IgnoreCookie []string  `sep:"," placeholder:"NAME" help:"Cookie that does not affect pages; NAME may end in *, and * means all; with a ! before NAME the cookie counts although it is well-known; repeatable."`
-	Preset       string    `enum:",next" default:"" placeholder:"NAME" help:"Framework whose pages declare what they vary on: next. A cache handler in the site brings its revalidations and deployments here (docs/sites.md)."`
+	Preset       string    `enum:",next,nuxt,astro,sveltekit,react-router,django,rails,laravel,wordpress" default:"" placeholder:"NAME" help:"Framework of the site: next, nuxt, astro, sveltekit, react-router, django, rails, laravel or wordpress. It sets windows, what pages depend on, and paths that are never cached; isr config preset NAME prints it (docs/sites.md)."`
 	TenantHeader string    `placeholder:"NAME" help:"Request header that names the tenant; requests without it are refused."`
 
 	Build string `placeholder:"ID" help:"Id of the build of the site, such as a commit or a date: pages of older builds are stale, and regenerated at their next request (none)."`

@@ -110,9 +110,9 @@ func siteFlags() []siteFlag {
 		{"max-origin-connections", origins, "max_connections", func(c *ServeCommand, t target) { t.origin.MaxConnections = c.MaxOriginConnections }},
 		{"revalidate", routes, "revalidate", func(c *ServeCommand, t target) { t.route.Revalidate = config.Fixed(time.Duration(c.Revalidate)) }},
 		{"stale", routes, "stale", func(c *ServeCommand, t target) { t.route.Stale = (*time.Duration)(c.Stale) }},
-		{"vary", routes, "headers", func(c *ServeCommand, t target) { t.route.Headers = keysOf(c.Vary) }},
-		{"query", routes, "query", func(c *ServeCommand, t target) { t.route.Query = c.Query }},
-		{"ignore-cookie", routes, "ignore_cookies", func(c *ServeCommand, t target) { t.route.IgnoreCookies = c.IgnoreCookie }},
+		{"vary", routes, "headers", func(c *ServeCommand, t target) { t.route.Headers = slices.Concat(t.route.Headers, keysOf(c.Vary)) }},
+		{"query", routes, "query", func(c *ServeCommand, t target) { t.route.Query = slices.Concat(t.route.Query, c.Query) }},
+		{"ignore-cookie", routes, "ignore_cookies", func(c *ServeCommand, t target) { t.route.IgnoreCookies = slices.Concat(t.route.IgnoreCookies, c.IgnoreCookie) }},
 		{"tenant-header", routes, "tenant_header", func(c *ServeCommand, t target) { t.route.TenantHeader = c.TenantHeader }},
 		{"store-negative", routes, "store_negative", func(c *ServeCommand, t target) { t.route.StoreNegative = c.StoreNegative }},
 		{"own-request", routes, "own_request", func(c *ServeCommand, t target) { t.route.OwnRequest = c.OwnRequest }},
@@ -174,7 +174,7 @@ func (s siteFlag) apply(c *ServeCommand, f *config.File) {
 // --config, one that is made of flags.
 func (c *ServeCommand) read(g given) (*config.File, error) {
 	if c.Config == "" {
-		return c.FileOfFlags(), nil
+		return c.FileOfFlags(g)
 	}
 	f, err := ReadConfig(c.Config)
 	if err != nil {
@@ -218,28 +218,31 @@ func checkEdge(f *config.File) error {
 	return nil
 }
 
-// FileOfFlags returns the file that is equivalent to the flags.
-func (c *ServeCommand) FileOfFlags() *config.File {
+// FileOfFlags returns the file that the flags describe. Those in g were set: they change the settings of a preset,
+// and lists are added to its lists. Without a preset g may be nil.
+func (c *ServeCommand) FileOfFlags(g given) (*config.File, error) {
 	f := &config.File{
 		Listen:  make([]config.Listener, 1),
 		Origins: map[string]config.Origin{"site": {}},
 		Routes:  []config.Route{{Match: "/", Settings: config.Settings{Origin: "site"}}},
 	}
+	if c.Preset != "" {
+		text := "preset: " + c.Preset + "\norigins: {site: {demo: true}}\n" // replaced by the flags
+		var err error
+		if f, err = config.Parse("preset "+c.Preset, []byte(text), func(string) (string, bool) { return "", false }); err != nil {
+			return nil, err
+		}
+	}
 	for _, s := range siteFlags() {
-		if s.name != "origin" || c.Origin != "" {
+		_, set := g[s.name]
+		switch {
+		case s.name == "origin" && c.Origin == "": // --demo
+		case s.in == routes && c.Preset != "" && !set:
+		default:
 			s.apply(c, f)
 		}
 	}
-	if c.Preset == "next" {
-		next, rt := gateway.Next(isr.Route{}), &f.Routes[0]
-		rt.Headers = append(rt.Headers, keysOf(next.Vary)...)
-		rt.Query = append(slices.Clone(rt.Query), next.Query...)
-		rt.PathTags = "next"
-		if rt.Stale == nil {
-			rt.Stale = &next.Stale
-		}
-	}
-	return f
+	return f, nil
 }
 
 // refuseTwice returns an error for each setting that is given by a flag or variable and by
