@@ -112,7 +112,9 @@ func siteFlags() []siteFlag {
 		{"stale", routes, "stale", func(c *ServeCommand, t target) { t.route.Stale = (*time.Duration)(c.Stale) }},
 		{"vary", routes, "headers", func(c *ServeCommand, t target) { t.route.Headers = slices.Concat(t.route.Headers, keysOf(c.Vary)) }},
 		{"query", routes, "query", func(c *ServeCommand, t target) { t.route.Query = slices.Concat(t.route.Query, c.Query) }},
-		{"ignore-cookie", routes, "ignore_cookies", func(c *ServeCommand, t target) { t.route.IgnoreCookies = slices.Concat(t.route.IgnoreCookies, c.IgnoreCookie) }},
+		{"ignore-cookie", routes, "ignore_cookies", func(c *ServeCommand, t target) {
+			t.route.IgnoreCookies = slices.Concat(t.route.IgnoreCookies, c.IgnoreCookie)
+		}},
 		{"tenant-header", routes, "tenant_header", func(c *ServeCommand, t target) { t.route.TenantHeader = c.TenantHeader }},
 		{"store-negative", routes, "store_negative", func(c *ServeCommand, t target) { t.route.StoreNegative = c.StoreNegative }},
 		{"own-request", routes, "own_request", func(c *ServeCommand, t target) { t.route.OwnRequest = c.OwnRequest }},
