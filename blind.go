@@ -3,11 +3,7 @@ package isr
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
-
-	"github.com/facetheory/isr/budget"
-	"github.com/facetheory/isr/internal/httpcache"
 )
 
 // A BlindPolicy decides what visitors get from a node that has not read the log for longer
@@ -57,19 +53,8 @@ func (p *BlindPolicy) UnmarshalText(text []byte) error {
 
 func (p BlindPolicy) valid() bool { return p >= BlindServe && p <= BlindRefuse }
 
-var errBlind = errors.New("the log has not been read for too long")
+var errBlind = errors.New("this server has not read the log of changes for longer than it may serve pages")
 
 // blind reports whether the node has not read the log for so long that [Config.Blind]
 // applies. It is on the hit path.
 func (c *Cache) blind(now time.Time) bool { return c.cfg.Blind != BlindServe && c.follower.Blind(now) }
-
-// answerBlind refuses a request of a node that is blind (see [BlindRefuse]). old is the page in
-// memory; it may be nil.
-func (h *handler) answerBlind(w http.ResponseWriter, r *http.Request, old *page) {
-	h.c.follower.TellBlind()
-	status := httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailCutOff}
-	if old != nil {
-		status.Forward = httpcache.ForwardStale
-	}
-	h.serveFailure(w, r, plainFailure(errBlind), status, h.c.now().Add(budget.BusyRetry))
-}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/bodies"
-	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -145,24 +144,6 @@ func (c *Cache) sendRest(ctx context.Context, w http.ResponseWriter, p *page, of
 		body.Send(w)
 	}
 	mustHaveSent(body, func(err error) { c.suspect(p, err) })
-}
-
-// bodyLost answers a request whose page has a body that cannot be sent. Nothing was sent before.
-func (h *handler) bodyLost(w http.ResponseWriter, r *http.Request, p *page, err error) {
-	header := w.Header()
-	delete(header, "Age")
-	delete(header, "Cache-Status")
-	switch {
-	case r.Context().Err() != nil:
-	case errors.Is(err, errNoRoom):
-		h.serveFailure(w, r, plainResponse(http.StatusServiceUnavailable), httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailNoMemory}, h.c.now().Add(time.Second))
-	case errors.Is(err, guard.ErrSlow):
-		h.c.reader.LocalTooSlow(&p.entry)
-		h.withoutStore(w, r, p.key, nil, httpcache.Status{Forward: httpcache.ForwardMiss})
-	default:
-		h.c.suspect(p, err)
-		h.find(w, r, p.key, nil)
-	}
 }
 
 // suspect has the body of a page read and verified as a whole when the page is requested next.

@@ -2,6 +2,7 @@ package isr
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -117,21 +118,20 @@ func (h *handler) Explain(r *http.Request, fetch bool) Decision {
 	var d decision
 	h.decide(r, &d)
 	x.out.Key = d.key
-	if d.act == actPass || d.act == actUncached {
-		_, x.out.Bypass, _ = h.route.keys.Key(r)
-	}
+	_, x.out.Bypass, _ = h.route.keys.Key(r)
 	x.out.Memory = h.remembered(d.key)
 	if x.out.Render, _ = h.route.keys.Request(r.Context(), d.key); d.key == (store.Key{}) {
 		x.out.Render = nil
 	}
-	x.follow(&d)
+	x.run(d)
 	if x.out.Variant != (store.Key{}) {
 		x.out.Memory = h.remembered(x.out.Variant)
 	}
 	return x.out
 }
 
-// An explainer makes a [Decision]. Its methods describe what the handler's of like names do.
+// An explainer makes a [Decision]. It runs the steps of a request, with effects that change nothing
+// and add reasons.
 type explainer struct {
 	h     *handler
 	r     *http.Request
@@ -141,6 +141,8 @@ type explainer struct {
 	learned bool
 }
 
+var _ effects = (*explainer)(nil)
+
 func (x *explainer) ctx() context.Context { return x.r.Context() }
 
 // because adds a reason.
@@ -148,54 +150,76 @@ func (x *explainer) because(text, rfc string) {
 	x.out.Reasons = append(x.out.Reasons, Reason{Text: text, RFC: rfc})
 }
 
-// follow describes what execute does.
-func (x *explainer) follow(d *decision) {
-	h := x.h
-	if !x.awaitNeeds(d) {
-		return
-	}
-	switch d.act {
-	case actHit, actHitStale:
-		x.hit(d.page, d.now, d.state, d.cutOff)
-	case actHitNegative:
-		x.hit(d.page, d.now, d.state, false)
-	case actHitBackOff:
-		x.page(d.page, store.Stale, httpcache.Status{Hit: true, Detail: detailBackOff})
-	case actHitUnpublished:
-		x.page(d.page, store.Fresh, httpcache.Status{Hit: true, Detail: detailUnpublished})
-	case actFind:
-		x.find(d)
-	case actFindSince:
-		x.findSince(d)
-	case actFindStored:
-		x.findStored(d)
-	case actBlind:
-		x.blind(d)
-	case actFail:
-		x.failure(d.known.failed, httpcache.Status{Forward: d.forward, Detail: detailBackOff})
-	case actPass:
-		x.pass(httpcache.Status{Forward: d.forward, Detail: d.detail})
-	case actPassRefused:
-		x.because("its last render in this process was not cacheable, which is remembered for two minutes", "")
-		if x.fetch {
-			s := x.search(d.key)
-			x.begin(s)
-			x.ask(s, store.Record{}, func() (rendering, timing) {
-				return s.render(x.ctx(), store.Record{}, h.c.follower.Committed(), d.known.refused, nil)
-			})
+// run executes the steps of a request, and describes them.
+func (x *explainer) run(d decision) {
+	for !d.act.ends() {
+		x.step(&d)
+		selects := d.act == actSelect
+		if x.h.step(x, x.r, &d); selects && d.key != (store.Key{}) {
+			x.out.Variant = d.key
 		}
-		x.pass(httpcache.Status{Forward: httpcache.ForwardBypass, Detail: d.known.refused})
-	case actUncached:
-		x.uncached()
-	case actRefuse:
-		x.refuse(d.err)
 	}
-	if d.act == actHitStale && h.c.stores.Down() == nil {
+	x.finish(&d)
+}
+
+// step says what the next step of a request is.
+func (x *explainer) step(d *decision) {
+	switch d.act {
+	case actAwaitPoll:
+		x.because("this server has not read the log of changes lately, and reads it first", "")
+	case actSelect:
+		x.because("the Vary of the page names headers that the request has other values of", "RFC 9111, section 4.1")
+	case actFind:
+		if d.page != nil {
+			x.because("the page in memory is "+x.state(d.page)+", and may not be served without looking for a newer one", "RFC 9111, section 4.2.4")
+		} else {
+			x.because("the page is not in the memory of this server", "RFC 9111, section 4")
+		}
+	case actFindSince:
+		x.because("no page in memory is as new as the ISR-Min-Seq of the request demands", "")
+	case actUnstored:
+		x.because("the stores are not used: the page is rendered once for all requests that wait for it, and not stored", "")
+	}
+}
+
+// errOpen: it cannot be known what the request would get.
+var errOpen = errors.New("the rest depends on what comes")
+
+// reach says that the request waits for the log, if it does.
+func (x *explainer) reach(_ *http.Request, seq int64) error {
+	applied, _ := x.h.c.follower.Applied()
+	if applied >= seq {
+		return nil
+	}
+	x.because(fmt.Sprintf("the request waits until this server has applied the log up to its ISR-Min-Seq (it is at %d): if the log does not reach that, it gets 400, and 503 if the log cannot be read in time", applied), "")
+	return errOpen
+}
+
+// poll takes the log for readable, unless this process knows that it is not.
+func (x *explainer) poll(*http.Request) bool { return x.h.c.follower.Silent(x.h.c.now()) }
+
+// load looks for the body of a page that is in memory without it.
+func (x *explainer) load(_ *http.Request, d *decision) (*page, error) {
+	e := &d.page.entry
+	if info, err := x.h.c.bodies.Stat(x.ctx(), e.BodyKey); err != nil || info.Length != e.Length {
+		return nil, nil // it is searched for
+	}
+	x.because("what this server knows of the page is in memory; its body is read from the local disk", "")
+	return newPage(d.key, *e, d.page.cover, d.page.read, nil, x.h.route.present), nil
+}
+
+// count returns what a request would have been counted as.
+func (x *explainer) count(k store.Key) int { return x.h.c.uses.Count(k) + 1 }
+
+func (x *explainer) withoutStore() {}
+
+// refresh says who regenerates a page that is served stale.
+func (x *explainer) refresh(_ *http.Request, d *decision) {
+	if d.behind == refreshStale && x.h.c.stores.Down() == nil {
 		x.regenerated()
 	}
 }
 
-// regenerated says who regenerates a page that is served stale.
 func (x *explainer) regenerated() {
 	const section = "RFC 5861, section 3"
 	c := x.h.c
@@ -211,80 +235,118 @@ func (x *explainer) regenerated() {
 	}
 }
 
-// load looks for the body of a page that is in memory but for that, and consults again.
-func (x *explainer) load(d *decision) {
-	e := &d.page.entry
-	if info, err := x.h.c.bodies.Stat(x.ctx(), e.BodyKey); err == nil && info.Length == e.Length {
-		d.loaded = newPage(d.key, *e, d.page.cover, d.page.read, nil, x.h.route.present)
-		x.because("what this server knows of the page is in memory; its body is read from the local disk", "")
+// join returns what a visitor would get of the flight in progress, as far as that is known, or else
+// of a flight of its own, which it runs without effects.
+func (x *explainer) join(_ *http.Request, d *decision) joined {
+	h := x.h
+	f := h.c.flights.current(d.key)
+	if d.act == actUnstored {
+		f = h.c.unstored.current(d.key)
 	}
-	d.sought = true
-	x.h.consult(x.r, d)
+	if f != nil && d.act != actFindStored {
+		return x.joinCurrent(d, f)
+	}
+	s := h.waiting(x.r, d.key, nil)
+	s.skip = h.c.sections.peek(h.route, d.key)
+	s.minSeq, s.uncounted, s.onlyStored = d.minSeq, 1, d.act == actFindStored
+	var o outcome
+	var open bool
+	if d.act == actUnstored {
+		o, open = x.dryRunUnstored(s)
+	} else {
+		o, open = x.dryRun(s)
+	}
+	if open {
+		_, waits := o.(storedPage)
+		return joined{end: joinOpen, collapsed: waits, stored: waits}
+	}
+	old, offered := d.page, s.f.stale.Load()
+	if offered != nil {
+		old = offered
+	}
+	if o, found := o.(storedPage); found && o.page == offered {
+		x.regenerated()
+	}
+	s.f.outcome = o
+	got := joined{reply: h.reply(s.f, true, old)}
+	if d.act == actFindSince && !h.meets(got.outcome, d.minSeq) {
+		return joined{end: joinNothing}
+	}
+	return got
 }
 
-// awaitNeeds describes what the request would wait for. It takes the log for readable, unless this
-// process knows that it is not. It returns false if the rest depends on the log.
-func (x *explainer) awaitNeeds(d *decision) bool {
-	for d.act == actAwaitReceipt || d.act == actAwaitPoll || d.act == actLoad {
-		if d.act == actLoad {
-			x.load(d)
-			continue
+// joinCurrent returns what a visitor would get of a flight in progress.
+func (x *explainer) joinCurrent(d *decision, f *flight) joined {
+	h := x.h
+	if p := f.stale.Load(); p != nil && d.act == actFind {
+		if state, _ := h.judge(f, p, h.c.now()); state == store.Fresh || state == store.Stale && h.route.Policy != Wait {
+			return joined{reply: reply{outcome: storedPage{page: p}, state: state}}
 		}
-		if d.act == actAwaitPoll {
-			d.polled, d.cutOff = true, x.h.c.follower.Silent(x.h.c.now())
-			x.because("this server has not read the log of changes lately, and reads it first", "")
-			x.h.consult(x.r, d)
-			continue
-		}
-		seq, err := parseMinSeq(x.r.Header[minSeqHeader])
-		if err != nil {
-			d.act, d.err = actRefuse, err
-			return true
-		}
-		if applied, _ := x.h.c.follower.Applied(); applied < seq {
-			x.because(fmt.Sprintf("the request waits until this server has applied the log up to its ISR-Min-Seq (it is at %d): if the log does not reach that, it gets 400, and 503 if the log cannot be read in time", applied), "")
-			x.out.Open = true
-			x.settle(VerdictMiss, 0, httpcache.Status{Forward: httpcache.ForwardMiss}.String())
-			return false
-		}
-		d.minSeq, d.reached = seq, true
-		x.h.consult(x.r, d)
 	}
-	return true
+	if d.act != actUnstored {
+		x.because("another request in this process has started to find or render the page, and this one waits for it", "RFC 9211, section 2.6")
+	}
+	return joined{end: joinOpen, collapsed: true}
 }
 
-// hit describes serveHit.
-func (x *explainer) hit(p *page, now time.Time, state store.State, cutOff bool) {
-	x.page(p, state, p.hitStatus(now, state, cutOff))
+// finish describes a final state.
+func (x *explainer) finish(d *decision) {
+	switch d.act {
+	case actHit:
+		x.page(d, d.page.hitStatus(d.now, d.state, d.cutOff))
+		x.refresh(x.r, d)
+	case actServe:
+		if d.err != nil {
+			x.because(d.err.Error(), "")
+			x.because("an older page is served in place of the failure", "RFC 5861, section 4")
+		}
+		x.page(d, d.status)
+	case actPass:
+		x.pass(d)
+	case actFail:
+		x.failure(d)
+	case actRefuse:
+		x.refuse(d.err)
+	case actOpen:
+		x.out.Open = true
+		x.settle(VerdictMiss, 0, d.status.String())
+	}
 }
 
-// page describes an answer with a page, or the choice of its variant.
-func (x *explainer) page(p *page, state store.State, status httpcache.Status) {
-	if p.varies != nil && !x.h.route.keys.Matches(p.varies, x.r.Header) {
-		x.because("the Vary of the page names headers that the request has other values of", "RFC 9111, section 4.1")
-		var d decision
-		x.h.selectVariant(x.r, p, &d)
-		if d.key != (store.Key{}) {
-			x.out.Variant = d.key
-		}
-		x.follow(&d)
-		return
-	}
-	x.judged(p, state)
+// page describes an answer with a page.
+func (x *explainer) page(d *decision, status httpcache.Status) {
+	x.judged(d.page, d.state)
 	verdict := VerdictMiss
 	switch {
-	case status.Hit && state == store.Fresh:
+	case status.Hit && d.state == store.Fresh:
 		verdict = VerdictHit
 	case status.Hit:
 		verdict = VerdictStale
 	}
 	status.HasTTL = false
 	x.decided(status)
-	x.settle(verdict, p.status(), status.String())
+	x.settle(verdict, d.page.status(), status.String())
 }
 
-// pass describes pass: the request reaches the renderer as it is.
-func (x *explainer) pass(status httpcache.Status) {
+// pass describes a request that reaches the renderer as it is.
+func (x *explainer) pass(d *decision) {
+	if d.err != nil {
+		x.because(d.err.Error(), "")
+	}
+	if d.lesson == learnRefusal {
+		x.because("its last render in this process was not cacheable, which is remembered for two minutes", "")
+		if x.fetch {
+			s := x.h.waiting(x.r, d.key, nil)
+			x.begin(s)
+			x.ask(s, store.Record{}, func() (rendering, timing) {
+				return s.render(x.ctx(), store.Record{}, x.h.c.follower.Committed(), d.known.refused, nil)
+			})
+		}
+	}
+	x.passes(d.status)
+}
+
+func (x *explainer) passes(status httpcache.Status) {
 	x.decided(status)
 	if x.fetch && x.out.Fetched == nil {
 		x.askPassing(status)
@@ -300,26 +362,27 @@ func (x *explainer) pass(status httpcache.Status) {
 	x.settle(verdict, status.ForwardStatus, status.String())
 }
 
-// failure describes serveFailure.
-func (x *explainer) failure(res *response, status httpcache.Status) {
+// failure describes an error response.
+func (x *explainer) failure(d *decision) {
+	switch {
+	case errors.Is(d.err, errOnlyIfCached):
+		x.because("the request has only-if-cached, and no stored page satisfies it", "RFC 9111, section 5.2.1.7")
+	case d.err != nil:
+		x.because(d.err.Error(), "")
+	}
+	status := d.status
 	if status.Forward != "" {
-		status.ForwardStatus = res.status
+		status.ForwardStatus = d.response.status
 	}
 	x.decided(status)
-	x.settle(VerdictError, res.status, status.String())
+	x.settle(VerdictError, d.response.status, status.String())
 }
 
-// refuse describes badRequest.
+// refuse describes a request that is refused.
 func (x *explainer) refuse(err error) {
 	x.out.Refused = err.Error()
 	x.because("the request is refused: "+err.Error(), "RFC 9110, section 15.5.1")
 	x.settle(VerdictRefused, http.StatusBadRequest, httpcache.Status{Detail: detailBadRequest}.String())
-}
-
-// uncached describes refuseUncached.
-func (x *explainer) uncached() {
-	x.because("the request has only-if-cached, and no stored page satisfies it", "RFC 9111, section 5.2.1.7")
-	x.failure(plainResponse(http.StatusGatewayTimeout), httpcache.Status{Detail: detailOnlyIfCached})
 }
 
 func (x *explainer) settle(v Verdict, status int, cacheStatus string) {

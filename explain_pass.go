@@ -20,7 +20,7 @@ func (h *handler) ExplainDraft(r *http.Request, fetch bool) Decision {
 		return x.out
 	}
 	x.out.Bypass, x.out.Memory = detailDraft, h.remembered(x.out.Key)
-	x.pass(httpcache.Status{Forward: httpcache.ForwardBypass, Detail: detailDraft})
+	x.passes(httpcache.Status{Forward: httpcache.ForwardBypass, Detail: detailDraft})
 	return x.out
 }
 

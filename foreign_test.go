@@ -368,12 +368,12 @@ func TestPeersPresentNothing(t *testing.T) {
 // A page that would not be served as its writer wants counts as missing, and the log and explanations say why.
 func TestUnpresentablePageIsRendered(t *testing.T) {
 	for reason, as := range map[string]store.Presentation{
-		"a redirect":   {Status: "302"},
-		"no status":    {Status: "teapot"},
-		"that of a":    {Status: "503"},
-		"media type":   {Status: "200", ContentType: "html"},
-		"policy":       {Status: "200", ContentSecurityPolicy: "default-src\x00'self'"},
-		"of at most 8": {Status: "200", ContentSecurityPolicy: strings.Repeat("x", 9<<10)},
+		"a redirect":                  {Status: "302"},
+		"no status":                   {Status: "teapot"},
+		"is not the status of a page": {Status: "503"},
+		"media type":                  {Status: "200", ContentType: "html"},
+		"policy":                      {Status: "200", ContentSecurityPolicy: "default-src\x00'self'"},
+		"of at most 8":                {Status: "200", ContentSecurityPolicy: strings.Repeat("x", 9<<10)},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

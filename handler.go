@@ -2,17 +2,52 @@ package isr
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/netip"
 	"strconv"
 	"time"
 
+	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
+
+// A request is a loop of steps. Its state is a decision. Each step sets the next state, and none
+// calls another step:
+//
+//	             request
+//	                │ decide: its key, and the page in memory
+//	                ├──────────────────────────────────────────────► pass, refuse
+//	    ┌────────► consult ◄──────────────┐
+//	    │           ├─► awaitReceipt ─────┤  until the log is applied up to ISR-Min-Seq
+//	    │           ├─► awaitPoll ────────┤  the log was not read for too long
+//	    │           ├─► load ─────────────┘  the body is on the local disk
+//	    │           ├──────────────────────────────────────────────► hit
+//	    │           └─► find, findSince, findStored                     ▲
+//	    │                 ├─ the negative cache, unpublished pages ─────┤
+//	    │                 ├─ join the flight of the key ─► its reply ───┼─► serve, stream, own
+//	    │                 │                                             ├─► pass
+//	    │                 ▼   ▲  the store was slow, and answers again  └─► fail
+//	    │               unstored: the flight that calls no store
+//	    │
+//	    └─ select ◄─ hit, serve: the page is for requests with other headers, which Vary names
+//
+// decide and consult wait for nothing, call no store and change nothing. What the steps wait for and
+// change is behind [effects]: a visit has the real ones, and an explainer has ones that give reasons
+// instead, so that [Explainer] executes the very steps that serve. A hit is served without a step: it
+// calls no interface, and allocates nothing.
+//
+// The body of a page may turn out to be missing once the page is to be sent. Then finish, which executes
+// the final states, returns to find.
 
 // A handler serves one route.
 type handler struct {
@@ -32,38 +67,701 @@ type DraftHandler interface {
 
 var _ DraftHandler = (*handler)(nil)
 
-func newHandler(c *Cache, b *boundRoute) *handler {
-	h := &handler{c: c, route: b}
-	b.present.reselect, b.present.lost = h.reselect, h.bodyLost
-	return h
-}
+func newHandler(c *Cache, b *boundRoute) *handler { return &handler{c: c, route: b} }
 
-// ServeHTTP handles a request:
-//
-//	key -> a receipt: wait until the log is applied up to it
-//	    -> memory -> the log was not read for too long: poll it first
-//	              -> fresh: write
-//	              -> stale: write, and regenerate in the background
-//	              -> miss:  join the single flight of the key
-//	    -> the log was not read for MaxBlind: as Config.Blind says
+// ServeHTTP handles a request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = canonical.Target(r)
 	var d decision
 	h.decide(r, &d)
-	h.execute(w, r, &d)
+	if d.act != actHit || h.finish(w, r, &d) {
+		h.run(w, r, d)
+	}
 }
 
-func (h *handler) badRequest(w http.ResponseWriter, err error) {
-	status := httpcache.Status{Detail: detailBadRequest}
-	ReportOf(w).answer(status)
-	w.Header()["Cache-Status"] = []string{status.String()}
-	WriteErrorPage(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
+// run executes a request that is no hit in memory. d is a copy: what the steps get is on the heap.
+func (h *handler) run(w http.ResponseWriter, r *http.Request, d decision) {
+	v := &visit{h: h, w: w, r: r}
+	h.identify(w, d.key)
+	forwardRequestID(w, r)
+	for again := true; again; {
+		for !d.act.ends() {
+			h.step(v, v.r, &d)
+		}
+		h.identify(w, d.key)
+		again = h.finish(w, v.r, &d)
+	}
+}
+
+// An action is what a handler does next with a request.
+type action int
+
+const (
+	actAwaitReceipt action = iota // wait until the log is applied up to ISR-Min-Seq, and consult again
+	actAwaitPoll                  // wait for a poll of the log, and consult again
+	actLoad                       // memory has the page without its body: read that, and consult again
+	actSelect                     // the request does not match the page: decide for the variant that it matches
+	actFindStored                 // look for a stored page, and render nothing
+	actFindSince                  // find a page that is as new as the receipt demands
+	actFind                       // find the page, or render it
+	actUnstored                   // render the page for all requests that wait, without a store
+
+	// The final states.
+	actHit    // serve the page in memory
+	actServe  // serve a page, with a status
+	actStream // serve a page while it is rendered
+	actOwn    // serve a response that is for this visitor alone
+	actPass   // to the renderer
+	actFail   // an error response
+	actRefuse // 400
+	actGone   // nothing: the visitor went away
+	actOpen   // of explanations alone: what comes is not known
+)
+
+// ends reports whether an action is a final state.
+func (a action) ends() bool { return a >= actHit }
+
+// A decision is the state of a request: what the handler does next, and by what it decided.
+type decision struct {
+	act action
+
+	key    store.Key
+	text   *[]byte     // that the text of the key is a part of; nil if it has its own
+	memory *pageMemory // of the page of an outline; nil if it has its own
+	asked  cachekey.Directives
+	minSeq int64 // of ISR-Min-Seq; 0 if there is none
+	// reached: the log is applied up to minSeq. polled: it was polled for this request. cutOff:
+	// that failed.
+	reached, polled, cutOff bool
+
+	now    time.Time
+	page   *page // to serve; or, before that, an older one, which may be nil
+	state  store.State
+	behind background
+
+	outline *outline // of actLoad, with page
+	sought  bool     // the body was sought; loaded is the page, nil if it was not found
+	loaded  *page
+
+	status   httpcache.Status // of all final states but actHit and actRefuse, as far as it is decided
+	reply    *reply           // of actStream and actOwn, and of actPass if lesson is learnSection
+	lesson   lesson           // of actPass
+	known    *negativeEntry   // of actPass if lesson is learnRefusal
+	response *response        // of actFail
+	retry    time.Time        // of actFail: for Retry-After; zero if there is none
+	err      error            // of actRefuse and actFail, and of a page that is served in place of a failure; may be nil
+}
+
+// A background is what a request starts behind its response.
+type background int
+
+const (
+	nothingBehind   background = iota
+	mayRefreshEarly            // a fresh page may be regenerated before it expires (see refreshEarly)
+	refreshStale               // a stale page is regenerated
+	lookForStored              // the store is asked for the page, which could not be stored
+)
+
+// A lesson is what the response to a request that passes through is looked at for.
+type lesson int
+
+const (
+	learnNothing lesson = iota // an unsafe request may purge pages
+	learnSection               // is the section of the page cacheable? (see sections)
+	learnHead                  // may the page of a HEAD request be rendered?
+	learnRefusal               // is the page, whose last render was not cacheable, cacheable now?
+)
+
+// effects are what the steps of a request wait for and change.
+type effects interface {
+	// reach waits until this node has applied the log up to the sequence of a receipt.
+	reach(r *http.Request, seq int64) error
+	// poll waits for a poll of the log, and reports whether that failed.
+	poll(r *http.Request) (cutOff bool)
+	// load reads the body of the page of a decision from the local disk. It returns nil if the page
+	// is to be searched for, and an error if the disk does not answer in time.
+	load(r *http.Request, d *decision) (*page, error)
+	// count counts a request for a page, and returns how often it was requested lately.
+	count(k store.Key) int
+	// refresh starts what the page of a decision calls for behind the response.
+	refresh(r *http.Request, d *decision)
+	// withoutStore counts a request that a store which is down cannot answer.
+	withoutStore()
+	// join joins the flight that d.act asks for, or starts it, and waits for what the visitor gets
+	// of it.
+	join(r *http.Request, d *decision) joined
+}
+
+// joined is what a visitor gets of a flight.
+type joined struct {
+	reply
+	end       joinEnd
+	collapsed bool // another request had started the flight
+	stored    bool // with joinOpen: the page will be stored
+}
+
+// A joinEnd is how a visitor's wait for a flight ends.
+type joinEnd int
+
+const (
+	joinReply   joinEnd = iota // with the reply
+	joinNothing                // no flight has what the request demands
+	joinGone                   // the visitor went away; the flight goes on
+	joinAgain                  // the store may answer again: it is to be asked
+	joinOpen                   // of explanations alone: how is not known
+)
+
+// decide decides by a request, and by memory.
+func (h *handler) decide(r *http.Request, d *decision) {
+	k, bypass, err := h.route.keys.KeyInto(d.text, r)
+	switch {
+	case err != nil:
+		d.act, d.err = actRefuse, err
+	case bypass == cachekey.BypassMethod:
+		d.act, d.status.Forward = actPass, httpcache.ForwardMethod
+	case bypass != "" && bypass != cachekey.BypassOff && h.route.keys.Directives(r).OnlyIfCached:
+		d.failUncached()
+	case bypass != "":
+		d.pass(httpcache.ForwardBypass, bypass)
+	default:
+		d.key, d.asked = k, h.route.keys.Directives(r)
+		h.consult(r, d)
+	}
+}
+
+// consult decides by the page of a key in memory. It is called again after each wait.
+func (h *handler) consult(r *http.Request, d *decision) {
+	if d.asked.Pass {
+		d.passAsked()
+		return
+	}
+	if _, present := r.Header[minSeqHeader]; present && !d.reached {
+		d.act = actAwaitReceipt
+		return
+	}
+	d.now = h.c.now()
+	d.page = h.c.memory.get(d.key)
+	if d.page == nil && d.loaded != nil && !h.c.memory.isDropped(d.loaded) {
+		d.page = d.loaded // and is evicted again already
+	}
+	switch {
+	case d.polled:
+		if d.cutOff && h.c.blind(d.now) {
+			h.refuseBlind(d)
+			return
+		}
+	case h.c.late(d.page, d.now) || h.c.blind(d.now):
+		d.act = actAwaitPoll
+		if _, polled := h.c.follower.Age(d.now); !polled {
+			d.miss()
+		}
+		return
+	}
+	if d.page == nil && h.outlined(d) {
+		d.act = actLoad
+		return
+	}
+	if d.page == nil || d.minSeq > 0 && !h.mayServeSince(d.page, d.now, d.minSeq) {
+		d.page = nil
+		d.miss()
+		return
+	}
+	switch d.state, _ = h.judge(nil, d.page, d.now); {
+	case d.state >= store.Stale && !d.asked.Accepts(&d.page.entry, d.now):
+		d.passAsked()
+		return
+	case d.state == store.Fresh:
+		if d.act, d.behind = actHit, mayRefreshEarly; d.asked.OnlyIfCached {
+			d.behind = nothingBehind
+		}
+	case d.asked.AcceptsStale(h.route.rules, &d.page.entry, d.state, d.now), d.state == store.Stale && d.asked.OnlyIfCached:
+		d.act, d.behind = actHit, nothingBehind
+	case d.state == store.Stale:
+		h.judgeStale(d)
+	default:
+		d.miss()
+	}
+	h.match(r, d)
+}
+
+// match decides that a page which is to be served is for other requests, if it is.
+func (h *handler) match(r *http.Request, d *decision) {
+	if (d.act == actHit || d.act == actServe) && d.page.varies != nil && !h.route.keys.Matches(d.page.varies, r.Header) {
+		d.act = actSelect
+	}
+}
+
+// judgeStale decides by a stale page in memory, as the policy of the route says.
+func (h *handler) judgeStale(d *decision) {
+	known := h.c.negative.get(d.key, time.Now())
+	switch {
+	case known != nil && known.refused != "":
+		// The page has become uncacheable: the stored copy is outdated.
+		d.passRefused(known)
+	case h.route.Policy != Wait:
+		d.act, d.behind = actHit, refreshStale
+	case !d.page.nextTry.isDue(d.page):
+		d.act, d.behind, d.status = actServe, nothingBehind, httpcache.Status{Hit: true, Detail: detailBackOff}
+	default:
+		d.act = actFind
+	}
+}
+
+// refuseBlind refuses a request of a node that is blind (see [BlindRefuse]). d.page is the page in
+// memory; it may be nil.
+func (h *handler) refuseBlind(d *decision) {
+	if d.asked.OnlyIfCached {
+		d.failUncached()
+		return
+	}
+	status := httpcache.Status{Forward: forwardFor(d.page), Detail: detailCutOff}
+	d.fail(plainFailure(errBlind), status, d.now.Add(budget.BusyRetry), errBlind)
+}
+
+// forwardFor is why a request goes to the renderer whose older page, which may be nil, does not do.
+func forwardFor(old *page) string {
+	if old != nil {
+		return httpcache.ForwardStale
+	}
+	return httpcache.ForwardMiss
+}
+
+// pass sends the request to the renderer.
+func (d *decision) pass(forward, detail string) {
+	d.act, d.lesson, d.status = actPass, learnNothing, httpcache.Status{Forward: forward, Detail: detail}
+}
+
+// passAsked passes the request to the renderer because of its directives (RFC 9211, section
+// 2.2), or refuses it if it has only-if-cached too.
+func (d *decision) passAsked() {
+	if d.asked.OnlyIfCached {
+		d.failUncached()
+		return
+	}
+	d.pass(httpcache.ForwardRequest, "")
+}
+
+// passRefused passes the request to the renderer because the page was not cacheable when it was
+// rendered last.
+func (d *decision) passRefused(known *negativeEntry) {
+	d.pass(httpcache.ForwardBypass, known.refused)
+	d.lesson, d.known = learnRefusal, known
+}
+
+// fail answers the request with an error response. err is why; nil if the status says it.
+func (d *decision) fail(res *response, status httpcache.Status, retry time.Time, err error) {
+	d.act, d.response, d.status, d.retry, d.err = actFail, res, status, retry, err
+}
+
+var errOnlyIfCached = errors.New("no stored page can be served, and the request has only-if-cached")
+
+// failUncached refuses a request with only-if-cached for which there is no stored page (RFC 9111,
+// section 5.2.1.7).
+func (d *decision) failUncached() {
+	d.fail(plainResponse(http.StatusGatewayTimeout), httpcache.Status{Detail: detailOnlyIfCached}, time.Time{}, errOnlyIfCached)
+}
+
+// failReceipt refuses a request for which there is no page as new as its receipt demands.
+func (h *handler) failReceipt(d *decision) {
+	d.fail(plainFailure(errMinSeq), httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailMinSeq}, h.c.now().Add(budget.BusyRetry), nil)
+}
+
+// miss: the page is not in memory, too old to be served, or older than the receipt.
+func (d *decision) miss() {
+	switch {
+	case d.asked.OnlyIfCached:
+		d.act = actFindStored
+	case d.minSeq > 0:
+		d.act = actFindSince
+	default:
+		d.act = actFind
+	}
+}
+
+// hit serves a page of the store, or of the negative cache, as a hit.
+func (h *handler) hit(r *http.Request, d *decision, p *page, state store.State) {
+	d.act, d.page, d.state, d.cutOff, d.behind = actHit, p, state, false, nothingBehind
+	h.match(r, d)
+}
+
+// serve serves a page with a status.
+func (h *handler) serve(r *http.Request, d *decision, p *page, state store.State, status httpcache.Status) {
+	d.act, d.page, d.state, d.status, d.behind = actServe, p, state, status, nothingBehind
+	h.match(r, d)
+}
+
+// recall decides by the negative cache. d.page is an older page that may be served if a render
+// fails; it may be nil. It returns false, and decides nothing, if the negative cache has no answer.
+func (h *handler) recall(r *http.Request, d *decision) bool {
+	known := h.c.negative.get(d.key, time.Now())
+	if known == nil {
+		return false
+	}
+	if known.page != nil {
+		if state, _ := h.judge(nil, known.page, d.now); state == store.Fresh {
+			h.hit(r, d, known.page, state)
+			return true
+		}
+	}
+	switch {
+	case known.refused != "":
+		d.passRefused(known)
+	case known.failed != nil && d.page == nil:
+		status := httpcache.Status{Forward: d.status.Forward, Detail: detailBackOff}
+		d.fail(known.failed, status, d.now.Add(time.Until(known.until)), nil)
+	default:
+		return false
+	}
+	return true
+}
+
+// recallUnpublished decides by the pages that could not be stored. A page that was requested often
+// enough is stored. It returns false, and decides nothing, if there is no such page.
+func (h *handler) recallUnpublished(fx effects, r *http.Request, d *decision) bool {
+	due := false
+	if h.c.uses != nil {
+		due = fx.count(d.key) >= h.c.cfg.MinUses && !h.c.full()
+	}
+	p := h.c.unpublished.get(d.key)
+	if p == nil || due {
+		return false
+	}
+	d.now = h.c.now()
+	d.page, d.behind = p, lookForStored
+	fx.refresh(r, d)
+	h.serve(r, d, p, store.Fresh, httpcache.Status{Hit: true, Detail: detailUnpublished})
+	return true
+}
+
+// step executes one step of a request.
+func (h *handler) step(fx effects, r *http.Request, d *decision) {
+	switch d.act {
+	case actAwaitReceipt:
+		h.awaitReceipt(fx, r, d)
+	case actAwaitPoll:
+		d.cutOff, d.polled = fx.poll(r), true
+		h.consult(r, d)
+	case actLoad:
+		h.load(fx, r, d)
+	case actSelect:
+		h.selectVariant(fx, r, d)
+	case actFind:
+		h.find(fx, r, d)
+	case actFindSince:
+		h.findSince(fx, r, d)
+	case actFindStored:
+		h.findStored(fx, r, d)
+	case actUnstored:
+		h.findUnstored(fx, r, d)
+	}
+}
+
+// awaitReceipt waits until this node has applied the log up to the receipt of a request.
+func (h *handler) awaitReceipt(fx effects, r *http.Request, d *decision) {
+	seq, err := parseMinSeq(r.Header[minSeqHeader])
+	if err == nil {
+		err = fx.reach(r, seq)
+		switch {
+		case err == nil:
+			d.minSeq, d.reached = seq, true
+			h.consult(r, d)
+			return
+		case errors.Is(err, errOpen):
+			d.act, d.status = actOpen, httpcache.Status{Forward: httpcache.ForwardMiss}
+			return
+		case errors.Is(err, changelog.ErrAhead):
+			err = fmt.Errorf("the receipt %d in ISR-Min-Seq is higher than the sequence of the log: it is of another table, or mistyped", seq)
+		default:
+			h.failReceipt(d)
+			return
+		}
+	}
+	d.act, d.err = actRefuse, err
+}
+
+// load reads the page of a decision from the local disk.
+func (h *handler) load(fx effects, r *http.Request, d *decision) {
+	p, err := fx.load(r, d)
+	if err != nil {
+		d.page = nil
+		h.withoutStore(r, d)
+		return
+	}
+	d.loaded, d.sought = p, true
+	h.consult(r, d)
+}
+
+// selectVariant decides by a page that a request does not match: for the variant that does, or
+// for passing it through. Each variant has more headers in its key, so that this ends.
+func (h *handler) selectVariant(fx effects, r *http.Request, d *decision) {
+	fx.refresh(r, d)
+	k, ok := h.route.keys.VariantKey(d.page.key, d.page.varies, r.Header)
+	*d = decision{}
+	if !ok {
+		d.pass(httpcache.ForwardBypass, httpcache.RefusedVary)
+		return
+	}
+	if base, _ := k.WithoutVariant(); h.c.memory.get(k) == nil && h.c.crowded.excludes(base, k, time.Now()) {
+		d.pass(httpcache.ForwardBypass, detailVariants)
+		return
+	}
+	d.key, d.asked = k, h.route.keys.Directives(r)
+	h.consult(r, d)
+}
+
+// find finds a page that is not in memory, or too old to be served without looking for a newer one:
+// d.page, which may be nil.
+func (h *handler) find(fx effects, r *http.Request, d *decision) {
+	old := d.page
+	d.now, d.status = h.c.now(), httpcache.Status{Forward: forwardFor(old)}
+	if h.recall(r, d) || h.recallUnpublished(fx, r, d) {
+		return
+	}
+	if h.c.stores.Down() != nil {
+		fx.withoutStore()
+		h.withoutStore(r, d)
+		return
+	}
+	got := fx.join(r, d)
+	if o, failed := got.outcome.(failure); failed && got.end == joinReply && o.fallback == nil && o.detail == detailStoreError {
+		h.withoutStore(r, d)
+		return
+	}
+	h.answer(r, d, got)
+}
+
+// withoutStore decides for a request while a store does not answer, or not in time: for the page in
+// memory, even if stale, or for one that is rendered once for all waiting requests.
+func (h *handler) withoutStore(r *http.Request, d *decision) {
+	d.status = httpcache.Status{Forward: forwardFor(d.page)}
+	got := h.orStale(nil, failure{cause: guard.ErrSlow, detail: detailStoreError}, d.page)
+	if got.outcome.(failure).fallback == nil {
+		d.act = actUnstored
+		return
+	}
+	h.answer(r, d, joined{reply: got})
+}
+
+// findUnstored finds a page that is rendered once for all waiting requests, and is not stored. If
+// there is none, d.page, an older one, is served if it may be in place of a failure.
+func (h *handler) findUnstored(fx effects, r *http.Request, d *decision) {
+	got := fx.join(r, d)
+	if got.end == joinAgain {
+		d.act = actFind
+		return
+	}
+	if o, failed := got.outcome.(failure); failed {
+		got.reply = h.orStaleIfError(o, d.page)
+	}
+	h.answer(r, d, got)
+}
+
+// findSince finds a page that is as new as the receipt of the request demands. It waits as for a
+// missing page, for at most Config.Wait, and never serves an older page.
+func (h *handler) findSince(fx effects, r *http.Request, d *decision) {
+	d.page, d.now, d.status = nil, h.c.now(), httpcache.Status{Forward: httpcache.ForwardMiss}
+	if h.recall(r, d) || h.recallUnpublished(fx, r, d) {
+		return
+	}
+	if h.c.stores.Down() != nil {
+		h.failReceipt(d)
+		return
+	}
+	got := fx.join(r, d)
+	if got.end == joinNothing {
+		h.failReceipt(d)
+		return
+	}
+	h.answer(r, d, got)
+}
+
+// findStored finds a page for a request with only-if-cached whose page is not in memory: what is
+// stored, fresh or stale. The search that it starts renders nothing.
+func (h *handler) findStored(fx effects, r *http.Request, d *decision) {
+	d.now, d.status = h.c.now(), httpcache.Status{}
+	if negative := h.c.negative.get(d.key, time.Now()); negative != nil && negative.page != nil && d.minSeq == 0 {
+		if state, _ := h.judge(nil, negative.page, d.now); state == store.Fresh && d.asked.Accepts(&negative.page.entry, d.now) {
+			h.hit(r, d, negative.page, state)
+			return
+		}
+	}
+	if h.c.stores.Down() != nil {
+		d.failUncached()
+		return
+	}
+	got := fx.join(r, d)
+	o, found := got.outcome.(storedPage)
+	switch now := h.c.now(); {
+	case got.end == joinGone:
+		h.answer(r, d, got)
+	case found && got.state >= store.Stale && d.asked.Accepts(&o.page.entry, now) && (d.minSeq == 0 || h.mayServeSince(o.page, now, d.minSeq)):
+		d.now = now
+		h.hit(r, d, o.page, got.state)
+	default:
+		d.failUncached()
+	}
+}
+
+// answer decides by what a visitor gets of a flight: for a page as a hit or as a new page, for the
+// renderer if the response is refused, for the fallback of a failure or an error response.
+func (h *handler) answer(r *http.Request, d *decision, got joined) {
+	d.now, d.status.Collapsed, d.err = h.c.now(), got.collapsed, nil
+	switch {
+	case got.end == joinGone:
+		d.act, d.status.Detail = actGone, detailCanceled
+		return
+	case got.end == joinOpen:
+		d.act, d.status.Stored = actOpen, got.stored
+		return
+	case got.stream != nil:
+		d.act, d.reply = actStream, &got.reply
+		return
+	case got.own != nil:
+		d.act, d.reply = actOwn, &got.reply
+		return
+	}
+	status := d.status
+	switch o := got.outcome.(type) {
+	case storedPage:
+		switch {
+		case !d.asked.Accepts(&o.page.entry, d.now):
+			d.passAsked()
+		case !o.waited:
+			h.hit(r, d, o.page, got.state)
+		default:
+			status.Stored, status.Collapsed, status.ForwardStatus = true, true, o.page.status()
+			h.serve(r, d, o.page, got.state, status)
+		}
+	case renderedPage:
+		status.Stored, status.ForwardStatus = true, cmp.Or(o.forwardStatus, o.page.status())
+		h.serve(r, d, o.page, got.state, status)
+	case unpublishedPage:
+		status.Detail, status.ForwardStatus = cmp.Or(status.Detail, o.detail), o.page.status()
+		h.serve(r, d, o.page, got.state, status)
+	case refusal:
+		// The response must not be shared, and is not for this visitor: their own request is
+		// passed on.
+		d.act, d.lesson, d.status.Detail = actPass, learnNothing, o.reason
+		switch o.reason {
+		case detailLearned:
+			d.lesson, d.reply = learnSection, &got.reply
+		case detailHead:
+			d.lesson = learnHead
+		}
+	case failure:
+		h.answerFailure(r, d, o, got.state)
+	}
+}
+
+// answerFailure decides by a failure: for its fallback, if there is one. While the cache closes,
+// requests pass through.
+func (h *handler) answerFailure(r *http.Request, d *decision, o failure, state store.State) {
+	status := d.status
+	d.err = o.cause
+	switch {
+	case o.fallback != nil:
+		status.Hit, status.Collapsed, status.Detail = true, false, fallbackDetail(o, state)
+		h.serve(r, d, o.fallback, state, status)
+	case o.detail == detailClosing:
+		d.pass(status.Forward, o.detail)
+	default:
+		status.Detail = o.detail
+		res := o.shown()
+		if o.own != nil && !status.Collapsed {
+			res = o.own
+		}
+		d.fail(res, status, retryAt(o.cause, d.now), o.cause)
+	}
+}
+
+// finish executes a final state. It returns true if the request goes on, because the page that it
+// served has a body that cannot be sent.
+func (h *handler) finish(w http.ResponseWriter, r *http.Request, d *decision) (again bool) {
+	var err error
+	switch d.act {
+	case actHit:
+		h.refresh(w, r, d)
+		err = d.page.serveHit(w, r, h.route.present, d.now, d.state, d.cutOff)
+	case actServe:
+		err = d.page.serve(w, r, h.route.present, d.now, d.state, d.status)
+	case actStream:
+		got := *d.reply
+		d.reply = nil // its flight has the body, which must not stay while the visitor reads
+		d.page, err = h.serveStream(w, r, got, d.status)
+	case actOwn:
+		h.serveOwn(w, r, *d.reply, d.status)
+	case actPass:
+		h.passWith(w, r, d)
+	case actFail:
+		if errors.Is(d.err, errBlind) {
+			h.c.follower.TellBlind()
+		}
+		h.serveFailure(w, r, d.response, d.status, d.retry)
+	case actRefuse:
+		h.badRequest(w, d.err)
+	case actGone:
+		ReportOf(w).answer(d.status)
+	}
+	return err != nil && h.bodyLost(w, r, d, err)
+}
+
+// passWith passes a request through, and learns from the response what the decision says.
+func (h *handler) passWith(w http.ResponseWriter, r *http.Request, d *decision) {
+	switch d.lesson {
+	case learnSection:
+		h.passLearned(w, r, d.key, d.reply.flight, d.status)
+	case learnHead:
+		h.passHead(w, r, d.key, d.status)
+	case learnRefusal:
+		h.passRefused(w, r, d.key, d.known)
+	default:
+		h.pass(w, r, d.status)
+	}
+}
+
+// bodyLost decides for a request whose page has a body that cannot be sent. Nothing was sent before.
+// It returns false if the visitor went away.
+func (h *handler) bodyLost(w http.ResponseWriter, r *http.Request, d *decision, err error) (again bool) {
+	p := d.page
+	delete(w.Header(), "Age")
+	delete(w.Header(), "Cache-Status")
+	d.key, d.page = p.key, nil
+	switch {
+	case r.Context().Err() != nil:
+		return false
+	case errors.Is(err, errNoRoom):
+		status := httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailNoMemory}
+		d.fail(plainResponse(http.StatusServiceUnavailable), status, h.c.now().Add(time.Second), err)
+	case errors.Is(err, guard.ErrSlow):
+		h.c.reader.LocalTooSlow(&p.entry)
+		h.withoutStore(r, d)
+	default:
+		h.c.suspect(p, err)
+		d.miss()
+	}
+	return true
+}
+
+// refresh starts what the page of a decision calls for behind the response. w may be nil: the request
+// has no id.
+func (h *handler) refresh(w http.ResponseWriter, r *http.Request, d *decision) {
+	switch d.behind {
+	case refreshStale:
+		h.refreshStale(w, r, d.page)
+	case mayRefreshEarly:
+		if h.route.EarlyRefresh > 0 {
+			h.refreshEarly(w, r, d.page, d.now)
+		}
+	case lookForStored:
+		h.lookForStored(r, d.page)
+	}
 }
 
 // refreshStale starts a regeneration in the background, for one of the requests that
-// find a page stale.
-func (h *handler) refreshStale(r *http.Request, p *page) {
+// find a page stale. w may be nil if the request has no id.
+func (h *handler) refreshStale(w http.ResponseWriter, r *http.Request, p *page) {
 	if p.nextTry.claim(p) && h.c.stores.Down() == nil {
+		forwardRequestID(w, r)
 		h.c.start(h.search(r, p.key))
 	}
 }
@@ -117,6 +815,250 @@ func exponential(bits uint64) float64 {
 	return -math.Log((float64(bits>>(64-53)) + 1) / steps)
 }
 
+func (h *handler) badRequest(w http.ResponseWriter, err error) {
+	status := httpcache.Status{Detail: detailBadRequest}
+	ReportOf(w).answer(status)
+	w.Header()["Cache-Status"] = []string{status.String()}
+	WriteErrorPage(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
+}
+
+// passHead passes through a HEAD request for a page that is not stored. If the response says that the page may
+// be stored, and so is no one-time link, the page is rendered in the background: the next request finds it.
+func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status) {
+	storable := false
+	h.passJudged(w, r, k, status, func(v httpcache.Verdict) { storable = v.Refused == "" && !v.Failed })
+	if storable && h.c.stores.Down() == nil {
+		h.c.join(h.search(r, k))
+	}
+}
+
+// serveFailure writes an error response that no cache may store.
+func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *response, status httpcache.Status, retry time.Time) {
+	if status.Forward != "" {
+		status.ForwardStatus = res.status
+	}
+	ReportOf(w).answer(status)
+	header := w.Header()
+	for name, values := range res.header {
+		if httpcache.Replayed(name) {
+			header[name] = values
+		}
+	}
+	h.route.present.fields(header)
+	header["Cache-Status"] = []string{status.String()}
+	header["Cache-Control"] = []string{"no-store"}
+	body := res.body
+	if res.plain {
+		body = append(body[:len(body):len(body)], RequestIDLine(w)...)
+	}
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if wait := retry.Sub(h.c.now()); wait > 0 && header["Retry-After"] == nil {
+		header["Retry-After"] = []string{strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)}
+	}
+	w.WriteHeader(res.status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}
+
+// A visit has the effects of a request that is served.
+type visit struct {
+	h *handler
+	w http.ResponseWriter
+	r *http.Request // to go on with
+}
+
+var _ effects = (*visit)(nil)
+
+func (v *visit) reach(r *http.Request, seq int64) (err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), v.h.c.cfg.StoreTimeout)
+	defer cancel()
+	err = v.h.c.follower.Reach(ctx, seq)
+	return err
+}
+
+func (v *visit) poll(r *http.Request) bool { return v.h.c.follower.Await(r.Context()) }
+
+func (v *visit) count(k store.Key) int { return v.h.c.uses.Add(k) }
+
+func (v *visit) withoutStore() {
+	if b := v.h.c.stores.Down(); b != nil {
+		b.CountAffected()
+	}
+}
+
+func (v *visit) refresh(r *http.Request, d *decision) {
+	v.h.refresh(v.w, r, d)
+}
+
+func (v *visit) load(r *http.Request, d *decision) (*page, error) {
+	h := v.h
+	if p := h.atHand(r, d, new([]byte)); p != nil {
+		return p, nil
+	}
+	if p := h.detached(r, d); p != nil {
+		return p, nil
+	}
+	// What may have to wait for the disk. The page is put back into memory.
+	k, o, e, as := d.key, d.outline, d.page.entry, h.route.present
+	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
+	// What an outline says does not change, and all who wait judge the page again.
+	read := h.c.reader.Load(k, &e, func(ctx context.Context, body []byte) (any, error) {
+		return h.c.restored(k, o, e, body, as, func(p *page) { h.c.coder.addStored(ctx, p, as, accept) })
+	})
+	timer := time.NewTimer(h.c.cfg.StoreTimeout)
+	defer timer.Stop()
+	select {
+	case got := <-read:
+		p, _ := got.Val.(*page) // an error says only that the page is to be searched for
+		return p, nil
+	case <-r.Context().Done():
+		return nil, nil
+	case <-timer.C:
+		h.c.reader.LocalTooSlow(&e)
+		return nil, guard.ErrSlow
+	}
+}
+
+func (v *visit) join(r *http.Request, d *decision) joined {
+	switch d.act {
+	case actFindSince:
+		return v.joinSince(r, d)
+	case actFindStored:
+		return v.joinStored(r, d)
+	case actUnstored:
+		return v.joinUnstored(r, d)
+	}
+	return v.joinAny(r, d)
+}
+
+// joinAny waits for what the policy of the route lets a visitor wait for.
+func (v *visit) joinAny(r *http.Request, d *decision) (j joined) {
+	h, k, old := v.h, d.key, d.page
+	own := h.handOver(r)
+	defer func() { own.waive(j.reply) }()
+	came, known := time.Now(), h.c.follower.Committed()
+	for attempt := 0; ; attempt++ {
+		f, leader := h.joinFor(r, k, own, h.c.join)
+		if f == nil {
+			return joined{reply: h.orStale(nil, failure{cause: ErrClosed, detail: detailClosing}, old)}
+		}
+		if attempt == 0 {
+			v.r = h.hintOld(v.w, r, old)
+		}
+		got, here := h.await(r, f, own, leader, known, old)
+		if !here {
+			return joined{end: joinGone, collapsed: !leader}
+		}
+		f.report(v.w, came, got)
+		if !leader && h.worthRetrying(r, f, got, attempt, came) {
+			continue
+		}
+		if !h.takes(f, got, leader, known) {
+			if attempt < maxRejoins {
+				continue
+			}
+			got = orPurged(got)
+		}
+		return joined{reply: got, collapsed: !leader}
+	}
+}
+
+// joinUnstored waits for a page that is rendered without a store.
+func (v *visit) joinUnstored(r *http.Request, d *decision) (j joined) {
+	h, k, old := v.h, d.key, d.page
+	own := h.handOver(r)
+	defer func() { own.waive(j.reply) }()
+	came, known := time.Now(), h.c.follower.Committed()
+	for attempt := 0; ; attempt++ {
+		f, leader := h.joinFor(r, k, own, h.c.joinUnstored)
+		if f == nil {
+			return joined{reply: reply{outcome: failure{cause: ErrClosed, detail: detailClosing}}}
+		}
+		got, here := h.awaitEnd(r, f, own, leader, known, old)
+		if !here {
+			return joined{end: joinGone, collapsed: !leader}
+		}
+		f.report(v.w, came, got)
+		if !leader && f.search.head && h.worthRetrying(r, f, got, attempt, came) {
+			continue
+		}
+		if !h.takes(f, got, leader, known) && attempt < maxRejoins {
+			if h.c.stores.Down() == nil && !h.c.blind(h.c.now()) {
+				return joined{end: joinAgain} // the render may have taken long
+			}
+			continue
+		}
+		return joined{reply: orPurged(got), collapsed: !leader}
+	}
+}
+
+// joinSince waits for a page that is as new as the receipt of the request demands.
+func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
+	h, k, seq := v.h, d.key, d.minSeq
+	own := h.handOver(r)
+	defer func() { own.waive(j.reply) }()
+	came := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), h.route.wait)
+	defer cancel()
+	// This process may know of later purges than that of the receipt.
+	known := h.c.follower.Committed()
+	for attempt := 0; h.c.stores.Down() == nil; attempt++ {
+		s := h.waiting(r, k, own)
+		s.minSeq, s.skip = seq, h.c.sections.ask(h.route, k)
+		f, leader := h.c.join(s)
+		if f == nil {
+			break // closing
+		}
+		select {
+		case <-own.waits():
+		case <-f.done:
+		case <-ctx.Done():
+			return joined{end: joinNothing}
+		}
+		got, handed := own.reply()
+		if !handed {
+			got = h.reply(f, leader, nil)
+		}
+		f.report(v.w, came, got)
+		if !leader && f.search.head && h.worthRetrying(r, f, got, attempt, came) {
+			continue
+		}
+		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(f, got, leader, known)) {
+			return joined{reply: got, collapsed: !leader}
+		}
+		if o, failed := got.outcome.(failure); failed && !h.worthRejoining(f, o, leader) {
+			break
+		}
+		if backoff.Wait(ctx, h.c.jitter(backoff.Exponential(firstRejoin, maxRejoin, attempt))) != nil {
+			break
+		}
+	}
+	return joined{end: joinNothing}
+}
+
+// joinStored waits for a page that is stored.
+func (v *visit) joinStored(r *http.Request, d *decision) joined {
+	h, came, known := v.h, time.Now(), v.h.c.follower.Committed()
+	s := h.search(r, d.key)
+	s.onlyStored = true
+	f, leader := h.c.join(s)
+	if f == nil {
+		return joined{end: joinNothing}
+	}
+	select {
+	case <-f.done:
+	case <-r.Context().Done():
+		return joined{end: joinGone}
+	}
+	got := h.reply(f, leader, nil)
+	f.report(v.w, came, got)
+	if !h.takes(f, got, leader, known) {
+		return joined{end: joinNothing}
+	}
+	return joined{reply: got}
+}
+
 // search returns a search for a visitor.
 func (h *handler) search(r *http.Request, k store.Key) *search {
 	return &search{fillRequest: fillRequest{
@@ -163,99 +1105,6 @@ func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func
 		f.search.join(s.client())
 	}
 	return f, leader
-}
-
-// find answers a request whose page is not in memory, or too old to be served without
-// looking for a newer one: old, which may be nil.
-func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old *page) {
-	fwd := httpcache.ForwardMiss
-	if old != nil {
-		fwd = httpcache.ForwardStale
-	}
-	if h.answerFromMemory(w, r, k, old, fwd) {
-		return
-	}
-	if b := h.c.stores.Down(); b != nil {
-		b.CountAffected()
-		h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
-		return
-	}
-	own := h.handOver(r)
-	defer own.close()
-	came, known := time.Now(), h.c.follower.Committed()
-	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, own, h.c.join)
-		if f == nil {
-			got := h.orStale(nil, failure{cause: ErrClosed, detail: detailClosing}, old)
-			h.answer(w, r, k, got, httpcache.Status{Forward: fwd})
-			return
-		}
-		if attempt == 0 {
-			r = h.hintOld(w, r, old)
-		}
-		got, ok := h.await(r, f, own, leader, known, old)
-		if !ok {
-			ReportOf(w).answer(httpcache.Status{Forward: fwd, Collapsed: !leader, Detail: detailCanceled})
-			return // the visitor went away; the flight goes on
-		}
-		f.report(w, came, got)
-		if !leader && h.worthRetrying(r, f, got, attempt, came) {
-			continue
-		}
-		if !h.takes(f, got, leader, known) {
-			if attempt < maxRejoins {
-				continue
-			}
-			got = orPurged(got)
-		}
-		if o, failed := got.outcome.(failure); failed && o.fallback == nil && o.detail == detailStoreError {
-			h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
-			return
-		}
-		own.waive(got)
-		h.answer(w, r, k, got, httpcache.Status{Forward: fwd, Collapsed: !leader})
-		return
-	}
-}
-
-// answerFromMemory answers a request from the negative cache, or with an unpublished page, if
-// it can.
-func (h *handler) answerFromMemory(w http.ResponseWriter, r *http.Request, k store.Key, old *page, fwd string) bool {
-	if h.answerKnown(w, r, k, old, fwd) {
-		return true
-	}
-	requested := 0
-	if h.c.uses != nil {
-		requested = h.c.uses.Add(k)
-	}
-	d := decision{key: k}
-	if !h.recallUnpublished(&d, requested) {
-		return false
-	}
-	h.execute(w, r, &d)
-	return true
-}
-
-// answerKnown answers a request from the negative cache, if it can.
-func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k store.Key, old *page, fwd string) bool {
-	d := decision{key: k, page: old, now: h.c.now(), forward: fwd}
-	if !h.recall(&d) {
-		return false
-	}
-	h.execute(w, r, &d)
-	return true
-}
-
-// withoutStore answers a request while a store does not answer, or not in time: with
-// the page in memory, even if stale, or with one that is rendered once for all waiting
-// requests.
-func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
-	got := h.orStale(nil, failure{cause: guard.ErrSlow, detail: detailStoreError}, old)
-	if got.outcome.(failure).fallback != nil {
-		h.answer(w, r, k, got, status)
-		return
-	}
-	h.answerUnstored(w, r, k, old, status)
 }
 
 // awaitEnd waits for the end of the flight, for its stream, or for the response of own. old is the
@@ -344,115 +1193,5 @@ func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, 
 		case <-r.Context().Done():
 			return reply{}, false
 		}
-	}
-}
-
-// answer serves a reply: a page as a hit or as a new page, a refusal by passing the request
-// to the renderer, a failure by its fallback or an error response.
-func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, got reply, status httpcache.Status) {
-	switch {
-	case got.stream != nil:
-		h.serveStream(w, r, got, status)
-		return
-	case got.own != nil:
-		h.serveOwn(w, r, got, status)
-		return
-	}
-	now := h.c.now()
-	switch o := got.outcome.(type) {
-	case storedPage:
-		if d := (decision{asked: h.route.keys.Directives(r)}); !d.asked.Accepts(&o.page.entry, now) {
-			d.passAsked()
-			h.execute(w, r, &d)
-			return
-		}
-		if !o.waited {
-			o.page.serveHit(w, r, h.route.present, now, got.state, false)
-			return
-		}
-		status.Stored, status.Collapsed = true, true
-		o.page.serveNew(w, r, h.route.present, now, got.state, status)
-	case renderedPage:
-		status.Stored, status.ForwardStatus = true, o.forwardStatus
-		o.page.serveNew(w, r, h.route.present, now, got.state, status)
-	case unpublishedPage:
-		status.Detail = cmp.Or(status.Detail, o.detail)
-		o.page.serveNew(w, r, h.route.present, now, got.state, status)
-	case refusal:
-		// The response must not be shared, and is not for this visitor: their own request is
-		// passed on.
-		status.Detail = o.reason
-		switch o.reason {
-		case detailLearned:
-			h.passLearned(w, r, k, got.flight, status)
-		case detailHead:
-			h.passHead(w, r, k, status)
-		default:
-			h.pass(w, r, status)
-		}
-	case failure:
-		h.answerFailure(w, r, o, got.state, status)
-	}
-}
-
-// passHead passes through a HEAD request for a page that is not stored. If the response says that the page may
-// be stored, and so is no one-time link, the page is rendered in the background: the next request finds it.
-func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status) {
-	storable := false
-	h.passJudged(w, r, k, status, func(v httpcache.Verdict) { storable = v.Refused == "" && !v.Failed })
-	if storable && h.c.stores.Down() == nil {
-		h.c.join(h.search(r, k))
-	}
-}
-
-// answerFailure serves a failure: the fallback, if there is one. While the cache
-// closes, requests pass through.
-func (h *handler) answerFailure(w http.ResponseWriter, r *http.Request, o failure, state store.State, status httpcache.Status) {
-	now := h.c.now()
-	switch {
-	case o.fallback != nil:
-		status.Hit, status.Collapsed = true, false
-		status.Detail = fallbackDetail(o, state)
-		o.fallback.serve(w, r, h.route.present, now, state, status)
-	case o.detail == detailClosing:
-		status.Collapsed = false
-		status.Detail = o.detail
-		h.pass(w, r, status)
-	default:
-		status.Detail = o.detail
-		res := o.shown()
-		if o.own != nil && !status.Collapsed {
-			res = o.own
-		}
-		h.serveFailure(w, r, res, status, retryAt(o.cause, now))
-	}
-}
-
-// serveFailure writes an error response that no cache may store.
-func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *response, status httpcache.Status, retry time.Time) {
-	if status.Forward != "" {
-		status.ForwardStatus = res.status
-	}
-	ReportOf(w).answer(status)
-	header := w.Header()
-	for name, values := range res.header {
-		if httpcache.Replayed(name) {
-			header[name] = values
-		}
-	}
-	h.route.present.fields(header)
-	header["Cache-Status"] = []string{status.String()}
-	header["Cache-Control"] = []string{"no-store"}
-	body := res.body
-	if res.plain {
-		body = append(body[:len(body):len(body)], RequestIDLine(w)...)
-	}
-	header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	if wait := retry.Sub(h.c.now()); wait > 0 && header["Retry-After"] == nil {
-		header["Retry-After"] = []string{strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)}
-	}
-	w.WriteHeader(res.status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body)
 	}
 }

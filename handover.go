@@ -212,6 +212,7 @@ func (o *handover) close() {
 func (h *handler) serveOwn(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) {
 	o, ctx, began := got.own, r.Context(), time.Now()
 	sent := o.from.sent
+	defer o.close()
 	defer o.reader.times.report(w, began, got) // once the render has ended
 	ending := &endWriter{ResponseWriter: w, await: func() { o.reader.awaitStored(ctx) }}
 	status.Detail = o.reason

@@ -77,12 +77,12 @@ func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
 		if d.page = h.atHand(r, &d, &hit.body); d.page == nil {
 			return false
 		}
-		d.act, d.state = actHit, store.Fresh
+		d.act, d.state, d.behind = actHit, store.Fresh, mayRefreshEarly
 	}
 	switch {
-	case d.act == actHit && (h.route.EarlyRefresh == 0 || !h.route.keys.Forwards(requestIDHeader)):
-	case d.act == actHitStale && !d.page.nextTry.isDue(d.page):
-	default:
+	case d.act != actHit,
+		d.behind == refreshStale && d.page.nextTry.isDue(d.page),
+		d.behind == mayRefreshEarly && h.route.EarlyRefresh > 0 && h.route.keys.Forwards(requestIDHeader):
 		return false // it is no hit, or a render is due that gets the id of its request
 	}
 	// A page that has an outline is made for this request alone.
@@ -240,15 +240,4 @@ func plainHeader(h http.Header) bool {
 		}
 	}
 	return true
-}
-
-// refresh starts the regeneration of the page that a request hits, if that is due. w may be nil: the
-// request has no id.
-func (h *handler) refresh(w http.ResponseWriter, r *http.Request, d *decision) {
-	switch {
-	case d.act == actHitStale:
-		h.refreshStale(r, d.page)
-	case h.route.EarlyRefresh > 0 && d.state == store.Fresh && !d.asked.OnlyIfCached:
-		h.refreshEarly(w, r, d.page, d.now)
-	}
 }

@@ -1,17 +1,12 @@
 package isr
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/facetheory/isr/budget"
-	"github.com/facetheory/isr/internal/backoff"
-	"github.com/facetheory/isr/internal/changelog"
-	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
@@ -47,85 +42,6 @@ func parseMinSeq(values []string) (int64, error) {
 		return 0, fmt.Errorf("the header ISR-Min-Seq must be the receipt of a purge, a decimal number (got %.40q)", values[0])
 	}
 	return int64(seq), nil
-}
-
-// reachReceipt waits until this node has applied the log up to the receipt of a request,
-// for at most Config.StoreTimeout. If it cannot, it answers the request, and ok is false.
-func (h *handler) reachReceipt(w http.ResponseWriter, r *http.Request, values []string) (seq int64, ok bool) {
-	seq, err := parseMinSeq(values)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(r.Context(), h.c.cfg.StoreTimeout)
-		defer cancel()
-		err = h.c.follower.Reach(ctx, seq)
-		switch {
-		case err == nil:
-			return seq, true
-		case errors.Is(err, changelog.ErrAhead):
-			err = fmt.Errorf("the receipt %d in ISR-Min-Seq is higher than the sequence of the log: it is of another table, or mistyped", seq)
-		default:
-			h.refuseReceipt(w, r, httpcache.ForwardMiss)
-			return 0, false
-		}
-	}
-	h.badRequest(w, err)
-	return 0, false
-}
-
-// refuseReceipt answers a request for which there is no page as new as its receipt demands.
-func (h *handler) refuseReceipt(w http.ResponseWriter, r *http.Request, fwd string) {
-	status := httpcache.Status{Forward: fwd, Detail: detailMinSeq}
-	h.serveFailure(w, r, plainFailure(errMinSeq), status, h.c.now().Add(budget.BusyRetry))
-}
-
-// findSince answers a request whose page is not in memory, or older than its receipt. It
-// waits as for a missing page, for at most Config.Wait, and never serves an older page.
-func (h *handler) findSince(w http.ResponseWriter, r *http.Request, k store.Key, seq int64) {
-	const fwd = httpcache.ForwardMiss
-	if h.answerFromMemory(w, r, k, nil, fwd) {
-		return
-	}
-	own := h.handOver(r)
-	defer own.close()
-	came := time.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), h.route.wait)
-	defer cancel()
-	// This process may know of later purges than that of the receipt.
-	known := h.c.follower.Committed()
-	for attempt := 0; h.c.stores.Down() == nil; attempt++ {
-		s := h.waiting(r, k, own)
-		s.minSeq, s.skip = seq, h.c.sections.ask(h.route, k)
-		f, leader := h.c.join(s)
-		if f == nil {
-			break // closing
-		}
-		select {
-		case <-own.waits():
-		case <-f.done:
-		case <-ctx.Done():
-			h.refuseReceipt(w, r, fwd)
-			return
-		}
-		got, handed := own.reply()
-		if !handed {
-			got = h.reply(f, leader, nil)
-		}
-		f.report(w, came, got)
-		if !leader && f.search.head && h.worthRetrying(r, f, got, attempt, came) {
-			continue
-		}
-		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(f, got, leader, known)) {
-			own.waive(got)
-			h.answer(w, r, k, got, httpcache.Status{Forward: fwd, Collapsed: !leader})
-			return
-		}
-		if o, failed := got.outcome.(failure); failed && !h.worthRejoining(f, o, leader) {
-			break
-		}
-		if backoff.Wait(ctx, h.c.jitter(backoff.Exponential(firstRejoin, maxRejoin, attempt))) != nil {
-			break
-		}
-	}
-	h.refuseReceipt(w, r, fwd)
 }
 
 // meets reports whether a visitor with a receipt takes an outcome: a page that is new

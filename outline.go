@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/maypok86/otter/v2"
 
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
-	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
@@ -220,43 +217,6 @@ func (h *handler) outlined(d *decision) bool {
 		return false
 	}
 	d.outline, d.page = o, p
-	return true
-}
-
-// load reads the page of a decision from the local disk, and consults again. It returns false if
-// the disk does not answer in time, and the request is answered without it.
-func (h *handler) load(w http.ResponseWriter, r *http.Request, d *decision) bool {
-	if d.loaded = h.atHand(r, d, new([]byte)); d.loaded == nil {
-		d.loaded = h.detached(r, d)
-	}
-	if d.loaded == nil && !h.loadSlow(w, r, d) {
-		return false
-	}
-	d.sought = true
-	h.consult(r, d)
-	return true
-}
-
-// loadSlow is load for what may have to wait for the disk. The page is put back into memory.
-func (h *handler) loadSlow(w http.ResponseWriter, r *http.Request, d *decision) bool {
-	k, o, e, as := d.key, d.outline, d.page.entry, h.route.present // not of the decision, which stays on the stack
-	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
-	// What an outline says does not change, and all who wait judge the page again.
-	read := h.c.reader.Load(k, &e, func(ctx context.Context, body []byte) (any, error) {
-		return h.c.restored(k, o, e, body, as, func(p *page) { h.c.coder.addStored(ctx, p, as, accept) })
-	})
-	timer := time.NewTimer(h.c.cfg.StoreTimeout)
-	defer timer.Stop()
-	select {
-	case got := <-read:
-		// An error says only that the page is to be searched for.
-		d.loaded, _ = got.Val.(*page)
-	case <-r.Context().Done():
-	case <-timer.C:
-		h.c.reader.LocalTooSlow(&e)
-		h.withoutStore(w, r, d.key, nil, httpcache.Status{Forward: httpcache.ForwardMiss})
-		return false
-	}
 	return true
 }
 

@@ -88,17 +88,18 @@ type representation struct {
 }
 
 type stamp struct {
-	second  int64 // of the page's age, counted from generatedAhead before it
-	used    int64 // the Unix time after its first hit
-	fresh   bool
-	cutOff  bool
-	aged    time.Duration // the age of the page
-	shown   httpcache.Status
-	as      *presentation // of the route: another one may be bound to it
-	age     []string
-	status  []string
-	instead *lifetimes // replaces fields of the page; nil: it does not
-	heads   heads
+	second   int64 // of the page's age, counted from generatedAhead before it
+	used     int64 // the Unix time after its first hit
+	fresh    bool
+	rejected bool // the last attempt to replace the page was rejected; of a page that is not fresh
+	cutOff   bool
+	aged     time.Duration // the age of the page
+	shown    httpcache.Status
+	as       *presentation // of the route: another one may be bound to it
+	age      []string
+	status   []string
+	instead  *lifetimes // replaces fields of the page; nil: it does not
+	heads    heads
 }
 
 // The memory of a page in addition to its texts and bodies, as measured.
@@ -246,12 +247,8 @@ func (a *attempt) claim(p *page) bool {
 const generatedAhead = 24 * time.Hour
 
 // serveHit answers with a cache hit. cutOff: the log was not read, so that the page may be
-// outdated.
-func (p *page) serveHit(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, cutOff bool) {
-	if p.varies != nil && !as.keys.Matches(p.varies, r.Header) {
-		as.reselect(w, r, p)
-		return
-	}
+// outdated. An error means that the body cannot be sent, and that nothing was.
+func (p *page) serveHit(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, cutOff bool) error {
 	as.hint(w, r, p)
 	s := p.stampAt(as, now, state, cutOff)
 	if as.report != nil {
@@ -260,7 +257,7 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, as *presentation
 	h := w.Header()
 	h["Age"] = s.age
 	h["Cache-Status"] = s.status
-	p.write(w, r, as, s.instead)
+	return p.write(w, r, as, s.instead)
 }
 
 // stampAt returns the stamp of the current second of the page's age.
@@ -268,21 +265,23 @@ func (p *page) stampAt(as *presentation, now time.Time, state store.State, cutOf
 	// Not of the clock: the age of the first request in a second of that is too low for later ones.
 	second := int64((now.Sub(p.entry.GeneratedAt) + generatedAhead) / time.Second)
 	s := p.stamp.Load()
-	if s != nil && s.second == second && s.fresh == (state == store.Fresh) && s.cutOff == cutOff && s.as == as {
+	if s != nil && s.second == second && s.fresh == (state == store.Fresh) && (s.fresh || s.rejected == p.rejected.Load()) && s.cutOff == cutOff && s.as == as {
 		return s
 	}
+	rejected := p.rejected.Load() // before it decides the status
 	status := p.hitStatus(now, state, cutOff)
 	s = &stamp{
-		second:  second,
-		used:    now.Unix() + 1,
-		fresh:   state == store.Fresh,
-		cutOff:  cutOff,
-		as:      as,
-		aged:    p.entry.Age(now),
-		shown:   httpcache.Status{Hit: true, Detail: status.Detail},
-		age:     []string{p.age(now)},
-		status:  []string{status.After(p.upstream)},
-		instead: p.lifetimes(as, now, state, status.Detail == detailPinned),
+		second:   second,
+		used:     now.Unix() + 1,
+		fresh:    state == store.Fresh,
+		rejected: rejected,
+		cutOff:   cutOff,
+		as:       as,
+		aged:     p.entry.Age(now),
+		shown:    httpcache.Status{Hit: true, Detail: status.Detail},
+		age:      []string{p.age(now)},
+		status:   []string{status.After(p.upstream)},
+		instead:  p.lifetimes(as, now, state, status.Detail == detailPinned),
 	}
 	p.stamp.Store(s)
 	return s
@@ -316,17 +315,13 @@ func (p *page) hitStatus(now time.Time, state store.State, cutOff bool) httpcach
 }
 
 // serveNew answers with a page that was rendered for this request, or while it waited.
-func (p *page) serveNew(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status) {
+func (p *page) serveNew(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status) error {
 	status.ForwardStatus = cmp.Or(status.ForwardStatus, p.status())
-	p.serve(w, r, as, now, state, status)
+	return p.serve(w, r, as, now, state, status)
 }
 
-// serve answers with a page in a state, and a status.
-func (p *page) serve(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status) {
-	if p.varies != nil && !as.keys.Matches(p.varies, r.Header) {
-		as.reselect(w, r, p)
-		return
-	}
+// serve answers with a page in a state, and a status. An error is as of serveHit.
+func (p *page) serve(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status) error {
 	as.hint(w, r, p)
 	status.HasTTL = true
 	status.TTL = p.entry.FreshUntil().Sub(now)
@@ -336,7 +331,7 @@ func (p *page) serve(w http.ResponseWriter, r *http.Request, as *presentation, n
 	h := w.Header()
 	h["Age"] = []string{p.age(now)}
 	h["Cache-Status"] = []string{status.After(p.upstream)}
-	p.write(w, r, as, p.lifetimes(as, now, state, false))
+	return p.write(w, r, as, p.lifetimes(as, now, state, false))
 }
 
 func (p *page) age(now time.Time) string {
@@ -356,18 +351,17 @@ func (p *page) header(h http.Header, as *presentation, instead *lifetimes) {
 }
 
 // write sends the page according to the request's conditions (RFC 9110, section 13.2.2).
-// instead is as in header.
-func (p *page) write(w http.ResponseWriter, r *http.Request, as *presentation, instead *lifetimes) {
+// instead is as in header, and an error as of serveHit.
+func (p *page) write(w http.ResponseWriter, r *http.Request, as *presentation, instead *lifetimes) error {
 	rep, status, ranged := p.choose(r, as)
 	if r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
 		p.complete(w.Header(), as, instead, rep, status, ranged)
 		w.WriteHeader(status)
-		return
+		return nil
 	}
 	src, err := p.source(r, as, rep, ranged)
 	if err != nil {
-		as.lost(w, r, p, err)
-		return
+		return err
 	}
 	defer src.close()
 	p.complete(w.Header(), as, instead, src.rep, status, ranged)
@@ -385,6 +379,7 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, as *presentation, i
 		// Errors mean that the visitor went away.
 		_, _ = w.Write(src.rep.body)
 	}
+	return nil
 }
 
 // choose returns which representation of the page a request gets, and with which status. ranged:
@@ -531,12 +526,8 @@ func validFieldValue(v string) bool {
 // served, so that it does not depend on what is stored. The lists are shared by all
 // responses: nothing may append to them.
 type presentation struct {
-	// keys decide which requests may get a page, and reselect answers a request that may not (RFC
-	// 9111, section 4.1).
-	keys     *cachekey.Mapper
-	reselect func(http.ResponseWriter, *http.Request, *page)
-	// lost answers a request whose page has a body that cannot be read.
-	lost func(http.ResponseWriter, *http.Request, *page, error)
+	// keys decide which requests may get a page (RFC 9111, section 4.1).
+	keys *cachekey.Mapper
 
 	set    []headerField
 	remove []string // canonical names

@@ -414,8 +414,9 @@ func (h *handler) streams(r *http.Request, st *stream) bool {
 	return st.page.entry.ETag != "" || len(r.Header["If-None-Match"]) == 0
 }
 
-// serveStream answers with a page while it is rendered, and detaches the visitor.
-func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) {
+// serveStream answers with a page while it is rendered, and detaches the visitor. If the render has
+// ended already, it serves the page p; an error is then as of [page.serveHit].
+func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) (p *page, err error) {
 	rd, f, began := got.stream, got.flight, time.Now()
 	got.flight = nil // it has the body, and is not needed once that is copied
 	defer rd.leave()
@@ -426,15 +427,15 @@ func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply,
 	if rendered := f.rendered.Load(); rendered != nil {
 		p := (*rendered)()
 		state, _ := h.judge(f, p, h.c.now())
-		if state != store.Purged && p.hold(&h.c.responses) {
+		if state != store.Purged && h.route.keys.Matches(p.varies, r.Header) && p.hold(&h.c.responses) {
 			defer p.release(&h.c.responses)
-			p.serveNew(ending, httpconn.WithoutCoalescing(r), h.route.present, h.c.now(), state, status)
-			return
+			return p, p.serveNew(ending, httpconn.WithoutCoalescing(r), h.route.present, h.c.now(), state, status)
 		}
 	}
 	if st.page.begin(ending, r, h.route.present, h.c.now(), got.state, status, st.length) {
 		rd.copy(r.Context(), ending)
 	}
+	return nil, nil
 }
 
 // begin sends the header of a page whose body is not known yet, and reports whether the body

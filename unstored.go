@@ -7,7 +7,6 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
@@ -112,50 +111,6 @@ func (h *handler) lookForStored(r *http.Request, p *page) {
 		s.onlyStored = true
 		h.c.start(s)
 	}
-}
-
-// answerUnstored answers a request with a page that is rendered once for all waiting
-// requests, and is not stored; or, if there is none, with old, if that may be served in
-// place of a failure.
-func (h *handler) answerUnstored(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
-	var got reply
-	own := h.handOver(r)
-	defer own.close()
-	came, known := time.Now(), h.c.follower.Committed()
-	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, own, h.c.joinUnstored)
-		status.Collapsed = f != nil && !leader
-		switch {
-		case f == nil:
-			got = reply{outcome: failure{cause: ErrClosed, detail: detailClosing}}
-		default:
-			var here bool
-			if got, here = h.awaitEnd(r, f, own, leader, known, old); !here {
-				status.Detail = detailCanceled
-				ReportOf(w).answer(status)
-				return
-			}
-			f.report(w, came, got)
-			if !leader && f.search.head && h.worthRetrying(r, f, got, attempt, came) {
-				continue
-			}
-			if !h.takes(f, got, leader, known) && attempt < maxRejoins {
-				if h.c.stores.Down() == nil && !h.c.blind(h.c.now()) {
-					// The render may have taken long: the store is asked again.
-					h.find(w, r, k, old)
-					return
-				}
-				continue
-			}
-		}
-		break
-	}
-	got = orPurged(got)
-	if o, failed := got.outcome.(failure); failed {
-		got = h.orStaleIfError(o, old)
-	}
-	own.waive(got)
-	h.answer(w, r, k, got, status)
 }
 
 // full reports whether the stores have no room for another page.

@@ -3,14 +3,12 @@ package isr
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
@@ -28,29 +26,6 @@ const (
 	// maxCrowded bounds the pages that a process knows to have too many.
 	maxCrowded = 4096
 )
-
-// reselect answers a request that a page does not match.
-func (h *handler) reselect(w http.ResponseWriter, r *http.Request, p *page) {
-	d := decision{key: p.key}
-	h.selectVariant(r, p, &d)
-	h.execute(w, r, &d)
-}
-
-// selectVariant decides by a page that a request does not match: for the variant that does, or
-// for passing it through. Each variant has more headers in its key, so that this ends.
-func (h *handler) selectVariant(r *http.Request, p *page, d *decision) {
-	k, ok := h.route.keys.VariantKey(p.key, p.varies, r.Header)
-	if !ok {
-		d.act, d.forward, d.detail = actPass, httpcache.ForwardBypass, httpcache.RefusedVary
-		return
-	}
-	if base, _ := k.WithoutVariant(); h.c.memory.get(k) == nil && h.c.crowded.excludes(base, k, time.Now()) {
-		d.act, d.forward, d.detail = actPass, httpcache.ForwardBypass, detailVariants
-		return
-	}
-	d.key, d.asked = k, h.route.keys.Directives(r)
-	h.consult(r, d)
-}
 
 // admitVariant decides, under the lease and once the variant is listed, whether a variant that
 // was learned is rendered. It is refused if the page has too many others that may be served or

@@ -70,7 +70,7 @@ func mutants() []mutant {
 			{"internal/invalidate/invalidate.go", "if rec.Lock != nil && !rec.Lock.IsBackOff() {", "if rec.Lock != nil && !rec.Lock.IsBackOff() && !mutated(\"an unsafe request ignores a page that is being rendered\") {"},
 		}},
 		{"a receipt is not waited for", "purges", []edited{
-			{"minseq.go", "err = h.c.follower.Reach(ctx, seq)", "err = h.c.mutantReach(ctx, seq)"},
+			{"handler.go", "err = v.h.c.follower.Reach(ctx, seq)", "err = v.h.c.mutantReach(ctx, seq)"},
 		}},
 		{"a visitor with a receipt gets a stale page", "purges", []edited{
 			{"minseq.go", "&& h.c.acceptable(p, seq)", "&& (mutated(\"a visitor with a receipt gets a stale page\") || h.c.acceptable(p, seq))"},
