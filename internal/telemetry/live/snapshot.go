@@ -47,7 +47,7 @@ type SecondCounts struct {
 type Totals struct {
 	Counts
 	Bytes          int64            `json:"bytes" doc:"Of the bodies that were sent."`
-	HitRatio       float64          `json:"hit_ratio" doc:"(hit + stale) / requests; 0 without requests."`
+	HitRatio       float64          `json:"hit_ratio" doc:"(hit + stale) / requests, the share that the cache has answered; 0 if there are no requests."`
 	Reasons        map[string]int64 `json:"reasons" doc:"Why requests were no plain hits, as in Cache-Status. Other than the first 64 of a minute are counted as other."`
 	HitMS          Quantiles        `json:"hit_ms" doc:"How long hits took, stale or not."`
 	RenderMS       Quantiles        `json:"render_ms" doc:"How long renders took."`
