@@ -148,8 +148,8 @@ type Config struct {
 	// takes two seconds, this process regenerates the page, unless it Freezes; after three failures
 	// in a row it is not asked for five seconds. Nil means that this process regenerates all pages.
 	Queue Queue
-	// Freezes means that the process may be frozen or killed whenever no request is in progress, as
-	// in AWS Lambda. Callers then await [Cache.Settle] before each response ends. The context of a
+	// Freezes means that the process may be frozen or killed whenever no request is in progress, like
+	// AWS Lambda does. Callers then await [Cache.Settle] before each response ends. The context of a
 	// request must end when the process may: renders and leases that it starts do not outlive it.
 	// A stale page that Queue does not take stays stale.
 	Freezes bool

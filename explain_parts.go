@@ -26,7 +26,7 @@ type Explanation struct {
 type Part struct {
 	// Kind is "method", "host", "path", "query", "header", "cookie" or "body".
 	Kind string
-	// Name is that of a parameter, header or cookie; empty for the others.
+	// Name is the name of a parameter, header or cookie; empty for the others.
 	Name string
 	// Use is what the route does with it.
 	Use PartUse

@@ -279,7 +279,7 @@ const (
 //
 // Accept-Language is negotiated (RFC 9110, section 12.5.4): Values are language tags, and a
 // request has the class with the highest weight. A range matches a tag that it is a prefix
-// of (RFC 4647, section 3.3.1), and, as in a lookup (section 3.4), "de-AT" matches the tag
+// of (RFC 4647, section 3.3.1), and, like in a lookup (section 3.4), "de-AT" matches the tag
 // "de" if there is none more specific. Of equal weights the range that the visitor names
 // first counts, and then the closer tag. The first 32 ranges are considered.
 //

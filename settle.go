@@ -19,7 +19,7 @@ import (
 
 // Settle waits until all work that requests have begun, and have not waited for, is done:
 // regenerations, purges after unsafe requests, and codings. It returns the cause of ctx if that
-// is done first. Work that begins meanwhile is awaited too.
+// is done first. Work that begins during the wait is awaited too.
 func (c *Cache) Settle(ctx context.Context) error { return c.activity.wait(ctx) }
 
 // An activity counts work in progress. Its methods are safe for concurrent use.

@@ -17,7 +17,7 @@ import (
 type Stats struct {
 	// Memory is the tier of pages in this process.
 	Memory MemoryStats
-	// NegativeEntries are those of the negative cache, and Unpublished the pages in memory
+	// NegativeEntries are the entries of the negative cache, and Unpublished the pages in memory
 	// that could not be stored. Both are approximate.
 	NegativeEntries, Unpublished int
 	// PurgeMarks are the purges of tags, prefixes, tenants and the site that pages are judged by.
@@ -27,7 +27,7 @@ type Stats struct {
 	Renders, Queued int
 	// Flights are the pages that are being looked for, or rendered.
 	Flights int
-	// LeasesHeld are those of this process.
+	// LeasesHeld are the leases that this process holds.
 	LeasesHeld int
 	// PollLag is how long ago the last successful poll of the log began, or the cache was
 	// made; zero if it does not read the log.
@@ -36,7 +36,7 @@ type Stats struct {
 	StoresDown []string
 }
 
-// MemoryStats are those of the pages in memory.
+// MemoryStats describe the pages in memory.
 type MemoryStats struct {
 	Bytes   int64 // what they weigh, with what is kept of evicted pages
 	Limit   int64 // what they may weigh; 0: none are kept

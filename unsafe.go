@@ -17,8 +17,8 @@ import (
 
 // A request with an unsafe method (POST, PUT, DELETE, …) that succeeds may have changed its
 // page: the stored copies of its URI must not be used any more (RFC 9111, section 4.4), nor
-// those of Location and Content-Location if they are of the same host. They are purged, as
-// [Route.UnsafeRequests] says, before the visitor gets the answer, so that the page that the
+// the copies of Location and Content-Location if they are of the same host. They are purged, as
+// [Route.UnsafeRequests] declares, before the visitor gets the answer, so that the page that the
 // visitor sees next has the change; or later, if visitors send many such requests (see
 // package invalidate).
 //
@@ -39,7 +39,7 @@ const (
 	// demands. It is the zero value.
 	UnsafeHard UnsafePurge = iota
 	// UnsafeSoft makes them stale: they are served within their stale window while the page is
-	// rendered, and in place of a failure to do so. A visitor may see the page without his change.
+	// rendered, and if that fails. A visitor may see the page without his change.
 	UnsafeSoft
 	// UnsafeIgnore leaves them as they are.
 	UnsafeIgnore
@@ -72,7 +72,7 @@ func isSafe(method string) bool {
 // An unsafeRequest is what remains to be known of a request when its answer arrives.
 type unsafeRequest struct {
 	h             *handler
-	ctx           context.Context //nolint:containedctx // that of the request
+	ctx           context.Context //nolint:containedctx // of the request
 	header        http.Header     // as it arrived
 	client        netip.Prefix    // not valid if clients are not distinguished
 	host          string
@@ -141,8 +141,8 @@ func (u *unsafeRequest) pages(header http.Header) []invalidate.Change {
 	return pages
 }
 
-// page returns the page of a URI, by the route that its GET requests have, which need not be
-// that of this request.
+// page returns the page of a URI, by the route of its GET requests, which may differ from
+// this request's route.
 func (u *unsafeRequest) page(uri *url.URL) (changed invalidate.Change, ok bool) {
 	path := url.URL{Path: uri.Path, RawPath: uri.RawPath}
 	k, bypass, err := u.h.route.keys.KeyOf("", u.host, &path, "")
