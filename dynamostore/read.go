@@ -142,8 +142,8 @@ func (s *Store) queryOnce(ctx context.Context, input *dynamodb.QueryInput) (page
 	return page, err
 }
 
-// readRow reads one row with a strongly consistent read; nil if there is none. bounded
-// is as in [operation].
+// readRow reads one row with a strongly consistent read; nil if there is none. For
+// bounded see [operation].
 func (s *Store) readRow(ctx context.Context, bounded bool, pk, sk string) (row, error) {
 	var out *dynamodb.GetItemOutput
 	err := s.execute(ctx, operation{bounded: bounded, send: func(ctx context.Context) (err error) {

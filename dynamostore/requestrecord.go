@@ -211,7 +211,7 @@ func (s *Store) EndRequest(ctx context.Context, l store.Lease, end store.Request
 	return nil
 }
 
-// endClaim completes or fails the claim of a lease, if it has one. bounded is as in
+// endClaim completes or fails the claim of a lease, if it has one. For bounded see
 // [operation]. A failed condition means that another process took the claim over, or
 // that an earlier call of ours was executed.
 func (s *Store) endClaim(ctx context.Context, bounded bool, l *lease, end store.RequestEnd) error {

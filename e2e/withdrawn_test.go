@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A page that its origin has withdrawn is not served again, neither after kill -9 nor in place
-// of a failure, until it is rendered again.
+// A page that its origin has withdrawn is not served again, neither after kill -9 nor when
+// rendering fails, until it is rendered again.
 func TestWithdrawnPageStaysAway(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)

@@ -218,8 +218,8 @@ func compareKeys(a, b []byte, reverse bool) int {
 	return bytes.Compare(a, b)
 }
 
-// snapshot runs fn on the file and the overlay as they are at one moment: the layers are those
-// of the moment at which the snapshot of the file was taken, if they did not change since.
+// snapshot runs fn on the file and the overlay as they are at one moment: the layers are from
+// the moment at which the snapshot of the file was taken, if they did not change since.
 func (db *DB) snapshot(fn func(store.Reader) error) error {
 	const attempts = 4
 	for range attempts {

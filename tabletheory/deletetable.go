@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// DeleteTable deletes the table of a model with all its items, including those
+// DeleteTable deletes the table of a model with all its items, including items
 // of other models, and returns when it is gone. If there is none it returns
 // [ErrTableNotFound]. A table that is being created or updated is deleted when
 // that is done. Bound the wait with ctx; if it ends early, the deletion may

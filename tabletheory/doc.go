@@ -40,7 +40,7 @@
 // they were stored, or the operation is an error: nothing is rounded, truncated or
 // omitted silently. After an error, destinations and models are unchanged. A
 // request that is retried after a lost reply takes effect once if DynamoDB can
-// detect the retry, as in transactions; otherwise [OutcomeOf] tells whether a
+// detect the retry, which it does for transactions; otherwise [OutcomeOf] returns whether a
 // write can have happened.
 //
 // A [DB] and a [Table] are safe for concurrent use. A [Query] and the builders are

@@ -97,8 +97,8 @@ func (w *write) classifyReply(a *attempts, returned types.ReturnValue, err error
 //
 // A put stores the item that it sends. An update is recognized by the version
 // that it compares and increments: without a version, another writer could have
-// stored equal attributes, as in two leases that expire in the same second. A
-// missing item does not tell who deleted it.
+// stored equal attributes, such as two leases that expire in the same second. A
+// missing item does not show which request deleted it.
 func (w *write) produces(stored model.Item) bool {
 	switch w.kind {
 	case kindPut, kindCreate:

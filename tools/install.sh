@@ -115,7 +115,7 @@ python_of() {
 # is_python COMMAND VERSION reports whether a command is an interpreter of that version of Python.
 is_python() { "$1" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$2')" >/dev/null 2>&1; }
 
-# install_sites prepares the sites of e2e/sites, other than those of Next.js and Django.
+# install_sites prepares the sites of e2e/sites, except the sites of Next.js and Django.
 install_sites() {
   local site
   if has python3 "Python 3.11" "the Flask site"; then

@@ -114,7 +114,7 @@ func s3Targets(records []json.RawMessage, templates []Template) (targets []store
 	return targets, nil
 }
 
-// decodeObjectKey decodes s3.object.key, which S3 encodes as in a form: a space is a plus.
+// decodeObjectKey decodes s3.object.key, which S3 encodes like a form: a space is a plus.
 func decodeObjectKey(record any) {
 	fields, _ := record.(map[string]any)
 	s3, _ := fields["s3"].(map[string]any)

@@ -86,7 +86,7 @@ type Message struct {
 	// Targets are 1 to [store.MaxPurgeTargets] targets, which are purged together or not. A
 	// page counts twice, since its variants may have to be purged too.
 	Targets []store.PurgeTarget
-	// Hard is as in [isr.Purge].
+	// Hard is the mode (see [isr.Purge]).
 	Hard bool
 }
 

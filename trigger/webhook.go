@@ -35,7 +35,7 @@ type Hook struct {
 	Secrets []Secret
 	// Targets are 1 to [MaxTemplates] templates, all of which are filled with each payload.
 	Targets []Template
-	// Hard is as in [isr.Purge].
+	// Hard is the mode (see [isr.Purge]).
 	Hard bool
 }
 

@@ -12,7 +12,7 @@ func printHead(p plan) {
 	for _, s := range p.sides {
 		fmt.Printf("  %-26s %s\n", s.title, s.promise)
 	}
-	fmt.Printf("\n\"CPU\" is the server's CPU time per call, with garbage collection;\n\"ours\" is the rate of localdynamo over HTTP, as a multiple of that of the line\n")
+	fmt.Printf("\n\"CPU\" is the server's CPU time per call, with garbage collection;\n\"ours\" is the rate of localdynamo over HTTP, as a multiple of the line's rate\n")
 }
 
 func printSection(raw bool, workers int) {

@@ -39,7 +39,7 @@ type framework struct {
 type form struct {
 	page, field string     // the form is the one on the page with the field or, without a field, the last one
 	fixed       url.Values // of other fields
-	link        string     // a pattern: a link on the page, in place of a form
+	link        string     // a pattern: a link on the page, instead of a form
 }
 
 // An explained is a URL, and lines of what isr config explain says about it.

@@ -33,7 +33,7 @@ import (
 )
 
 // Rules are what a route declares of its keys. The zero value has the host and the path in keys. Its
-// fields mean what those of isr.Route mean, and are valid.
+// fields mean what isr.Route's mean, and are valid.
 type Rules struct {
 	// Off: all requests bypass the cache.
 	Off bool

@@ -196,8 +196,8 @@ func (m *Mapper) leadsTo(k store.Key, header http.Header, u *url.URL) bool {
 // may decide without saying so. These are: a cookie, except cookies that origins do not read, and
 // cookies in the key; a query parameter that the route ignores, except parameters that only record
 // where a visitor came from; a header that is not known to be harmless (see
-// [wellknown.Ordinary]), such as a key of an API; and a preference for another type than that of
-// a page.
+// [wellknown.Ordinary]), such as a key of an API; and a preference for another type than a
+// page's.
 func (m *Mapper) Impersonal(r *http.Request) bool {
 	if !acceptsPages(r.Header["Accept"]) && !m.Covers("Accept") {
 		return false

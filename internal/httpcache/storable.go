@@ -68,7 +68,7 @@ type Rules struct {
 	// MaxBody is the longest body that is stored, in bytes.
 	MaxBody int64
 	// MaxHeader is the size of the largest header that is stored, in bytes, where each field counts
-	// for its name, its value and 32 bytes (like in RFC 9113, section 6.5.2). Zero means
+	// for its name, its value and 32 bytes (RFC 9113, section 6.5.2). Zero means
 	// DefaultMaxHeader.
 	MaxHeader int64
 	// Requested is when the response was requested, for its apparent age, and for Expires
@@ -404,7 +404,7 @@ func DeclaredLength(h http.Header) int64 {
 }
 
 // HeaderSize returns the size of a header in bytes, where each field counts for its name, its value
-// and 32 bytes (as in RFC 9113, section 6.5.2).
+// and 32 bytes (RFC 9113, section 6.5.2).
 func HeaderSize(h http.Header) int64 {
 	n := 0
 	for name, values := range h {

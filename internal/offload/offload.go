@@ -57,7 +57,7 @@ var (
 	errQueueSlow = errors.New("the queue did not answer in time")
 )
 
-// A Page is a request for the regeneration of a stale page. Its fields are those of isr.StalePage,
+// A Page is a request for the regeneration of a stale page. It has the fields of isr.StalePage,
 // which documents them.
 type Page struct {
 	Key               store.Key

@@ -62,7 +62,7 @@ func (ws *wires) end(l *life, n int) *wire {
 	return &wire{all: ws, life: l, at: at, said: make(map[string]int)}
 }
 
-// connect makes a process that has its cache reachable, in place of its predecessor.
+// connect makes a process that has its cache reachable, and replaces its predecessor.
 func (ws *wires) connect(end *wire) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

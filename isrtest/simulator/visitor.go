@@ -249,7 +249,7 @@ func (w *world) streamed(v *visitor, content string, g *generation) bool {
 }
 
 // isUnstored reports whether a Cache-Status says that the page was rendered while a store had failed. A hit
-// with that detail is an older page in place of the failure.
+// with that detail is an older page, served because the render failed.
 func isUnstored(how string) bool {
 	return strings.Contains(how, "fwd=") && strings.Contains(how, "detail=store-error")
 }
@@ -280,7 +280,7 @@ func (w *world) servableUntil(p *page, content string) time.Time {
 	return until
 }
 
-// replacesFailure reports whether a page may be served in place of a failure: a page that was pinned
+// replacesFailure reports whether a page may be served when its render fails: a page that was pinned
 // may, however old it is, until a render succeeds, and is marked as such.
 func (w *world) replacesFailure(p *page, content, how string) bool {
 	if isFresh(how) || strings.HasSuffix(how, "detail=stale") {

@@ -102,7 +102,7 @@ func (x *exchange) read(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// deadlineBody sets a read deadline before each read. Without a connection, as in
+// deadlineBody sets a read deadline before each read. Without a connection, in
 // tests, there is no deadline.
 type deadlineBody struct {
 	body       io.Reader

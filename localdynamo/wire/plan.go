@@ -321,7 +321,7 @@ func (m *members) encode(dst []byte, v reflect.Value) []byte {
 	return append(dst, '}')
 }
 
-// lowerFirst returns the name of a member as in AWS's messages.
+// lowerFirst returns the name of a member as AWS's messages have it.
 func lowerFirst(name string) string {
 	r, size := utf8.DecodeRuneInString(name)
 	return string(unicode.ToLower(r)) + name[size:]

@@ -22,7 +22,7 @@ import (
 type Config struct {
 	// Templates make targets of records; see the methods of Handler.
 	Templates []trigger.Template
-	// Hard is the mode of purges by templates, as in isr.Purge.
+	// Hard is the mode of purges by templates (see isr.Purge).
 	Hard bool
 	// Logger receives one line for each record that failed. Nil means slog.Default().
 	Logger *slog.Logger

@@ -38,7 +38,7 @@ type Request struct {
 	// Tenant and Key name the page: its cache key.
 	Tenant string `json:"tenant,omitempty"`
 	Key    string `json:"key"`
-	// Generation, Fence, PurgeSeq, Failures and Attempt are as in [isr.StalePage].
+	// [isr.StalePage] documents Generation, Fence, PurgeSeq, Failures and Attempt.
 	Generation string `json:"generation,omitempty"`
 	Fence      int64  `json:"fence,omitempty"`
 	PurgeSeq   int64  `json:"purge_seq,omitempty"`

@@ -16,7 +16,7 @@ type Purges struct {
 	Queue string
 	// Templates make targets of events. None: the queue has purge requests.
 	Templates []trigger.Template
-	// Hard is the mode of purges by templates, as in isr.Purge. Purge requests have their own.
+	// Hard is the mode of purges by templates (see isr.Purge). Purge requests have their own.
 	Hard bool
 	// Logger receives one line for each purge.
 	Logger *slog.Logger

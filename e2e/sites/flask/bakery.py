@@ -25,7 +25,7 @@ def page(title, content, max_age, **context):
 
 @app.get("/")
 def home():
-    """Greet visitors by name. Its Cache-Control is a mistake that sites make: it is that of a shared page."""
+    """Greet visitors by name. Its Cache-Control is a mistake that sites make: it is a shared page's."""
     # Reading the session adds "Vary: Cookie", and a page with that is not stored.
     name = session.get("name") if "session" in request.cookies else None
     now = datetime.now(timezone.utc).isoformat()

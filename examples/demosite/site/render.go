@@ -127,7 +127,7 @@ type view struct {
 }
 
 // render waits for the site's delay and sends the page. If the client disconnects
-// meanwhile, it sends nothing and does not count the render.
+// during the delay, it sends nothing and does not count the render.
 func (s *site) render(w http.ResponseWriter, r *http.Request, p page) {
 	began := s.now()
 	if !sleep(r.Context(), s.delay) {

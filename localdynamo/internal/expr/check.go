@@ -118,7 +118,7 @@ func (b *binding) checkBounds(lowOperand, highOperand *operand) error {
 	return b.errorf("The BETWEEN operator %s; lower bound operand: AttributeValue: %s, upper bound operand: AttributeValue: %s", what, formatScalar(low), formatScalar(high))
 }
 
-// formatScalar formats a scalar as in AWS's messages.
+// formatScalar formats a scalar as AWS's messages do.
 func formatScalar(v types.AttributeValue) string {
 	text := ""
 	switch v := v.(type) {

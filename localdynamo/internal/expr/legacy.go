@@ -233,7 +233,7 @@ func (l *legacy) checkOperator(name string, operator types.ComparisonOperator) e
 	return fmt.Errorf("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must satisfy enum value set: [IN, NULL, BETWEEN, LT, NOT_CONTAINS, EQ, GT, NOT_NULL, NE, LE, BEGINS_WITH, GE, CONTAINS]", operator, at)
 }
 
-// member formats the location of a field within the parameter as in AWS's messages.
+// member formats the location of a field within the parameter as AWS's messages do.
 func (l *legacy) member(name, field string) string {
 	kind := string(l.kind)
 	return strings.ToLower(kind[:1]) + kind[1:] + "." + name + ".member." + field

@@ -206,7 +206,7 @@ func (b *binding) name(s step) string {
 	return s.name
 }
 
-// formatPath formats a path as in AWS's messages: [a, b, [2]].
+// formatPath formats a path as AWS's messages do: [a, b, [2]].
 func (b *binding) formatPath(p path) string {
 	parts := make([]string, len(p))
 	for i, s := range p {

@@ -89,7 +89,7 @@ func (f *Field) Value(v reflect.Value, make bool) reflect.Value {
 func (f *Field) goName() string { return f.owner.String() + "." + f.Name }
 
 // emptyFunc returns the function that reports whether a value of type t is
-// empty: zero, without elements, or IsZero by its own method.
+// empty: it is zero, it has no elements, or its own method IsZero reports so.
 func emptyFunc(t reflect.Type) func(reflect.Value) bool {
 	switch {
 	case t.Kind() == reflect.Struct && t.ConvertibleTo(timeType):

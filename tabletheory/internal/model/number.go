@@ -31,7 +31,7 @@ func (n Number) Float64() (float64, error) { return parseFloat(string(n), 64) }
 // integers.
 func (n Number) Int64() (int64, error) { return parseInt(string(n)) }
 
-// numberLike is implemented by string types that hold numbers: Number, and those
+// numberLike is implemented by string types that hold numbers: Number, and the types
 // of attributevalue and encoding/json.
 type numberLike interface {
 	Float64() (float64, error)

@@ -25,7 +25,7 @@ ${content}
 }
 
 // The home page greets visitors by name. Its Cache-Control is a mistake that sites make: it is
-// that of a shared page.
+// a shared page's.
 app.get('/', (req, res) => {
   page(res, 'Home', `<p>Hello <b id="name">${escape(req.session.name ?? 'nobody')}</b>, at <time id="rendered">${new Date().toISOString()}</time></p>`, 2);
 });

@@ -4,7 +4,7 @@ export const { getSession, commitSession, destroySession } = createCookieSession
   cookie: { name: 'session', path: '/', httpOnly: true, sameSite: 'lax', secrets: ['only-for-tests'] },
 });
 
-// visitor returns the name in the session of a request, undefined without one.
+// visitor returns the name in the session of a request, undefined if there is none.
 export async function visitor(request) {
   return (await getSession(request.headers.get('Cookie'))).get('name');
 }
