@@ -273,9 +273,8 @@ def test_times_fit():
     environment = {e["Name"]: e["Value"] for e in container["Environment"] if "Name" in e}
     attributes = {a["Key"]: a["Value"] for a in group["TargetGroupAttributes"] + balancer["LoadBalancerAttributes"] if "Key" in a}
     origin = resources("edge")["Distribution"]["Properties"]["DistributionConfig"]["Origins"][0]["CustomOriginConfig"]
-    serve = (DEPLOY.parent / "cmd" / "isr" / "server" / "server.go").read_text()
-    keep_alive = 60 * int(re.search(r"IdleTimeout: +(\d+) \* time.Minute", serve)[1])
-    render = seconds(re.search(r'RenderTimeout +cli\.Span +`default:"(\d+s)"', source("RenderTimeout"))[1])
+    keep_alive = 60 * int(in_server(r"IdleTimeout: +(\d+) \* time.Minute"))
+    render = seconds(in_server(r'\tRenderTimeout +cli\.Span +`default:"(\d+s)"'))
     grace = render + 5
     drain = seconds(environment["ISR_DRAIN"])
     assert group["HealthCheckTimeoutSeconds"] < group["HealthCheckIntervalSeconds"]
@@ -288,11 +287,11 @@ def test_times_fit():
     assert (group["HealthCheckPath"], group["HealthCheckPort"]) == ("/readyz", environment["ISR_HEALTH"].split(":")[1])
 
 
-def source(field):
-    for file in (DEPLOY.parent / "cmd" / "isr" / "server").glob("*.go"):
-        if re.search(rf"\t{field} +cli\.Span", text := file.read_text()):
-            return text
-    raise AssertionError(field)
+def in_server(pattern):
+    """Return what the one place of the server's source that matches has in the group of the pattern."""
+    sources = sorted((DEPLOY.parent / "cmd" / "isr" / "server").glob("*.go"))
+    (found,) = [text for file in sources for text in re.findall(pattern, file.read_text())]
+    return found
 
 
 def test_environment_is_known():
