@@ -36,6 +36,7 @@ func (w *world) checkBound(v *visitor, g *generation, how string) {
 		case g.index < t.index:
 			w.violate("the staleness of memory is bounded", "%s got %s, which generation %d had replaced %v before it asked",
 				v.name, w.generationName(g), t.index, v.began.Sub(t.at))
+		case v.page.renderedAt[g.content].After(t.at): // by a process that did not know of the purge yet
 		case t.covers(g.tag) && g.ours && g.purgeSeq < t.seq && (t.hard || !stale):
 			w.violate("the staleness of memory is bounded", "%s got %s of sequence %d, which was purged at %d, %v before it asked",
 				v.name, w.generationName(g), g.purgeSeq, t.seq, v.began.Sub(t.at))
