@@ -23,6 +23,14 @@ func Of(word string) (d Detail, ok bool) {
 	return Detail{}, false
 }
 
+// IsBypass reports whether a word is why the origin answered a request without the cache: the request may not be
+// answered by a page, or the response must not be stored.
+func IsBypass(word string) bool {
+	_, refused := OfRefusal(word)
+	_, requested := ofRequest(word)
+	return refused || requested
+}
+
 const public = "if the page is the same for all visitors, send Cache-Control: public, s-maxage=60"
 
 // OfRefusal describes the details of responses that must not be stored.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,11 @@ import (
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/config"
+	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/embedded"
+	"github.com/facetheory/isr/internal/telemetry/live"
 	"github.com/facetheory/isr/trigger/queue"
 )
 
@@ -128,6 +132,42 @@ func warnOfOrigin(ctx context.Context, origin *url.URL, log *slog.Logger) {
 	if ctx.Err() == nil {
 		log.Warn("failed to connect to origin: start the site, or correct --origin", "origin", origin.String(), "error", err)
 	}
+}
+
+// manyBypasses is after how many requests without the cache the log tells why, once.
+const manyBypasses = 100
+
+// reportBypasses logs why requests were answered without the cache, once there were many, and ends.
+func reportBypasses(ctx context.Context, monitor *live.Monitor, url string, log *slog.Logger) {
+	for backoff.Wait(ctx, 10*time.Second) == nil {
+		requests, reasons, advice := bypasses(monitor.Snapshot(time.Now()).Hour.Reasons)
+		if requests >= manyBypasses {
+			log.Info("requests were answered without the cache", "requests", requests, "reasons", reasons, "do", advice, "more", "isr doctor --url "+url+"/")
+			return
+		}
+	}
+}
+
+// bypasses returns how many requests were answered without the cache, the shares of the three most frequent reasons,
+// and what to do about the first.
+func bypasses(all map[string]int64) (requests int64, reasons, advice string) {
+	var words []string
+	for word, n := range all {
+		if details.IsBypass(word) {
+			words = append(words, word)
+			requests += n
+		}
+	}
+	slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b)) })
+	var texts []string
+	for _, word := range words[:min(len(words), 3)] {
+		texts = append(texts, fmt.Sprintf("%s %d%%", word, 100*all[word]/requests))
+	}
+	if len(words) > 0 {
+		d, _ := details.Of(words[0])
+		advice = cmp.Or(d.Advice, "nothing, if that is meant")
+	}
+	return requests, strings.Join(texts, ", "), advice
 }
 
 // openStores opens the stores. Without --require-store, stores that do not answer are
