@@ -91,6 +91,26 @@ def test_lease_excludes_and_is_released(client: DynamoDBClient, table_name: str,
     assert threads() == []
 
 
+def test_block_ends_with_a_refresh(manager: LeaseManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def program() -> None:
+        async with AsyncLeases(manager) as leases:
+            asked, answered = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+            async def run(*_: object) -> None:
+                asked.set()
+                await answered
+
+            async with leases.lease("job", lease_seconds=12):
+                with monkeypatch.context() as patched:
+                    patched.setattr(leases._threads, "run", run)
+                    await asked.wait()
+                answered.set_result(None)
+                await asyncio.sleep(0)  # the refresh has ended, and its task has not noticed
+
+    asyncio.run(asyncio.wait_for(program(), 600))
+    assert threads() == []
+
+
 def test_loss_cancels_the_task(client: DynamoDBClient, table_name: str, manager: LeaseManager) -> None:
     ended: list[str] = []
 

@@ -309,8 +309,10 @@ class AsyncLeases(_Closing):
         while not lease.lost:
             await asyncio.sleep(delay)
             try:
-                # A refresh that hangs is abandoned to its thread.
-                await asyncio.wait_for(self._threads.run(self._manager.refresh, lease), lease.seconds / 3)
+                # A refresh that hangs is abandoned to its thread. asyncio.wait_for of Python 3.11 would ignore the
+                # cancellation by a block that ends when the refresh does.
+                async with asyncio.timeout(lease.seconds / 3):
+                    await self._threads.run(self._manager.refresh, lease)
                 delay = lease.seconds / 3
             except LeaseLostError:
                 break
