@@ -138,7 +138,7 @@ func TestBudgetWaitIsBounded(t *testing.T) {
 	})
 }
 
-// A search that waits for a turn holds no lease: a process whose origin has capacity
+// A fill that waits for a turn holds no lease: a process whose origin has capacity
 // renders the page, once, and the waiting requests of both get it.
 func TestWaitingForATurnHoldsNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestWaitingForATurnHoldsNoLease(t *testing.T) {
 		go func() { waiting <- get(busy, "/") }()
 		synctest.Wait()
 		if lock := tb.record(page).Lock; lock != nil {
-			t.Errorf("a search that waits for its turn holds %+v", lock)
+			t.Errorf("a fill that waits for its turn holds %+v", lock)
 		}
 		expect(t, get(free, "/"), "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
 		a := <-waiting
@@ -171,7 +171,7 @@ func TestWaitingForATurnHoldsNoLease(t *testing.T) {
 	})
 }
 
-// A search that waits for the lease of another process holds no turn.
+// A fill that waits for the lease of another process holds no turn.
 func TestWaitingForALeaseHoldsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -269,7 +269,7 @@ func TestAwaitedRegenerationComesFirst(t *testing.T) {
 	})
 }
 
-// Closing the cache ends the wait, and a search that has ended uses nothing of the
+// Closing the cache ends the wait, and a fill that has ended uses nothing of the
 // budget.
 func TestCloseEndsTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -124,7 +124,7 @@ const (
 	renderShare = 2
 )
 
-// A renderMemory is what the body of one render has of a budget. The search has it, and each visitor who
+// A renderMemory is what the body of one render has of a budget. The fill has it, and each visitor who
 // reads the body; the last to release it returns it. Its methods are safe for concurrent use. A
 // nil renderMemory has no limit.
 type renderMemory struct {
@@ -200,15 +200,15 @@ func (m *renderMemory) release() {
 	}
 }
 
-// nextMemory returns the memory of the next render of the search. The last one has ended.
-func (s *search) nextMemory() *renderMemory {
+// nextMemory returns the memory of the next render of the fill. The last one has ended.
+func (s *fill) nextMemory() *renderMemory {
 	s.memory.release()
 	s.memory = newRenderMemory(s.c.rendered)
 	return s.memory
 }
 
-// releaseMemory ends what the search has of the last render.
-func (s *search) releaseMemory() {
+// releaseMemory ends what the fill has of the last render.
+func (s *fill) releaseMemory() {
 	s.memory.release()
 	s.memory = nil
 }

@@ -67,7 +67,7 @@ type Cache struct {
 	negative    *negativeCache
 	activity    *activity // what requests have begun and need not wait for
 	flights     flights
-	lookUps     chan struct{} // has an element for each read of a search in progress (see maxLookUps)
+	lookUps     chan struct{} // has an element for each read of a fill in progress (see maxLookUps)
 	unstored    flights       // those that call no store
 	follower    *changelog.Follower
 	presence    *fleet.Members // nil: it has no name
@@ -373,9 +373,9 @@ func (c *Cache) routeOf(ctx context.Context, k store.Key) (*boundRoute, error) {
 	return nil, fmt.Errorf("%w: the stored entry of %s names no route, and the cache has %d routes instead of one with a name", ErrNoRenderer, k, len(c.bound))
 }
 
-// start returns the flight of the search's key, or starts one that runs the search, which
+// start returns the flight of the fill's key, or starts one that runs the fill, which
 // leader reports. It returns nil once the cache is closed.
-func (c *Cache) start(s *search) (f *flight, leader bool) {
+func (c *Cache) start(s *fill) (f *flight, leader bool) {
 	return c.flights.join(s, func(f *flight) outcome {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
 		return s.observed(c.ctx, s.run)
@@ -383,14 +383,14 @@ func (c *Cache) start(s *search) (f *flight, leader bool) {
 }
 
 // join is start for a request that waits for the flight.
-func (c *Cache) join(s *search) (f *flight, leader bool) {
+func (c *Cache) join(s *fill) (f *flight, leader bool) {
 	f, leader = c.start(s)
 	c.joined(f, leader, s.cause)
 	return f, leader
 }
 
-// joinUnstored is join for a search that calls no store.
-func (c *Cache) joinUnstored(s *search) (f *flight, leader bool) {
+// joinUnstored is join for a fill that calls no store.
+func (c *Cache) joinUnstored(s *fill) (f *flight, leader bool) {
 	f, leader = c.unstored.join(s, func(f *flight) outcome {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
 		return s.observed(c.ctx, s.runUnstored)

@@ -25,7 +25,7 @@ import (
 //	                  are held back until its digest is right, so that no visitor takes a damaged
 //	                  body for a whole one
 //
-// Such a page is detached. It is made for a request, or for a search and those who wait for it, and
+// Such a page is detached. It is made for a request, or for a fill and those who wait for it, and
 // memory keeps its outline alone. Whole bodies are sent so if they are on a local disk, longer than
 // maxLoaded and without codings, until they have been requested maxLoads times; and from any store if
 // there is no room for them in memory (see pin).
@@ -109,9 +109,9 @@ func (h *handler) detached(r *http.Request, d *decision) *page {
 }
 
 // detached returns the page of an entry without its body, if that suffices for the request that started
-// the search, or is how such bodies are sent; else nil. A body that is sent whole is verified, so that a
-// damaged one is found before its page is served; the error is then as of search.body.
-func (s *search) detached(ctx context.Context, rec store.Record, read reading) (*page, error) {
+// the fill, or is how such bodies are sent; else nil. A body that is sent whole is verified, so that a
+// damaged one is found before its page is served; the error is then as of fill.body.
+func (s *fill) detached(ctx context.Context, rec store.Record, read reading) (*page, error) {
 	e := *rec.Entry
 	if !s.c.reader.Sendable(&e) {
 		return nil, nil

@@ -20,7 +20,7 @@ import (
 
 // entry describes the generation that a rendering made, to replace what was read under the
 // lease.
-func (s *search) entry(got rendering, at timing, seq int64, rec store.Record) store.Entry {
+func (s *fill) entry(got rendering, at timing, seq int64, rec store.Record) store.Entry {
 	res := got.response
 	sum := sha256.Sum256(res.body)
 	digest := hex.EncodeToString(sum[:])
@@ -44,7 +44,7 @@ func (s *search) entry(got rendering, at timing, seq int64, rec store.Record) st
 
 // draft is what the header of a response says of its entry. It has no entity tag if the
 // response has none.
-func (s *search) draft(status int, h http.Header, v httpcache.Verdict, at timing, seq int64) store.Entry {
+func (s *fill) draft(status int, h http.Header, v httpcache.Verdict, at timing, seq int64) store.Entry {
 	e := store.Entry{
 		GeneratedAt: at.generatedAt,
 		Revalidate:  wholeSeconds(v.Revalidate),
@@ -64,7 +64,7 @@ func (s *search) draft(status int, h http.Header, v httpcache.Verdict, at timing
 
 // window returns the freshness window of a rendering with this digest, which replaces what
 // was read under the lease. It is shortened at random (see [Route.Jitter]).
-func (s *search) window(got rendering, at timing, rec store.Record, digest string) time.Duration {
+func (s *fill) window(got rendering, at timing, rec store.Record, digest string) time.Duration {
 	window, read := wholeSeconds(got.verdict.Revalidate), rec.Entry
 	if !got.verdict.RouteWindow || !s.route.Auto.enabled() || read == nil || read.Revalidate == 0 {
 		return s.c.shorten(window, s.route.jitter)
@@ -124,7 +124,7 @@ func expiry(e store.Entry, now time.Time, retention time.Duration) time.Time {
 
 // publishOptions are how a generation replaces what was read. A pin that has ended, or
 // whose page cannot be served, does not prevent that.
-func (s *search) publishOptions(read store.Record, next *store.Entry) store.PublishOptions {
+func (s *fill) publishOptions(read store.Record, next *store.Entry) store.PublishOptions {
 	return store.PublishOptions{
 		History:    s.route.History > 0,
 		Keep:       s.route.History,
@@ -219,7 +219,7 @@ func (c *Cache) addMarks(ctx context.Context, k store.Key, rec *store.Record, at
 	return nil
 }
 
-// maxLookUps bounds the concurrent reads of searches in this process, except those under
+// maxLookUps bounds the concurrent reads of fills in this process, except those under
 // a lease. After a gap in the log every page in memory is read again when it is next
 // requested, which may be all at once; this protects the table and its connections.
 const maxLookUps = 128
@@ -227,7 +227,7 @@ const maxLookUps = 128
 // lookUp calls read once fewer than maxLookUps are in progress. Waiting for that counts
 // as waiting for the store: the countdown of visitors runs, and the wait is bounded by the
 // deadline of a read.
-func (s *search) lookUp(ctx context.Context) (store.Record, error) {
+func (s *fill) lookUp(ctx context.Context) (store.Record, error) {
 	timer := time.NewTimer(guard.TableTimeout)
 	defer timer.Stop()
 	select {
@@ -242,7 +242,7 @@ func (s *search) lookUp(ctx context.Context) (store.Record, error) {
 }
 
 // read calls [Cache.read], and repeats it if the page was reloaded meanwhile.
-func (s *search) read(ctx context.Context) (rec store.Record, err error) {
+func (s *fill) read(ctx context.Context) (rec store.Record, err error) {
 	for again := true; again; again = s.c.floor.crossed(s.latest) || s.f.crossed(s.latest) {
 		s.asOf = s.c.follower.Committed()
 		if rec, s.latest, err = s.c.read(ctx, s.key, s.pk); err != nil {
@@ -258,7 +258,7 @@ func (s *search) read(ctx context.Context) (rec store.Record, err error) {
 }
 
 // adapt completes a record by what this process knows.
-func (s *search) adapt(rec *store.Record) {
+func (s *fill) adapt(rec *store.Record) {
 	if e := rec.Entry; e != nil && e.Foreign {
 		// Another service's row has no stale window: the route's applies.
 		foreign := *e
@@ -276,7 +276,7 @@ func (s *search) adapt(rec *store.Record) {
 
 // redirectsToItself reports whether an entry is a redirect to its own key: one of an older version, or
 // of another service. It counts as missing, even if it is pinned.
-func (s *search) redirectsToItself(e *store.Entry) bool {
+func (s *fill) redirectsToItself(e *store.Entry) bool {
 	if e == nil || e.Withdrawn {
 		return false
 	}
@@ -288,7 +288,7 @@ func (s *search) redirectsToItself(e *store.Entry) bool {
 // than a page that was served already, or newer than one that will be, the page is
 // reloaded, so that no later visitor gets an older one. ErrPurged: the page was purged
 // meanwhile, and must not be served.
-func (s *search) keep(p *page) error {
+func (s *fill) keep(p *page) error {
 	clear := s.c.memory.put(p, s.f)
 	known := s.f.known(p.cover)
 	if !clear || known.Seq > p.cover.Seq {
@@ -303,7 +303,7 @@ func (s *search) keep(p *page) error {
 // load makes a page of the record that was read last, and keeps it in memory. It takes
 // the body from memory if possible, even from a dropped page. ErrPurged: the page was
 // purged meanwhile.
-func (s *search) load(ctx context.Context, rec store.Record) (p *page, err error) {
+func (s *fill) load(ctx context.Context, rec store.Record) (p *page, err error) {
 	e := *rec.Entry // a copy, which reading the body of another service's page completes
 	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, &e) && p.cover == rec.Purges && !s.c.late(p, s.c.now()) {
 		return p, nil
@@ -329,7 +329,7 @@ func (s *search) load(ctx context.Context, rec store.Record) (p *page, err error
 // body reads the body of a record, whose entry is e. A body that repeatedly cannot be read counts as
 // missing, so that the page is rendered and published with a new one; but not while the
 // page is pinned, since the body may become readable again and the pin would be lost.
-func (s *search) body(ctx context.Context, rec store.Record, e *store.Entry) ([]byte, error) {
+func (s *fill) body(ctx context.Context, rec store.Record, e *store.Entry) ([]byte, error) {
 	if !e.Foreign && e.BodyKey == s.noBody {
 		return nil, fmt.Errorf("%w: %s (found earlier)", ErrNoBody, e.BodyKey)
 	}

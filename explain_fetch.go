@@ -92,9 +92,9 @@ func (b *boundRoute) watched(show func(answer)) *boundRoute {
 	return &boundRoute{routeRules: b.routeRules, renderer: h, budget: b.budget, renderTimeout: b.renderTimeout, wait: b.wait, maxBody: b.maxBody}
 }
 
-// ask calls the renderer by call, a method of the search, and describes what it answers. rec is
+// ask calls the renderer by call, a method of the fill, and describes what it answers. rec is
 // what the answer would replace.
-func (x *explainer) ask(s *search, rec store.Record, call func() (rendering, timing)) (rendering, timing) {
+func (x *explainer) ask(s *fill, rec store.Record, call func() (rendering, timing)) (rendering, timing) {
 	answers := make(chan answer, 2) // a validation may be repeated without conditions
 	plain := s.route
 	s.route = plain.watched(func(a answer) {

@@ -13,40 +13,40 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A dryRun executes the steps of a search (see fill.go). It takes the steps that decide from the search,
+// A dryRun executes the steps of a fill (see fill.go). It takes the steps that decide from the fill,
 // and replaces the steps that change something: its own find what can be known without that, and give
 // reasons. No turn is waited for, no lease is acquired, and nothing is stored or remembered.
 type dryRun struct {
 	x *explainer
-	s *search
+	s *fill
 	// open: the outcome cannot be known.
 	open bool
 }
 
-// dryRun returns how the flight of a search would end. A page that visitors get before that, because it
+// dryRun returns how the flight of a fill would end. A page that visitors get before that, because it
 // may be served while another one is rendered, ends it too; the flight then has it as its stale page.
 //
-// open: the outcome cannot be known. It is a storedPage, without a page, if the search waits for another
+// open: the outcome cannot be known. It is a storedPage, without a page, if the fill waits for another
 // process, and nil if the renderer decides.
-func (x *explainer) dryRun(s *search) (o outcome, open bool) { return x.dryRunFrom(stepLook, s) }
+func (x *explainer) dryRun(s *fill) (o outcome, open bool) { return x.dryRunFrom(stepLook, s) }
 
-// dryRunUnstored is dryRun for a search that calls no store.
-func (x *explainer) dryRunUnstored(s *search) (o outcome, open bool) {
+// dryRunUnstored is dryRun for a fill that calls no store.
+func (x *explainer) dryRunUnstored(s *fill) (o outcome, open bool) {
 	s.unstored = detailStoreError
 	return x.dryRunFrom(stepUnstored, s)
 }
 
-func (x *explainer) dryRunFrom(at step, s *search) (o outcome, open bool) {
+func (x *explainer) dryRunFrom(at step, s *fill) (o outcome, open bool) {
 	x.begin(s)
 	d := &dryRun{x: x, s: s}
 	o = s.steps(x.ctx(), at, d.do)
 	return o, d.open
 }
 
-// begin gives a search a flight that no request joins.
-func (x *explainer) begin(s *search) {
+// begin gives a fill a flight that no request joins.
+func (x *explainer) begin(s *fill) {
 	s.c, s.pk = x.h.c, x.h.c.cfg.Partition(s.key)
-	s.f = &flight{search: s, waitTimes: new(waitTimes), streaming: make(chan struct{})}
+	s.f = &flight{fill: s, waitTimes: new(waitTimes), streaming: make(chan struct{})}
 	s.since = time.Now()
 }
 
@@ -133,13 +133,13 @@ func (d *dryRun) doUnstored(ctx context.Context, at step) step {
 	return s.decide(at)
 }
 
-// leaveOpen ends the search, whose outcome cannot be known.
+// leaveOpen ends the fill, whose outcome cannot be known.
 func (d *dryRun) leaveOpen(o outcome) step {
 	d.open = true
 	return d.s.end(o)
 }
 
-// storeFailed ends the search because the store does not answer.
+// storeFailed ends the fill because the store does not answer.
 func (d *dryRun) storeFailed(err error) step {
 	d.x.because("the store does not answer: "+err.Error(), "")
 	return d.s.end(failure{cause: err, detail: detailStoreError})
@@ -204,7 +204,7 @@ func (d *dryRun) page(ctx context.Context) (*page, error) {
 	return newPage(s.key, e, s.rec.Purges, s.latest, nil, s.route.present), nil
 }
 
-// offer ends the search with a page that its visitor gets without waiting for a new one.
+// offer ends the fill with a page that its visitor gets without waiting for a new one.
 func (d *dryRun) offer() step {
 	s := d.s
 	s.f.stale.Store(s.page)
@@ -249,7 +249,7 @@ func (d *dryRun) confirm(ctx context.Context) step {
 	return stepRender
 }
 
-// unavailable is [search.unavailable] without the effects of a load.
+// unavailable is [fill.unavailable] without the effects of a load.
 func (d *dryRun) unavailable(ctx context.Context, cause error, detail string) failure {
 	o := failure{cause: cause, detail: detail}
 	if d.s.servableOnError(d.s.rec) {

@@ -18,14 +18,14 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A search is the work of a flight: it finds the page of a key, or renders it. This file
+// A fill is the work of a flight: it finds the page of a key, or renders it. This file
 // is the only place that orders its effects:
 //
 //	read META -> wait for a turn at the origin -> acquire LOCK
 //	          -> read META again -> list a variant -> render, or validate, and give up the turn
 //	          -> write the body -> list a variant -> publish META and delete LOCK
 //
-// The turn comes before the lease: a search that waits for its turn does not hold a
+// The turn comes before the lease: a fill that waits for its turn does not hold a
 // lease that another process, whose origin has capacity, could use. No page is rendered
 // twice because of that: META is read again once the turn has come, and once more under
 // the lease.
@@ -33,7 +33,7 @@ import (
 // At every step a crash leaves at most a lease, which expires, and a body that no row
 // refers to.
 //
-// A search is a loop of steps (see step). Each returns the next one, and none calls another:
+// A fill is a loop of steps (see step). Each returns the next one, and none calls another:
 //
 //	recall
 //	  │
@@ -54,14 +54,14 @@ import (
 //
 // It ends at most of them, with an outcome. Steps that only decide (consult, choose, judge, wait) have no effects: an
 // explanation takes them as they are, and replaces the others (see explain_fill.go).
-type search struct {
+type fill struct {
 	c *Cache
 	fillRequest
 	pk string
 	f  *flight
 
 	// What the steps hand to the next ones.
-	out      outcome      // of the search; nil under the lease: another writer was faster
+	out      outcome      // of the fill; nil under the lease: another writer was faster
 	rec      store.Record // read last
 	state    store.State  // of its entry
 	page     *page        // of it
@@ -86,42 +86,42 @@ type search struct {
 
 	ended   bool      // this process knows of a withdrawal of the entry, and the store does not
 	waited  bool      // another process held the lease, or may have while this one queued
-	gaveWay bool      // this search has waited for an unstored flight
+	gaveWay bool      // this fill has waited for an unstored flight
 	losses  int       // how often another process was faster
-	since   time.Time // when the search began
-	listed  time.Time // until when this search has listed a variant that is not stored; else zero
+	since   time.Time // when the fill began
+	listed  time.Time // until when this fill has listed a variant that is not stored; else zero
 
 	rendering *observedRender // in progress; nil if there is none
 	leaseWait func(Result)    // ends the wait for a lease in progress; nil if there is none
 	lost      bool            // the lease that was acquired last was lost
 }
 
-// A fillRequest is what is asked of a search. It does not change while the search runs.
+// A fillRequest is what is asked of a fill. It does not change while the fill runs.
 type fillRequest struct {
 	route *boundRoute
 	key   store.Key
 	force bool // render even if the page is fresh
 	unpin bool // render even if the page is pinned
-	// unless: a fresh page is not rendered although the search is forced, unless it has this
+	// unless: a fresh page is not rendered although the fill is forced, unless it has this
 	// version; nil if it is rendered in any case.
 	unless *freshVersion
 	// reload tells all nodes to drop their copies of the page when it is published.
 	reload bool
-	claim  *store.Claim // the request record that this search completes; may be nil
+	claim  *store.Claim // the request record that this fill completes; may be nil
 	early  *page        // render even if this page, the current one, is fresh; may be nil
-	// cause is the context of the request that started the search, whose end it outlives.
+	// cause is the context of the request that started the fill, whose end it outlives.
 	cause context.Context //nolint:containedctx // for the observer
-	// forwarded are the headers of the request that started the search that a render carries
+	// forwarded are the headers of the request that started the fill that a render carries
 	// (see Route.Forward).
 	forwarded http.Header
-	// accept are the codings that the visitor who started the search accepts.
+	// accept are the codings that the visitor who started the fill accepts.
 	accept httpcache.Accept
-	// own is the claim of the visitor who started the search to a response that must not be
+	// own is the claim of the visitor who started the fill to a response that must not be
 	// shared; nil if there is none.
 	own *handover
-	// head: the search is for a HEAD request, for which no page is rendered that is not stored.
+	// head: the fill is for a HEAD request, for which no page is rendered that is not stored.
 	head bool
-	// light is the request that started the search if its response may need no body; nil if it does.
+	// light is the request that started the fill if its response may need no body; nil if it does.
 	light *http.Request
 	// skip is the reason for which a page that is not stored is not rendered; empty if it is (see
 	// sections).
@@ -135,7 +135,7 @@ type fillRequest struct {
 	uncounted int
 }
 
-// A lastRead is what a search knows of its last read of the record.
+// A lastRead is what a fill knows of its last read of the record.
 type lastRead struct {
 	latest reading   // of the record
 	asOf   int64     // a sequence that was committed before that
@@ -150,7 +150,7 @@ func (r *lastRead) missBody(key string, err error) {
 	r.noBody = key
 }
 
-// A step is what a search does next. Those marked with * only decide.
+// A step is what a fill does next. Those marked with * only decide.
 type step int
 
 const (
@@ -194,7 +194,7 @@ const (
 )
 
 // do executes a step, and returns the next one.
-func (s *search) do(ctx context.Context, at step) step {
+func (s *fill) do(ctx context.Context, at step) step {
 	switch at {
 	case stepRecall:
 		return s.recallPage(ctx)
@@ -236,7 +236,7 @@ func (s *search) do(ctx context.Context, at step) step {
 	case stepYield:
 		return s.yield(ctx)
 	case stepWait:
-		s.turn.leave(budget.ErrNoVerdict) // other searches can use the turn
+		s.turn.leave(budget.ErrNoVerdict) // other fills can use the turn
 		s.noteBusy()
 		return s.wait()
 	case stepSleep:
@@ -248,7 +248,7 @@ func (s *search) do(ctx context.Context, at step) step {
 }
 
 // doUnstored is do for the steps of a page that is not stored.
-func (s *search) doUnstored(ctx context.Context, at step) step {
+func (s *fill) doUnstored(ctx context.Context, at step) step {
 	switch at {
 	case stepEnterUnstored:
 		return s.enterUnstored(ctx)
@@ -265,7 +265,7 @@ func (s *search) doUnstored(ctx context.Context, at step) step {
 }
 
 // decide executes a step that has no effects.
-func (s *search) decide(at step) step {
+func (s *fill) decide(at step) step {
 	switch at {
 	case stepConsult:
 		return s.consult()
@@ -283,11 +283,11 @@ func (s *search) decide(at step) step {
 	panic(fmt.Sprintf("isr: no step %d", at))
 }
 
-// maxLosses bounds how often a search renders a page that another process then replaces.
+// maxLosses bounds how often a fill renders a page that another process then replaces.
 const maxLosses = 3
 
-// run executes the search. ctx ends when the cache is closed by force.
-func (s *search) run(ctx context.Context) outcome {
+// run executes the fill. ctx ends when the cache is closed by force.
+func (s *fill) run(ctx context.Context) outcome {
 	defer s.releaseMemory()
 	defer s.turn.leave(budget.ErrNoVerdict)
 	s.since = time.Now()
@@ -302,16 +302,16 @@ func (s *search) run(ctx context.Context) outcome {
 	return s.steps(ctx, stepRecall, s.do)
 }
 
-// steps executes the steps from one on, by do, until the search ends.
-func (s *search) steps(ctx context.Context, next step, do func(context.Context, step) step) outcome {
+// steps executes the steps from one on, by do, until the fill ends.
+func (s *fill) steps(ctx context.Context, next step, do func(context.Context, step) step) outcome {
 	for next != stepEnd {
 		next = do(ctx, next)
 	}
 	return s.out
 }
 
-// end ends the search with an outcome, once the lease is given up, if it has one.
-func (s *search) end(o outcome) step {
+// end ends the fill with an outcome, once the lease is given up, if it has one.
+func (s *fill) end(o outcome) step {
 	s.out = o
 	if s.held != nil || s.rendered {
 		return stepYield
@@ -319,9 +319,9 @@ func (s *search) end(o outcome) step {
 	return stepEnd
 }
 
-// recallPage ends the search with a page that this process has, if it may be served without a
+// recallPage ends the fill with a page that this process has, if it may be served without a
 // look at the table.
-func (s *search) recallPage(ctx context.Context) step {
+func (s *fill) recallPage(ctx context.Context) step {
 	if p := s.secondLook(); p != nil {
 		return s.end(storedPage{page: p})
 	}
@@ -333,7 +333,7 @@ func (s *search) recallPage(ctx context.Context) step {
 
 // secondLook returns a page that another flight has put into memory since this flight's
 // leader looked there, if a visitor who came now would get it; nil if there is none.
-func (s *search) secondLook() *page {
+func (s *fill) secondLook() *page {
 	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
 		return nil
 	}
@@ -345,7 +345,7 @@ func (s *search) secondLook() *page {
 }
 
 // look reads the record of the page.
-func (s *search) look(ctx context.Context) step {
+func (s *fill) look(ctx context.Context) step {
 	rec, err := s.lookUp(ctx)
 	if err != nil {
 		return s.end(s.storeFailed(ctx, err))
@@ -355,7 +355,7 @@ func (s *search) look(ctx context.Context) step {
 }
 
 // consult decides whether the record has a page that may be served.
-func (s *search) consult() step {
+func (s *fill) consult() step {
 	if known := s.knownNegative(s.rec); known != nil {
 		return s.end(known)
 	}
@@ -367,7 +367,7 @@ func (s *search) consult() step {
 }
 
 // loadPage makes the page of the record.
-func (s *search) loadPage(ctx context.Context) step {
+func (s *fill) loadPage(ctx context.Context) step {
 	p, err := s.load(ctx, s.rec)
 	if errors.Is(err, store.ErrPurged) {
 		return stepLook
@@ -380,7 +380,7 @@ func (s *search) loadPage(ctx context.Context) step {
 
 // loaded decides by the result of loading the page. known is false if the error says nothing of the page:
 // the store does not answer.
-func (s *search) loaded(p *page, err error) (next step, known bool) {
+func (s *fill) loaded(p *page, err error) (next step, known bool) {
 	s.page = p
 	switch {
 	case err == nil && s.suffices(s.rec, s.state):
@@ -400,22 +400,22 @@ func (s *search) loaded(p *page, err error) (next step, known bool) {
 	return stepEnd, false
 }
 
-// suffices reports whether a stored page that can be served, in a state, ends the search.
-func (s *search) suffices(rec store.Record, state store.State) bool {
+// suffices reports whether a stored page that can be served, in a state, ends the fill.
+func (s *fill) suffices(rec store.Record, state store.State) bool {
 	return state == store.Fresh && !s.wanted(rec) || s.onlyStored
 }
 
-// wanted reports whether a fresh page is rendered nevertheless: the search is forced, or
+// wanted reports whether a fresh page is rendered nevertheless: the fill is forced, or
 // the page is the one that is refreshed early.
-func (s *search) wanted(rec store.Record) bool {
+func (s *fill) wanted(rec store.Record) bool {
 	if s.unless != nil {
 		return s.unless.is(rec.Entry)
 	}
 	return s.force || s.early != nil && sameEntry(&s.early.entry, rec.Entry)
 }
 
-// found ends the search with the stored page.
-func (s *search) found() step {
+// found ends the fill with the stored page.
+func (s *fill) found() step {
 	s.route.noteRenderTime(s.rec.Entry)
 	s.c.unpublished.forget(s.key)
 	if !isNegative(s.rec.Entry.Status) {
@@ -424,8 +424,8 @@ func (s *search) found() step {
 	return s.end(storedPage{page: s.page, waited: s.waited})
 }
 
-// choose decides by a record whose page does not end the search.
-func (s *search) choose() step {
+// choose decides by a record whose page does not end the fill.
+func (s *fill) choose() step {
 	rec, now := s.rec, s.c.now()
 	switch {
 	case s.onlyStored:
@@ -455,7 +455,7 @@ func (s *search) choose() step {
 // notWorthStoring returns the reason for which a page that is not stored is rendered
 // without being stored: it was not requested often enough, or there is no room. Empty:
 // it is stored.
-func (s *search) notWorthStoring(rec store.Record) (detail string) {
+func (s *fill) notWorthStoring(rec store.Record) (detail string) {
 	switch {
 	case rec.Entry != nil || s.force:
 		return ""
@@ -467,12 +467,12 @@ func (s *search) notWorthStoring(rec store.Record) (detail string) {
 	return ""
 }
 
-// delegates reports whether the search leaves the render to the queue: no request waits for it.
-func (s *search) delegates() bool { return s.c.sender != nil && s.background() }
+// delegates reports whether the fill leaves the render to the queue: no request waits for it.
+func (s *fill) delegates() bool { return s.c.sender != nil && s.background() }
 
-// delegate leaves the render to the queue. If that fails, the search renders the page, unless
+// delegate leaves the render to the queue. If that fails, the fill renders the page, unless
 // the process freezes.
-func (s *search) delegate(ctx context.Context) step {
+func (s *fill) delegate(ctx context.Context) step {
 	err := s.c.sender.Send(ctx, offload.Page(s.stalePage(s.rec)))
 	switch {
 	case err == nil:
@@ -487,8 +487,8 @@ func (s *search) delegate(ctx context.Context) step {
 	return s.postponed(s.c.jitter(searchPause), nil, "")
 }
 
-// stalePage returns the request for the page of the search.
-func (s *search) stalePage(rec store.Record) StalePage {
+// stalePage returns the request for the page of the fill.
+func (s *fill) stalePage(rec store.Record) StalePage {
 	p := StalePage{Key: s.key, Generation: rec.Entry.GenerationID, Fence: rec.Entry.Version, Reason: s.trigger(rec)}
 	if purges := s.purges(rec); rec.Entry.CoveredBy(purges) {
 		p.PurgeSeq = max(purges.Seq, purges.HardSeq)
@@ -501,7 +501,7 @@ func (s *search) stalePage(rec store.Record) StalePage {
 
 // enter waits for the turn at the origin. A page that was rendered while the store was slow only
 // remains to be stored, and needs none.
-func (s *search) enter(ctx context.Context) step {
+func (s *fill) enter(ctx context.Context) step {
 	s.endLeaseWait("ok")
 	if s.awaitUnstored(ctx) {
 		return stepLook
@@ -519,9 +519,9 @@ func (s *search) enter(ctx context.Context) step {
 }
 
 // awaitUnstored waits for the unstored flight of the key, if there is one and the store
-// has kept visitors waiting for too long: this search then does not render the page a
+// has kept visitors waiting for too long: this fill then does not render the page a
 // second time. It waits only once, and reports whether it did.
-func (s *search) awaitUnstored(ctx context.Context) bool {
+func (s *fill) awaitUnstored(ctx context.Context) bool {
 	if s.force || s.gaveWay || !s.isOverdue() {
 		return false
 	}
@@ -537,7 +537,7 @@ func (s *search) awaitUnstored(ctx context.Context) bool {
 	return true
 }
 
-func (s *search) isOverdue() bool {
+func (s *fill) isOverdue() bool {
 	select {
 	case <-s.f.overdue:
 		return true
@@ -546,11 +546,11 @@ func (s *search) isOverdue() bool {
 	}
 }
 
-// unstoredPage returns the page that was rendered without the store while this search was
+// unstoredPage returns the page that was rendered without the store while this fill was
 // calling it, if the holder of the lease may publish that page: it is fresh, and would
 // replace nothing. Otherwise nil. The page has the purge sequence that was known before
 // the render, so that later purges cover it.
-func (s *search) unstoredPage(rec store.Record) *page {
+func (s *fill) unstoredPage(rec store.Record) *page {
 	p := s.f.unstored.Load()
 	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
 		s.c.floor.above(p.read.began) || s.f.overtaken(p.read.began) ||
@@ -560,7 +560,7 @@ func (s *search) unstoredPage(rec store.Record) *page {
 	return p
 }
 
-// A tenure is the time for which the search has the lease.
+// A tenure is the time for which the fill has the lease.
 type tenure struct {
 	lease store.Lease
 	since time.Time
@@ -572,7 +572,7 @@ type tenure struct {
 }
 
 // acquire acquires the lease.
-func (s *search) acquire(ctx context.Context) step {
+func (s *fill) acquire(ctx context.Context) step {
 	acquiredAt := time.Now()
 	lease, err := s.c.meta.Acquire(ctx, s.pk, s.leaseTime(), s.claim)
 	var holder *store.HeldError
@@ -598,9 +598,9 @@ func (s *search) acquire(ctx context.Context) step {
 	return stepConfirm
 }
 
-// left returns how long the request that started the search may still take, in a process that
+// left returns how long the request that started the fill may still take, in a process that
 // may be gone then. ok is false if that is not limited.
-func (s *search) left() (d time.Duration, ok bool) {
+func (s *fill) left() (d time.Duration, ok bool) {
 	if !s.c.cfg.Freezes || s.cause == nil {
 		return 0, false
 	}
@@ -608,9 +608,9 @@ func (s *search) left() (d time.Duration, ok bool) {
 	return time.Until(end), ok
 }
 
-// leaseTime is how long the lease of the search lasts at first, in whole seconds of at least 1:
+// leaseTime is how long the lease of the fill lasts at first, in whole seconds of at least 1:
 // it does not outlive the process by much.
-func (s *search) leaseTime() time.Duration {
+func (s *fill) leaseTime() time.Duration {
 	if left, ok := s.left(); ok {
 		return min(s.c.cfg.Lease, max(left, time.Second))
 	}
@@ -618,7 +618,7 @@ func (s *search) leaseTime() time.Duration {
 }
 
 // renderTime bounds a render. A tenth of what is left is for storing the page and answering.
-func (s *search) renderTime() time.Duration {
+func (s *fill) renderTime() time.Duration {
 	if left, ok := s.left(); ok {
 		return min(s.route.renderTimeout, max(left-left/10, 0))
 	}
@@ -626,8 +626,8 @@ func (s *search) renderTime() time.Duration {
 }
 
 // yield ends the work under the lease, which was given up or lost, or which the publish has ended. If
-// there is no outcome, another writer was faster. A search that calls no store has no lease.
-func (s *search) yield(ctx context.Context) step {
+// there is no outcome, another writer was faster. A fill that calls no store has no lease.
+func (s *fill) yield(ctx context.Context) step {
 	if s.rendered {
 		s.settleStreams()
 		s.rendered = false
@@ -655,15 +655,15 @@ func (s *search) yield(ctx context.Context) step {
 }
 
 // lose ends the work under a lease that was lost.
-func (s *search) lose(after time.Duration) step {
+func (s *fill) lose(after time.Duration) step {
 	s.lost, s.out = true, nil
 	s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", after)
 	return stepYield
 }
 
-// abandon gives up the lease, and ends the search before anything is rendered.
-func (s *search) abandon(ctx context.Context, o outcome) step {
-	s.turn.leave(budget.ErrNoVerdict) // the store may hang; other searches can use the turn
+// abandon gives up the lease, and ends the fill before anything is rendered.
+func (s *fill) abandon(ctx context.Context, o outcome) step {
+	s.turn.leave(budget.ErrNoVerdict) // the store may hang; other fills can use the turn
 	s.release(ctx, s.held.lease)
 	if _, failed := o.(failure); failed && lostLease(s.held.ctx) {
 		return s.lose(time.Since(s.held.since)) // the call was cancelled because of that
@@ -673,9 +673,9 @@ func (s *search) abandon(ctx context.Context, o outcome) step {
 
 // confirm reads, under the lease, what the publish will replace, lists the page if it is a
 // variant (see listVariant), and then finds the purge sequence: a purge that commits after
-// this has a higher number, so that what is rendered is stale at once. The search ends if another
+// this has a higher number, so that what is rendered is stale at once. The fill ends if another
 // process has made the page fresh, or the store fails.
-func (s *search) confirm(ctx context.Context) step {
+func (s *fill) confirm(ctx context.Context) step {
 	held := s.held.ctx
 	rec, err := s.read(held)
 	if err != nil {
@@ -729,7 +729,7 @@ func (s *search) confirm(ctx context.Context) step {
 // a purge that covers rec: the one that the log was read up to, or else SEQ. Another process that had
 // read more of the log may have rendered the page of rec: with a lower sequence than its own, the page
 // would count as purged again.
-func (s *search) sequence(ctx context.Context, rec store.Record) (int64, error) {
+func (s *fill) sequence(ctx context.Context, rec store.Record) (int64, error) {
 	known := rec.Purges.Seq
 	if rec.Entry != nil {
 		known = max(known, rec.Entry.PurgeSeq)
@@ -744,7 +744,7 @@ func (s *search) sequence(ctx context.Context, rec store.Record) (int64, error) 
 }
 
 // renderPage renders the page, or has it validated, and gives up the turn.
-func (s *search) renderPage() step {
+func (s *fill) renderPage() step {
 	h := s.held
 	h.ctx = s.beginRender(h.ctx, s.trigger(s.rec))
 	s.got, s.at = s.produce(h.ctx, s.rec, s.seq)
@@ -765,7 +765,7 @@ func (s *search) renderPage() step {
 }
 
 // judge decides what is made of the rendering.
-func (s *search) judge() step {
+func (s *fill) judge() step {
 	switch got := s.got; {
 	case got.failure != nil:
 		return stepFail
@@ -787,7 +787,7 @@ func (s *search) judge() step {
 
 // fail turns the lock into a back-off row, which all processes respect, and finds the
 // best page to serve until it ends.
-func (s *search) fail(ctx context.Context) step {
+func (s *fill) fail(ctx context.Context) step {
 	h, got := s.held, s.got
 	h.stop() // a refresh would contend with the back-off, and delay the outcome
 	pause := s.c.backOff(h.lease.Failures())
@@ -813,8 +813,8 @@ func (s *search) fail(ctx context.Context) step {
 	return s.end(o)
 }
 
-// refuse ends the search with a response that must not be stored.
-func (s *search) refuse(ctx context.Context) step {
+// refuse ends the fill with a response that must not be stored.
+func (s *fill) refuse(ctx context.Context) step {
 	if s.held == nil {
 		return s.end(s.refused(s.at.began, s.got.refused))
 	}
@@ -824,7 +824,7 @@ func (s *search) refuse(ctx context.Context) step {
 
 // withdraw ends the stored copy, and gives up the lease.
 // If we crash before the publish, the copy is unchanged, and the next render ends it.
-func (s *search) withdraw(ctx context.Context) step {
+func (s *fill) withdraw(ctx context.Context) step {
 	h, got := s.held, s.got
 	h.stop()
 	_, err := s.c.meta.Publish(ctx, h.lease, s.rec, s.withdrawal(*s.rec.Entry, s.at, s.seq), store.PublishOptions{
@@ -846,7 +846,7 @@ func (s *search) withdraw(ctx context.Context) step {
 
 // keepNegative gives up the lease and keeps a negative answer in memory. If a purge that was made
 // since the render began covers it, the page is rendered again.
-func (s *search) keepNegative(ctx context.Context) step {
+func (s *fill) keepNegative(ctx context.Context) step {
 	s.release(ctx, s.held.lease)
 	p := s.negativePage()
 	if s.mustRenderAgain(p) {
@@ -860,7 +860,7 @@ func (s *search) keepNegative(ctx context.Context) step {
 }
 
 // negativePage is the page of a negative answer that stays in memory.
-func (s *search) negativePage() *page {
+func (s *fill) negativePage() *page {
 	next := s.made.entry
 	next.BodyKey, next.Stale = "", 0
 	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
@@ -872,7 +872,7 @@ func (s *search) negativePage() *page {
 // render calls the renderer, with conditions if they are not nil, and shows visitors the
 // response as it comes. rec is what it replaces, seq a purge sequence from before the render, and
 // unstored the reason for which the response will not be stored; empty if it will.
-func (s *search) render(ctx context.Context, rec store.Record, seq int64, unstored string, conditions http.Header) (rendering, timing) {
+func (s *fill) render(ctx context.Context, rec store.Record, seq int64, unstored string, conditions http.Header) (rendering, timing) {
 	at := timing{began: time.Now(), generatedAt: s.c.now().Truncate(time.Millisecond)}
 	fields := s.forwarded
 	if conditions != nil {
@@ -916,7 +916,7 @@ func (m *made) forwardStatus() int {
 }
 
 // storeBody stores the body of what is to become the current generation.
-func (s *search) storeBody(ctx context.Context) step {
+func (s *fill) storeBody(ctx context.Context) step {
 	// Waiting requests get this if storing takes too long.
 	unpublished := s.made // a copy: the body's key may change
 	s.f.rendered.Store(new(sync.OnceValue(func() *page {
@@ -946,7 +946,7 @@ const storeTime = 30 * time.Second
 // putBody writes the body of the next generation under a key that was never used; or,
 // if the content is the same as before, reuses the current body, after checking
 // that it exists. If we crash here, the body is garbage.
-func (s *search) putBody(ctx context.Context, current *store.Entry, next *store.Entry, body []byte) error {
+func (s *fill) putBody(ctx context.Context, current *store.Entry, next *store.Entry, body []byte) error {
 	unchanged := current != nil && !current.Foreign && current.BodyKey != s.noBody && current.SHA256 == next.SHA256
 	if unchanged {
 		info, err := s.c.bodies.Stat(ctx, current.BodyKey)
@@ -960,7 +960,7 @@ func (s *search) putBody(ctx context.Context, current *store.Entry, next *store.
 
 // publish makes the generation current. If we crash before the transaction commits, no
 // row refers to the body, which is garbage; after it, everything is in place.
-func (s *search) publish(ctx context.Context) step {
+func (s *fill) publish(ctx context.Context) step {
 	m, lease := s.made, s.held.lease
 	written := reading{began: time.Now(), asOf: s.seqAt}
 	how := s.publishOptions(s.rec, &m.entry)
@@ -992,8 +992,8 @@ func (s *search) publish(ctx context.Context) step {
 	return s.end(renderedPage{p, m.forwardStatus()})
 }
 
-// overtaken goes on after another writer was faster. A forced search ends with the outcome forced.
-func (s *search) overtaken(ctx context.Context, what string, err error, forced outcome) step {
+// overtaken goes on after another writer was faster. A forced fill ends with the outcome forced.
+func (s *fill) overtaken(ctx context.Context, what string, err error, forced outcome) step {
 	s.lost = errors.Is(err, store.ErrLeaseLost)
 	s.c.log.Warn(what, "key", s.key.String(), "error", err)
 	if errors.Is(err, store.ErrMoved) {
@@ -1008,7 +1008,7 @@ func (s *search) overtaken(ctx context.Context, what string, err error, forced o
 
 // keepPublished keeps a page that was just published in memory. ErrPurged: it was purged since it
 // was rendered.
-func (s *search) keepPublished(ctx context.Context, p *page) error {
+func (s *fill) keepPublished(ctx context.Context, p *page) error {
 	m := &s.made
 	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.reader.Sendable(&p.entry) {
 		st.move(newDetached(s.key, p.entry, store.PurgeState{}, p.read, s.route.present))
@@ -1044,12 +1044,12 @@ func (s *search) keepPublished(ctx context.Context, p *page) error {
 // mustRenderAgain reports whether a page that was purged while it was rendered is of no use: the
 // purge was hard, and visitors who wait may not have the page all the same (see overtaken). A
 // regeneration that was asked for never ends with such a page.
-func (s *search) mustRenderAgain(p *page) bool {
+func (s *fill) mustRenderAgain(p *page) bool {
 	return s.c.state(s.f, p, s.c.now()) == store.Purged && (s.force || s.minSeq > 0 || !s.c.overtaken(s.f, p))
 }
 
 // release gives up the lease. If that fails, the lease expires.
-func (s *search) release(ctx context.Context, lease store.Lease) {
+func (s *fill) release(ctx context.Context, lease store.Lease) {
 	settle, cancel := s.c.settling(ctx)
 	defer cancel()
 	s.unlistVariant(settle)
@@ -1065,15 +1065,15 @@ const (
 )
 
 // noteBusy tells the observer that another process holds the lease.
-func (s *search) noteBusy() {
+func (s *fill) noteBusy() {
 	if !s.rec.Lock.IsBackOff() && s.leaseWait == nil {
 		s.c.note(Event{Kind: EventLease, Reason: "busy"})
 	}
 }
 
-// wait handles a lease held by another process, or a back-off: the search ends, or sleeps until it is
+// wait handles a lease held by another process, or a back-off: the fill ends, or sleeps until it is
 // time to read the store again.
-func (s *search) wait() step {
+func (s *fill) wait() step {
 	held := &store.HeldError{Lock: *s.rec.Lock}
 	switch {
 	case s.force:
@@ -1090,7 +1090,7 @@ func (s *search) wait() step {
 }
 
 // sleepOnce sleeps until it is time to read the store again.
-func (s *search) sleepOnce(ctx context.Context) step {
+func (s *fill) sleepOnce(ctx context.Context) step {
 	s.waited = true
 	s.storeWait.stop()
 	defer s.storeWait.start()
@@ -1102,9 +1102,9 @@ func (s *search) sleepOnce(ctx context.Context) step {
 	return stepLook
 }
 
-// postponed ends a search, and delays the next one. Visitors are served the stale page until
-// then, if there is one; after the delay one of their requests searches again.
-func (s *search) postponed(wait time.Duration, cause error, detail string) step {
+// postponed ends a fill, and delays the next one. Visitors are served the stale page until
+// then, if there is one; after the delay one of their requests starts another one.
+func (s *fill) postponed(wait time.Duration, cause error, detail string) step {
 	stale := s.f.stale.Load()
 	switch {
 	case s.early != nil:
@@ -1119,27 +1119,27 @@ func (s *search) postponed(wait time.Duration, cause error, detail string) step 
 	return stepUnavailable
 }
 
-// background reports whether no request waits for the search: a stale page is served until the
-// search ends, or the stale window of the page does.
-func (s *search) background() bool {
+// background reports whether no request waits for the fill: a stale page is served until the
+// fill ends, or the stale window of the page does.
+func (s *fill) background() bool {
 	p := s.f.stale.Load()
 	return p != nil && !s.force && s.minSeq == 0 && (s.early != nil || s.route.Policy != Wait) && s.c.state(s.f, p, s.c.now()) >= store.Stale
 }
 
 // overdue is called when the store has taken too long for the waiting requests. They
-// join the unstored flight, which must not queue behind the turn of a search that waits
-// for the store, so the turn is given up. A forced search keeps it: it cannot start
+// join the unstored flight, which must not queue behind the turn of a fill that waits
+// for the store, so the turn is given up. A forced fill keeps it: it cannot start
 // again once its request is claimed.
-func (s *search) overdue() {
+func (s *fill) overdue() {
 	close(s.f.overdue)
 	if !s.force {
 		s.turn.leave(budget.ErrNoVerdict)
 	}
 }
 
-// unavailable ends a search without a new page. The stored page is the fallback, if it
+// unavailable ends a fill without a new page. The stored page is the fallback, if it
 // may be served on errors. A page that a hard purge covers never is.
-func (s *search) unavailable(ctx context.Context, rec store.Record, cause error, detail string) failure {
+func (s *fill) unavailable(ctx context.Context, rec store.Record, cause error, detail string) failure {
 	o := failure{cause: cause, detail: detail}
 	if !s.servableOnError(rec) {
 		return o
@@ -1150,8 +1150,8 @@ func (s *search) unavailable(ctx context.Context, rec store.Record, cause error,
 	return o
 }
 
-// storeFailed ends a search that the store did not answer.
-func (s *search) storeFailed(ctx context.Context, err error) outcome {
+// storeFailed ends a fill that the store did not answer.
+func (s *fill) storeFailed(ctx context.Context, err error) outcome {
 	if ctx.Err() != nil {
 		return failure{cause: context.Cause(ctx), detail: detailClosing}
 	}
@@ -1159,9 +1159,9 @@ func (s *search) storeFailed(ctx context.Context, err error) outcome {
 	return failure{cause: err, detail: detailStoreError}
 }
 
-// notPublished ends a search whose page was rendered and could not be stored: waiting
+// notPublished ends a fill whose page was rendered and could not be stored: waiting
 // requests, and the requests of the next seconds, get it.
-func (s *search) notPublished(err error) outcome {
+func (s *fill) notPublished(err error) outcome {
 	s.c.complaints.Log("rendered, but not published", "key", s.key.String(), "error", err)
 	p := (*s.f.rendered.Load())()
 	p.outage = true
@@ -1169,9 +1169,9 @@ func (s *search) notPublished(err error) outcome {
 	return unpublishedPage{page: p, detail: detailUnpublished, cause: err}
 }
 
-// runUnstored executes a search without the stores: it renders the page for the waiting
+// runUnstored executes a fill without the stores: it renders the page for the waiting
 // requests, by the same projection and under the same rules as any render.
-func (s *search) runUnstored(ctx context.Context) outcome {
+func (s *fill) runUnstored(ctx context.Context) outcome {
 	defer s.releaseMemory()
 	defer s.turn.leave(budget.ErrNoVerdict)
 	s.unstored = detailStoreError
@@ -1180,7 +1180,7 @@ func (s *search) runUnstored(ctx context.Context) outcome {
 
 // findUnstored decides whether a page that will not be stored is rendered. unstored is the reason in
 // Cache-Status.
-func (s *search) findUnstored() step {
+func (s *fill) findUnstored() step {
 	s.since = time.Now()
 	if p := s.c.unpublished.get(s.key); p != nil {
 		return s.end(unpublishedPage{page: p, detail: s.unstored}) // of the previous flight
@@ -1192,7 +1192,7 @@ func (s *search) findUnstored() step {
 }
 
 // enterUnstored waits for the turn at the origin.
-func (s *search) enterUnstored(ctx context.Context) step {
+func (s *fill) enterUnstored(ctx context.Context) step {
 	switch come, err := s.awaitTurn(ctx, store.Record{}); {
 	case err != nil:
 		return s.end(failure{cause: err, detail: admissionDetail(err)})
@@ -1203,7 +1203,7 @@ func (s *search) enterUnstored(ctx context.Context) step {
 }
 
 // renderUnstored renders a page that will not be stored.
-func (s *search) renderUnstored(ctx context.Context) step {
+func (s *fill) renderUnstored(ctx context.Context) step {
 	s.storeWait.stop()                // no store is called
 	s.asOf = s.c.follower.Committed() // before the render: a later purge has a higher number
 	_, s.followed = s.c.follower.Applied()
@@ -1219,7 +1219,7 @@ func (s *search) renderUnstored(ctx context.Context) step {
 }
 
 // judgeUnstored decides what is made of a rendering that will not be stored.
-func (s *search) judgeUnstored() step {
+func (s *fill) judgeUnstored() step {
 	if s.got.response != nil {
 		if why := s.route.rejects(s.got.response, nil); why != "" {
 			s.got = rejection(why)
@@ -1238,7 +1238,7 @@ func (s *search) judgeUnstored() step {
 
 // withdrawUnstored ends the copy that the store may have, and that cannot be updated, in this
 // process.
-func (s *search) withdrawUnstored() step {
+func (s *fill) withdrawUnstored() step {
 	s.withdrawHere(s.at, s.got.refused)
 	if s.got.refused != "" {
 		return s.end(refusal{s.got.refused})
@@ -1246,8 +1246,8 @@ func (s *search) withdrawUnstored() step {
 	return stepServeUnstored
 }
 
-// serveUnstored ends the search with the page that was rendered.
-func (s *search) serveUnstored() step {
+// serveUnstored ends the fill with the page that was rendered.
+func (s *fill) serveUnstored() step {
 	p := s.renderedUnstored()
 	s.c.unpublished.put(p, s.f)
 	if s.followed {
@@ -1257,7 +1257,7 @@ func (s *search) serveUnstored() step {
 }
 
 // renderedUnstored is the page of a rendering that will not be stored.
-func (s *search) renderedUnstored() *page {
+func (s *fill) renderedUnstored() *page {
 	p := newUnpublishedPage(s.key, s.entry(s.got, s.at, s.asOf, store.Record{}), s.at, s.got.response.body, s.route.present)
 	p.outage = s.unstored == detailStoreError
 	return p
@@ -1265,7 +1265,7 @@ func (s *search) renderedUnstored() *page {
 
 // failedUnstored remembers a failure in this process, since the back-off cannot be
 // stored.
-func (s *search) failedUnstored(got rendering, at timing) outcome {
+func (s *fill) failedUnstored(got rendering, at timing) outcome {
 	o, pause := failure{cause: got.failure, detail: failureDetail(got.failure), response: got.failed, own: got.own}, s.c.backOff(0)
 	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
 	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)

@@ -19,11 +19,11 @@ type waitTimes struct {
 	leaseWait atomic.Pointer[period]
 }
 
-// A flight is the single flight of a key in this process: one search, shared by the
+// A flight is the single flight of a key in this process: one fill, shared by the
 // request that started it (the leader) and all that join it. It has its own deadline
 // and goes on if the leader's visitor goes away.
 type flight struct {
-	search *search
+	fill *fill
 
 	// forced: the page is rendered even if the stored one is fresh. A visitor who
 	// joined such a flight and got nothing starts an ordinary one.
@@ -32,7 +32,7 @@ type flight struct {
 	// usable is closed once there is a page to serve while the flight goes on: a
 	// stale one, or one that is refreshed early.
 	usable  chan struct{}
-	offered bool                 // usable is closed; only the search uses it
+	offered bool                 // usable is closed; only the fill uses it
 	stale   atomic.Pointer[page] // that page; nil before, and once the store has another entry
 
 	// cover is what this process has read of the page's own purges since the flight
@@ -89,10 +89,10 @@ func newFlights(a *activity) flights {
 	return flights{activity: a, byKey: make(map[store.Key]*flight), flying: make(map[store.Key][]*flight)}
 }
 
-// join returns the flight of the search's key. If there is none, the search becomes a
+// join returns the flight of the fill's key. If there is none, the fill becomes a
 // flight, and run is called in a goroutine of its own; leader reports that. The flight
 // is nil after shut.
-func (fs *flights) join(s *search, run func(*flight) outcome) (f *flight, leader bool) {
+func (fs *flights) join(s *fill, run func(*flight) outcome) (f *flight, leader bool) {
 	k := s.key
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -103,7 +103,7 @@ func (fs *flights) join(s *search, run func(*flight) outcome) (f *flight, leader
 		return nil, false
 	}
 	f = &flight{
-		search: s, waitTimes: new(waitTimes), forced: s.force, usable: make(chan struct{}),
+		fill: s, waitTimes: new(waitTimes), forced: s.force, usable: make(chan struct{}),
 		overdue: make(chan struct{}), streaming: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	fs.byKey[k] = f
@@ -261,8 +261,8 @@ func (fs *flights) wait(ctx context.Context) error {
 }
 
 // A read of the store that began before this node learned of a rollback may have seen the
-// previous page, and must not put it into memory, however late it returns. Only searches
-// put pages into memory, and a search runs in a flight, so a reload is recorded in the
+// previous page, and must not put it into memory, however late it returns. Only fills
+// put pages into memory, and a fill runs in a flight, so a reload is recorded in the
 // current flights of its page. Nothing needs to be recorded for other pages: the cost of
 // a burst of reloads is bounded by the number of flights.
 //

@@ -78,7 +78,7 @@ func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	}
 	keep := func(purge bool) *page {
 		purged := make(chan struct{})
-		f, _ := c.unstored.join(&search{fillRequest: fillRequest{key: k}}, func(f *flight) outcome {
+		f, _ := c.unstored.join(&fill{fillRequest: fillRequest{key: k}}, func(f *flight) outcome {
 			<-purged
 			e := store.Entry{Status: 200, GeneratedAt: now, Revalidate: time.Minute, PurgeSeq: 1}
 			kept.put(newPage(k, e, store.PurgeState{}, reading{began: time.Now(), ended: time.Now()}, nil, new(presentation)), f)
@@ -125,7 +125,7 @@ func TestReloadsAreRecordedInFlights(t *testing.T) {
 	c := &Cache{memory: &memory{}, unpublished: &unpublishedPages{}, negative: testNegativeCache(t, 1<<20)}
 	c.flights = newFlights(new(activity))
 	land := make(chan struct{})
-	f, _ := c.flights.join(&search{fillRequest: fillRequest{key: page}}, func(*flight) outcome { <-land; return failure{} })
+	f, _ := c.flights.join(&fill{fillRequest: fillRequest{key: page}}, func(*flight) outcome { <-land; return failure{} })
 
 	c.reload(other) // which has no flight
 	if f.overtaken(at(-1)) {
@@ -135,7 +135,7 @@ func TestReloadsAreRecordedInFlights(t *testing.T) {
 	if !f.overtaken(at(-1)) || f.overtaken(at(1)) {
 		t.Error("the flight's reads are to be overtaken that began before the reload, and no others")
 	}
-	next, began := c.flights.join(&search{fillRequest: fillRequest{key: page}}, func(*flight) outcome { return failure{} })
+	next, began := c.flights.join(&fill{fillRequest: fillRequest{key: page}}, func(*flight) outcome { return failure{} })
 	if !began || next.overtaken(at(-1)) {
 		t.Error("a flight that begins after the reload has nothing to do with it")
 	}

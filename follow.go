@@ -44,7 +44,7 @@ func (c *Cache) follow() {
 	}
 }
 
-// applyChange makes a change of the log take effect. The order matters: a search that knows a mark
+// applyChange makes a change of the log take effect. The order matters: a fill that knows a mark
 // also knows its sequence, and a process that has reached a sequence knows its marks.
 func (c *Cache) applyChange(change store.Change) {
 	c.marks.Apply(c.now(), change.Marks...)

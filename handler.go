@@ -576,7 +576,7 @@ func (h *handler) findSince(fx effects, r *http.Request, d *decision) {
 }
 
 // findStored finds a page for a request with only-if-cached whose page is not in memory: what is
-// stored, fresh or stale. The search that it starts renders nothing.
+// stored, fresh or stale. The fill that it starts renders nothing.
 func (h *handler) findStored(fx effects, r *http.Request, d *decision) {
 	d.now, d.status = h.c.now(), httpcache.Status{}
 	if negative := h.c.negative.get(d.key, time.Now()); negative != nil && negative.page != nil && d.minSeq == 0 {
@@ -762,7 +762,7 @@ func (h *handler) refresh(w http.ResponseWriter, r *http.Request, d *decision) {
 func (h *handler) refreshStale(w http.ResponseWriter, r *http.Request, p *page) {
 	if p.nextTry.claim(p) && h.c.stores.Down() == nil {
 		forwardRequestID(w, r)
-		h.c.start(h.search(r, p.key))
+		h.c.start(h.fill(r, p.key))
 	}
 }
 
@@ -781,7 +781,7 @@ func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page, 
 		return // the new page could not be stored
 	}
 	forwardRequestID(w, r)
-	s := h.search(r, p.key)
+	s := h.fill(r, p.key)
 	s.early = p
 	h.c.start(s)
 }
@@ -828,7 +828,7 @@ func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, 
 	storable := false
 	h.passJudged(w, r, k, status, func(v httpcache.Verdict) { storable = v.Refused == "" && !v.Failed })
 	if storable && h.c.stores.Down() == nil {
-		h.c.join(h.search(r, k))
+		h.c.join(h.fill(r, k))
 	}
 }
 
@@ -980,7 +980,7 @@ func (v *visit) joinUnstored(r *http.Request, d *decision) (j joined) {
 			return joined{end: joinGone, collapsed: !leader}
 		}
 		f.report(v.w, came, got)
-		if !leader && f.search.head && h.worthRetrying(r, f, got, attempt, came) {
+		if !leader && f.fill.head && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
 		if !h.takes(f, got, leader, known) && attempt < maxRejoins {
@@ -1021,7 +1021,7 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 			got = h.reply(f, leader, nil)
 		}
 		f.report(v.w, came, got)
-		if !leader && f.search.head && h.worthRetrying(r, f, got, attempt, came) {
+		if !leader && f.fill.head && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
 		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(f, got, leader, known)) {
@@ -1040,7 +1040,7 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 // joinStored waits for a page that is stored.
 func (v *visit) joinStored(r *http.Request, d *decision) joined {
 	h, came, known := v.h, time.Now(), v.h.c.follower.Committed()
-	s := h.search(r, d.key)
+	s := h.fill(r, d.key)
 	s.onlyStored = true
 	f, leader := h.c.join(s)
 	if f == nil {
@@ -1059,9 +1059,9 @@ func (v *visit) joinStored(r *http.Request, d *decision) joined {
 	return joined{reply: got}
 }
 
-// search returns a search for a visitor.
-func (h *handler) search(r *http.Request, k store.Key) *search {
-	return &search{fillRequest: fillRequest{
+// fill returns a fill for a visitor.
+func (h *handler) fill(r *http.Request, k store.Key) *fill {
+	return &fill{fillRequest: fillRequest{
 		route: h.route, key: k, cause: r.Context(), forwarded: h.route.keys.Forwarded(r),
 		accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), light: lightRequest(r),
 	}, turn: originTurn{clients: h.clients(r)}}
@@ -1079,30 +1079,30 @@ func (h *handler) clients(r *http.Request) []netip.Prefix {
 	return nil
 }
 
-// client returns the client of a search that one visitor started; invalid if the route does
+// client returns the client of a fill that one visitor started; invalid if the route does
 // not distinguish clients.
-func (s *search) client() netip.Prefix {
+func (s *fill) client() netip.Prefix {
 	if len(s.turn.clients) == 0 {
 		return netip.Prefix{}
 	}
 	return s.turn.clients[0]
 }
 
-// waiting returns a search for a visitor who waits for it, with their claim to its response;
+// waiting returns a fill for a visitor who waits for it, with their claim to its response;
 // nil without one.
-func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *search {
-	s := h.search(r, k)
+func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *fill {
+	s := h.fill(r, k)
 	s.own, s.head = own, r.Method == http.MethodHead
 	return s
 }
 
 // joinFor joins a flight for a visitor, by join, which is [Cache.join] or
 // [Cache.joinUnstored]. leader: the visitor's request started it.
-func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*search) (*flight, bool)) (f *flight, leader bool) {
+func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*fill) (*flight, bool)) (f *flight, leader bool) {
 	s := h.waiting(r, k, own)
 	s.skip = h.c.sections.ask(h.route, k)
 	if f, leader = join(s); f != nil && !leader {
-		f.search.join(s.client())
+		f.fill.join(s.client())
 	}
 	return f, leader
 }

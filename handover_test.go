@@ -708,7 +708,7 @@ func TestHeadOfAStorablePage(t *testing.T) {
 	})
 }
 
-// A GET that joins the search of a HEAD request gets its page.
+// A GET that joins the fill of a HEAD request gets its page.
 func TestGetJoinsHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

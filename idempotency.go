@@ -136,7 +136,7 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 	if err != nil {
 		return Regeneration{}, err
 	}
-	e, fresh, err := c.renderNow(ctx, &search{fillRequest: fillRequest{route: route, key: k, force: true, unpin: r.unpin, reload: r.reload, unless: r.unless, claim: claim}})
+	e, fresh, err := c.renderNow(ctx, &fill{fillRequest: fillRequest{route: route, key: k, force: true, unpin: r.unpin, reload: r.reload, unless: r.unless, claim: claim}})
 	var earlier *store.RequestError
 	switch {
 	case errors.As(err, &earlier) && errors.Is(err, store.ErrRequestCompleted):
@@ -174,9 +174,9 @@ func (c *Cache) Reachable(k store.Key) (instead store.Key, err error) {
 	return instead, err
 }
 
-// renderNow starts a flight of this search, after those in progress, and waits for its
+// renderNow starts a flight of this fill, after those in progress, and waits for its
 // end. fresh: nothing was rendered.
-func (c *Cache) renderNow(ctx context.Context, wanted *search) (e store.Entry, fresh bool, err error) {
+func (c *Cache) renderNow(ctx context.Context, wanted *fill) (e store.Entry, fresh bool, err error) {
 	for {
 		// Checked before anything is acquired, so that a repeated request waits
 		// neither for a flight nor for a turn at the origin; and again after each
@@ -187,7 +187,7 @@ func (c *Cache) renderNow(ctx context.Context, wanted *search) (e store.Entry, f
 		if e, fresh, err := c.freshUnless(ctx, wanted); err != nil || fresh {
 			return e, fresh, err
 		}
-		s := &search{fillRequest: wanted.fillRequest}
+		s := &fill{fillRequest: wanted.fillRequest}
 		s.cause = ctx
 		f, leader := c.join(s)
 		if f == nil {
@@ -208,7 +208,7 @@ func (c *Cache) renderNow(ctx context.Context, wanted *search) (e store.Entry, f
 }
 
 // freshUnless returns the entry of a page that need not be rendered, without its body.
-func (c *Cache) freshUnless(ctx context.Context, s *search) (e store.Entry, fresh bool, err error) {
+func (c *Cache) freshUnless(ctx context.Context, s *fill) (e store.Entry, fresh bool, err error) {
 	if s.unless == nil {
 		return store.Entry{}, false, nil
 	}
@@ -240,10 +240,10 @@ func (c *Cache) claim(k store.Key, route *boundRoute, r regeneration) (*store.Cl
 	return &store.Claim{Key: r.key, Hash: hash, Keep: c.cfg.RequestLife}, nil
 }
 
-// madeBefore returns a *RequestError if the search is for a request that must not be
+// madeBefore returns a *RequestError if the fill is for a request that must not be
 // executed again. Another process may make the request between this check and the
 // acquisition of the lease, which decides.
-func (c *Cache) madeBefore(ctx context.Context, s *search) error {
+func (c *Cache) madeBefore(ctx context.Context, s *fill) error {
 	if s.claim == nil {
 		return nil
 	}
@@ -257,12 +257,12 @@ func (c *Cache) madeBefore(ctx context.Context, s *search) error {
 	return earlier.CheckClaim(*s.claim, c.now())
 }
 
-// conclude records the end of the request that this search has claimed, unless the
+// conclude records the end of the request that this fill has claimed, unless the
 // publish has completed it. If we crash before, the request is in progress until the
 // lease would have ended. After a publish with an unknown outcome this is harmless:
 // either the publish has completed the request, and nothing changes here, or it can no
 // longer commit, since it requires the request to be in progress.
-func (s *search) conclude(ctx context.Context, lease store.Lease, o outcome) {
+func (s *fill) conclude(ctx context.Context, lease store.Lease, o outcome) {
 	if s.claim == nil {
 		return
 	}

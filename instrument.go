@@ -35,13 +35,13 @@ func (cfg Config) notes() func(Event) {
 	return cfg.Observer.Note
 }
 
-// operation returns an operation of the search.
-func (s *search) operation(kind OperationKind) Operation {
+// operation returns an operation of the fill.
+func (s *fill) operation(kind OperationKind) Operation {
 	return Operation{Kind: kind, Route: s.route.Label, Key: s.key, Cause: s.cause}
 }
 
-// observed executes the search by run, as an operation that requests can join.
-func (s *search) observed(ctx context.Context, run func(context.Context) outcome) outcome {
+// observed executes the fill by run, as an operation that requests can join.
+func (s *fill) observed(ctx context.Context, run func(context.Context) outcome) outcome {
 	ctx, end := s.c.begin(ctx, s.operation(OperationFlight))
 	s.f.work = ctx
 	close(s.f.begun)
@@ -53,7 +53,7 @@ func (s *search) observed(ctx context.Context, run func(context.Context) outcome
 }
 
 // beginQueue begins the wait for a turn at the origin, and returns what ends it.
-func (s *search) beginQueue(ctx context.Context) func(Result) {
+func (s *fill) beginQueue(ctx context.Context) func(Result) {
 	s.c.queued.Add(1)
 	_, end := s.c.begin(ctx, s.operation(OperationQueue))
 	return func(r Result) {
@@ -63,7 +63,7 @@ func (s *search) beginQueue(ctx context.Context) func(Result) {
 }
 
 // beginLeaseWait begins the wait for a lease that another process holds, unless it has begun.
-func (s *search) beginLeaseWait(ctx context.Context) {
+func (s *fill) beginLeaseWait(ctx context.Context) {
 	if s.leaseWait != nil {
 		return
 	}
@@ -76,7 +76,7 @@ func (s *search) beginLeaseWait(ctx context.Context) {
 }
 
 // endLeaseWait ends the wait for a lease, if it has begun.
-func (s *search) endLeaseWait(outcome string) {
+func (s *fill) endLeaseWait(outcome string) {
 	if s.leaseWait == nil {
 		return
 	}
@@ -85,7 +85,7 @@ func (s *search) endLeaseWait(outcome string) {
 	s.f.leaseWait.Store(&period{began: s.f.leaseWait.Load().began, ended: time.Now()})
 }
 
-// leaseOutcome is that of a wait for a lease that ends with the search.
+// leaseOutcome is that of a wait for a lease that ends with the fill.
 func leaseOutcome(o outcome) string {
 	switch o := o.(type) {
 	case storedPage:
@@ -134,8 +134,8 @@ const (
 	triggerUnstored = "unstored"
 )
 
-// trigger returns why the search renders the page. rec is what it replaces.
-func (s *search) trigger(rec store.Record) string {
+// trigger returns why the fill renders the page. rec is what it replaces.
+func (s *fill) trigger(rec store.Record) string {
 	state := store.Freshness(rec.Entry, rec.Purges, s.c.now())
 	switch {
 	case s.force && s.unless == nil:
@@ -156,9 +156,9 @@ type observedRender struct {
 	result Result
 }
 
-// beginRender begins an OperationRender, and returns its context. The search must call
+// beginRender begins an OperationRender, and returns its context. The fill must call
 // endRender.
-func (s *search) beginRender(ctx context.Context, trigger string) context.Context {
+func (s *fill) beginRender(ctx context.Context, trigger string) context.Context {
 	if s.c.cfg.Observer == nil {
 		return ctx
 	}
@@ -170,7 +170,7 @@ func (s *search) beginRender(ctx context.Context, trigger string) context.Contex
 }
 
 // noteRender records a call of the renderer.
-func (s *search) noteRender(got rendering, took time.Duration) {
+func (s *fill) noteRender(got rendering, took time.Duration) {
 	s.c.rendering.Add(-1)
 	s.f.took.Add(int64(took))
 	if r := s.rendering; r != nil {
@@ -190,9 +190,9 @@ func (r *observedRender) published(renewed bool) {
 	}
 }
 
-// endRender ends the OperationRender, if there is one. o is the outcome of the search; nil
+// endRender ends the OperationRender, if there is one. o is the outcome of the fill; nil
 // means that it goes on.
-func (s *search) endRender(o outcome) {
+func (s *fill) endRender(o outcome) {
 	r := s.rendering
 	if r == nil {
 		return

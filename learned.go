@@ -219,7 +219,7 @@ func (c *Cache) Learned() []LearnedSection {
 
 // learn records what a render says of the section of its page. An answer for an invented URL says
 // nothing, and neither does what only a body or a visitor's spelling of the URL decides.
-func (s *search) learn(got rendering) {
+func (s *fill) learn(got rendering) {
 	switch {
 	case got.response != nil && !isNegative(got.response.status):
 		s.c.sections.cacheable(s.route, s.key)
@@ -230,7 +230,7 @@ func (s *search) learn(got rendering) {
 
 // passesUnknown returns the reason for which a page that is not stored is not rendered, and the
 // request passes through; empty if it is rendered.
-func (s *search) passesUnknown() (detail string) {
+func (s *fill) passesUnknown() (detail string) {
 	switch {
 	case s.head:
 		return detailHead
@@ -254,7 +254,7 @@ func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Ke
 			h.c.sections.cacheable(h.route, k)
 		case h.route.decidedByHeader(v.Refused):
 			h.c.sections.refused(h.route, k, v.Refused)
-			s := f.search
+			s := f.fill
 			h.c.negative.put(k, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(remembered), refused: v.Refused}, f)
 		}
 	})

@@ -69,7 +69,7 @@ func (h *handler) mayServeSince(p *page, now time.Time, seq int64) bool {
 // worthRejoining reports whether the next flight may succeed where one has failed: that of
 // another visitor, which did not wait for a new generation.
 func (h *handler) worthRejoining(f *flight, o failure, leader bool) bool {
-	return !leader && (f.search.minSeq == 0 || f.forced) && o.detail != detailStoreError
+	return !leader && (f.fill.minSeq == 0 || f.forced) && o.detail != detailStoreError
 }
 
 // withoutReceipt returns a request as the renderer gets it if it passes through: a receipt

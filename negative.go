@@ -161,9 +161,9 @@ func (n *negativeCache) reweigh(p *page) {
 
 func (n *negativeCache) forget(k store.Key) { n.byKey.Invalidate(k) }
 
-// refused ends a search whose page is not cacheable, and remembers that. readAt is when
+// refused ends a fill whose page is not cacheable, and remembers that. readAt is when
 // the read of the page began that led to the render.
-func (s *search) refused(readAt time.Time, reason string) outcome {
+func (s *fill) refused(readAt time.Time, reason string) outcome {
 	s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", reason)
 	if reason == detailNoMemory { // which says nothing of the page
 		return refusal{reason}
@@ -172,10 +172,10 @@ func (s *search) refused(readAt time.Time, reason string) outcome {
 	return refusal{reason}
 }
 
-// tooLarge ends a search whose page has a body that other nodes keep and this one does
+// tooLarge ends a fill whose page has a body that other nodes keep and this one does
 // not: requests for it pass through. The stored page is good, and may be pinned, so it is
 // not rendered over.
-func (s *search) tooLarge(err error) outcome {
+func (s *fill) tooLarge(err error) outcome {
 	s.c.complaints.Log("requests for a stored page pass through, because its body exceeds this node's limit", "key", s.key.String(), "error", err)
 	return s.refused(s.latest.began, httpcache.RefusedTooLarge)
 }
@@ -186,14 +186,14 @@ func isNegative(status int) bool { return status >= http.StatusBadRequest }
 // staysInMemory reports whether a rendered page is not published. Visitors can request
 // any number of invented URLs, and each would become a row and a body. An entry that
 // exists, even one that cannot be read, is replaced.
-func (s *search) staysInMemory(rec store.Record, next *store.Entry) bool {
+func (s *fill) staysInMemory(rec store.Record, next *store.Entry) bool {
 	return isNegative(next.Status) && rec.Entry == nil && rec.Malformed == nil && !s.force && !s.route.StoreNegative
 }
 
 // knownNegative returns what another flight of this process has found since this flight's
 // leader looked for a negative entry: that the page is not cacheable, or a negative answer;
 // nil without.
-func (s *search) knownNegative(rec store.Record) outcome {
+func (s *fill) knownNegative(rec store.Record) outcome {
 	if s.force {
 		return nil
 	}
@@ -238,14 +238,14 @@ func (c *Cache) FailingKeys() map[string]store.Key {
 // cache, and updates the store at its next render of the page.
 
 // withdrawable reports whether there is an entry to withdraw.
-func (s *search) withdrawable(rec store.Record) bool {
+func (s *fill) withdrawable(rec store.Record) bool {
 	return rec.Entry != nil && (!rec.Entry.Withdrawn || s.ended) && !s.pinned(rec)
 }
 
 // withdrawal describes a withdrawn page. No client serves such an entry, even one that
 // does not know Entry.Withdrawn. It keeps the body's key, so that an unchanged page that
 // returns is not written again.
-func (s *search) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
+func (s *fill) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
 	e.GenerationID = s.c.newGenerationID()
 	e.GeneratedAt, e.Revalidate, e.Stale = at.generatedAt, 0, 0
 	e.Key, e.Route = s.key.Text, s.route.Name
@@ -257,7 +257,7 @@ func (s *search) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
 
 // withdrawHere withdraws, in this process only, all generations from before a render,
 // and remembers the refusal, if there is one.
-func (s *search) withdrawHere(at timing, refused string) {
+func (s *fill) withdrawHere(at timing, refused string) {
 	if s.c.memory.known(s.key) != nil {
 		s.c.reload(s.key)
 	}
@@ -270,7 +270,7 @@ func (s *search) withdrawHere(at timing, refused string) {
 
 // withdrawnHere reports whether an entry was withdrawn in this process only. A pin takes
 // precedence.
-func (s *search) withdrawnHere(e *store.Entry) bool {
+func (s *fill) withdrawnHere(e *store.Entry) bool {
 	return e != nil && !e.Withdrawn && !e.PinnedUntil.After(s.c.now()) && s.c.negative.withdrawn(s.key, e.GeneratedAt)
 }
 

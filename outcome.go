@@ -22,8 +22,8 @@ import (
 //	                 that of the visitor whom the response is for (see handover)
 //	failure          there is no new page; an older one may be served instead
 //
-// A step of a search that returns nil has not ended it: another process was faster, and
-// the search reads the store again.
+// A step of a fill that returns nil has not ended it: another process was faster, and
+// the fill reads the store again.
 type outcome interface {
 	// result is what a forced regeneration returns: the entry of the new page, or why
 	// there is none.
@@ -231,7 +231,7 @@ func (c *Cache) overtaken(f *flight, p *page) bool {
 // worthRetrying reports whether a request that joined a flight, and did not start it,
 // joins the next one instead of taking the reply.
 func (h *handler) worthRetrying(r *http.Request, f *flight, got reply, attempt int, came time.Time) bool {
-	if f.search.onlyStored && got.state != store.Fresh {
+	if f.fill.onlyStored && got.state != store.Fresh {
 		return true // its request would not have waited for a new page
 	}
 	switch o := got.outcome.(type) {
@@ -294,7 +294,7 @@ func (b *routeRules) servableOnError(e *store.Entry, state store.State, purges s
 }
 
 // servableOnError is the same for a record.
-func (s *search) servableOnError(rec store.Record) bool {
+func (s *fill) servableOnError(rec store.Record) bool {
 	purges, now := s.purges(rec), s.c.now()
 	return s.route.servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now)
 }

@@ -222,7 +222,7 @@ func (h *handler) outlined(d *decision) bool {
 
 // recall returns the page of an outline that a visitor may get without a look at the table; nil
 // without. It reads the body from the store.
-func (s *search) recall(ctx context.Context) *page {
+func (s *fill) recall(ctx context.Context) *page {
 	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (s *search) recall(ctx context.Context) *page {
 	e := parseEntry(o.text)
 	if p, err := s.detached(ctx, store.Record{Entry: &e, Purges: *o.cover}, o.read); p != nil || err != nil {
 		if p == nil {
-			return nil // the search goes on, and finds the reason
+			return nil // the fill goes on, and finds the reason
 		}
 		p.dropped = o.dropped
 		return p
@@ -247,7 +247,7 @@ func (s *search) recall(ctx context.Context) *page {
 	}
 	body, err := s.c.reader.ReadOnce(ctx, s.key, &e)
 	if err != nil {
-		return nil // the search goes on, and finds the reason
+		return nil // the fill goes on, and finds the reason
 	}
 	p, err := s.c.restored(s.key, o, e, body, s.route.present, addCoding)
 	if err != nil || s.c.memory.isDropped(p) {

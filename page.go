@@ -60,7 +60,7 @@ type page struct {
 	rejected atomic.Bool
 	// stamp has Age and Cache-Status of hits in the current second of the page's age.
 	stamp atomic.Pointer[stamp]
-	// nextTry is the earliest moment of the next search for a newer generation, so
+	// nextTry is the earliest moment of the next fill for a newer generation, so
 	// that a stale page does not start a flight per request.
 	nextTry attempt
 	// nextEarly is the same while the page is fresh. It is separate so that requests
@@ -222,7 +222,7 @@ type attempt struct {
 	notBefore atomic.Int64 // in nanoseconds since p.read.began
 }
 
-// searchPause is the mean pause between searches of a page that is served, while another process renders
+// searchPause is the mean pause between fills of a page that is served, while another process renders
 // its next generation; and the least pause between attempts.
 const searchPause = time.Second
 

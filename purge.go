@@ -344,7 +344,7 @@ func (c *Cache) listVariant(ctx context.Context, k store.Key, until time.Time) e
 
 // listVariant lists the page, if it is a variant, for the time of its render. The entry
 // that is to be replaced has been listed for as long as it is kept.
-func (s *search) listVariant(ctx context.Context, rec store.Record) error {
+func (s *fill) listVariant(ctx context.Context, rec store.Record) error {
 	rendered := s.c.now().Add(s.c.cfg.RenderTimeout + storeTime)
 	e := rec.Entry
 	if e != nil && !e.Foreign && !e.Withdrawn && (e.Expires.IsZero() || e.Expires.After(rendered)) {
@@ -361,7 +361,7 @@ func (s *search) listVariant(ctx context.Context, rec store.Record) error {
 // that requests for invented URLs leave no rows. The lease must be held: otherwise the next
 // holder, who may have found the variant listed, would render it unlisted. If it fails, or
 // we crash before, the variant stays listed for a day.
-func (s *search) unlistVariant(ctx context.Context) {
+func (s *fill) unlistVariant(ctx context.Context) {
 	page, isVariant := s.key.WithoutVariant()
 	if !isVariant || s.listed.IsZero() {
 		return
@@ -422,8 +422,8 @@ func (c *Cache) state(f *flight, p *page, now time.Time) store.State {
 }
 
 // purges returns all purges that this process knows to cover the entry of a record that
-// the search has read.
-func (s *search) purges(rec store.Record) store.PurgeState {
+// the fill has read.
+func (s *fill) purges(rec store.Record) store.PurgeState {
 	known := s.f.known(rec.Purges)
 	if e := rec.Entry; e != nil {
 		known = known.Merge(s.c.marks.Covering(s.key, e.Tags, s.c.now()))
@@ -453,7 +453,7 @@ func (c *Cache) readBuild(ctx context.Context) error {
 }
 
 // awaitBuild calls readBuild until it succeeds, for a cache that does not follow the log.
-// Searches wait for the first call, so that no page of an older build is served as fresh.
+// Fills wait for the first call, so that no page of an older build is served as fresh.
 func (c *Cache) awaitBuild(ctx context.Context) {
 	for round := 0; ; round++ {
 		err := c.readBuild(ctx)

@@ -95,7 +95,7 @@ func mediaType(h http.Header, body []byte) string {
 }
 
 // suspicious returns why the route rejects what was rendered; empty if it does not.
-func (s *search) suspicious(rec store.Record, got rendering) string {
+func (s *fill) suspicious(rec store.Record, got rendering) string {
 	var current *store.Entry
 	if s.servableOnError(rec) {
 		current = rec.Entry
@@ -105,7 +105,7 @@ func (s *search) suspicious(rec store.Record, got rendering) string {
 
 // reject quarantines a render whose result is suspicious: it counts as a failure. If we crash
 // before the back-off, the lease expires, and the page is rendered again.
-func (s *search) reject() step {
+func (s *fill) reject() step {
 	next := s.made.entry
 	if s.rec.Entry != nil || !isNegative(next.Status) { // invented URLs leave no rows
 		if err := s.quarantine(s.held.ctx, s.held.lease, next, s.made.body, s.rejected); err != nil {
@@ -151,7 +151,7 @@ const (
 )
 
 // quarantine keeps a rejected generation, which replaces an earlier one.
-func (s *search) quarantine(ctx context.Context, lease store.Lease, e store.Entry, body []byte, why string) error {
+func (s *fill) quarantine(ctx context.Context, lease store.Lease, e store.Entry, body []byte, why string) error {
 	now := s.c.now()
 	earlier, err := s.c.meta.Quarantined(ctx, s.pk)
 	if err == nil && sameContent(&earlier.Entry, &e) && now.Sub(earlier.RejectedAt) < quarantineAgain {

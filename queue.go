@@ -10,12 +10,12 @@ import (
 // Stale pages can be regenerated outside of the process that serves them, where processes
 // freeze after a response, or should spend nothing on renders:
 //
-//	a search finds the page stale, and no lease on it
+//	a fill finds the page stale, and no lease on it
 //	  -> offload.Sender: Config.Queue.Send, unless the page was sent a short while ago
-//	       ok     -> the search ends with the stale page
+//	       ok     -> the fill ends with the stale page
 //	       failed -> it renders the page, or, in a process that freezes, ends with the stale page
 //
-// A page for which a request waits is rendered by the search: a missing one, one that a receipt
+// A page for which a request waits is rendered by the fill: a missing one, one that a receipt
 // demands, and a stale one under the policy Wait.
 
 // A Queue takes over the regeneration of stale pages. Workers execute what it has, by

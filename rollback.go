@@ -188,14 +188,14 @@ func (c *Cache) withExpiry(a store.Assertion, e store.Entry) store.Assertion {
 
 // pinned reports whether an entry must not be replaced: its pin lasts, no purge covers
 // it, and its body exists.
-func (s *search) pinned(rec store.Record) bool {
+func (s *fill) pinned(rec store.Record) bool {
 	e, now := rec.Entry, s.c.now()
 	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && store.Freshness(e, s.purges(rec), now) == store.Fresh
 }
 
 // refusedByPin reports, before anything is rendered, whether a pin would refuse the
 // publish. Only forced regenerations reach this.
-func (s *search) refusedByPin(rec store.Record) bool {
+func (s *fill) refusedByPin(rec store.Record) bool {
 	return s.force && !s.unpin && s.pinned(rec)
 }
 

@@ -511,7 +511,7 @@ func TestRollbackIsServedAfterAnOutage(t *testing.T) {
 			t.Errorf("in the outage: got %q, %s", a.Body, a.status())
 		}
 		meta.down.Store(false)
-		time.Sleep(1500 * time.Millisecond) // until a search may be tried again
+		time.Sleep(1500 * time.Millisecond) // until a fill may be tried again
 		expect(t, get(h, "/"), "/ rendered 3", "isr; hit; ")
 		synctest.Wait()
 		expect(t, get(h, "/"), "/ rendered 1", "isr; hit")

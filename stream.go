@@ -27,7 +27,7 @@ import (
 //
 // A visitor attaches once: when the header was judged storable, the first bytes of the body
 // have come, and neither he nor the render needs the whole page first (see
-// search.streamable and handler.attach). The end of the response waits until the page is
+// fill.streamable and handler.attach). The end of the response waits until the page is
 // published, for Config.StoreTimeout at most, so that a visitor who has read a whole page
 // finds it stored.
 //
@@ -47,7 +47,7 @@ type stream struct {
 	cancel context.CancelCauseFunc // ends the render
 	memory *renderMemory           // of the body
 
-	// Set by search.offerStream, before the flight shows the stream to visitors.
+	// Set by fill.offerStream, before the flight shows the stream to visitors.
 	page   *page            // without body; its header and its purges
 	length int64            // Content-Length, -1 without
 	status httpcache.Status // Stored, or the Detail for which it is not
@@ -178,7 +178,7 @@ func (s *stream) attach(f *flight) *reader {
 	if s.orphaned || s.err != nil {
 		return nil
 	}
-	rd := &reader{stream: s, cache: f.search.c, overdue: f.overdue, times: f.waitTimes, freed: s.moved != nil}
+	rd := &reader{stream: s, cache: f.fill.c, overdue: f.overdue, times: f.waitTimes, freed: s.moved != nil}
 	if !rd.freed {
 		s.memory.share()
 	}
@@ -301,7 +301,7 @@ func (rd *reader) copyPieces(ctx context.Context, w http.ResponseWriter) *page {
 }
 
 // settleStreams tells the visitors of a render that its page is stored, or will not be.
-func (s *search) settleStreams() {
+func (s *fill) settleStreams() {
 	s.f.settleStream()
 	if s.own != nil {
 		s.own.settle()
@@ -354,7 +354,7 @@ func (w *endWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // streamable reports whether visitors may get a response while it is rendered: nothing
 // needs its body first, and there is no older page for them should the render fail. rec is
 // what it replaces.
-func (s *search) streamable(rec store.Record, status int, h http.Header) bool {
+func (s *fill) streamable(rec store.Record, status int, h http.Header) bool {
 	switch {
 	case s.force, s.f.stream.Load() != nil:
 		return false
@@ -370,7 +370,7 @@ func (s *search) streamable(rec store.Record, status int, h http.Header) bool {
 
 // offerStream shows a response, of which the first bytes have arrived, to the visitors who
 // wait for it. unstored is the reason for which it is not stored; empty if it is.
-func (s *search) offerStream(st *stream, e store.Entry, at timing, unstored string, length int64) {
+func (s *fill) offerStream(st *stream, e store.Entry, at timing, unstored string, length int64) {
 	size := length
 	if size < 0 {
 		size = coding.MinBody

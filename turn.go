@@ -17,17 +17,17 @@ const (
 	// maxPayers is how many of the clients that wait for one page are considered when
 	// its turn is charged to a client.
 	maxPayers = 8
-	// firstQueuePoll and maxQueuePoll are how long a search that queues for the origin sleeps
+	// firstQueuePoll and maxQueuePoll are how long a fill that queues for the origin sleeps
 	// before it reads META again. Few pages are rendered elsewhere in that time, and each read
 	// costs, so that a shorter wait costs none.
 	firstQueuePoll = 2 * time.Second
 	maxQueuePoll   = 8 * time.Second
 )
 
-// An originTurn is what a search has of the budget of its origin: a turn, or a place in the queue. Its
+// An originTurn is what a fill has of the budget of its origin: a turn, or a place in the queue. Its
 // methods are safe for concurrent use.
 type originTurn struct {
-	// known and polls are used by the search alone: whether the page had rendered before, when the
+	// known and polls are used by the fill alone: whether the page had rendered before, when the
 	// turn was requested, and how often META was polled since then.
 	known bool
 	polls int
@@ -38,7 +38,7 @@ type originTurn struct {
 	queued func(Result) // guarded by mu
 	// clients are the first few clients that wait for the page; empty for a forced
 	// render, and if the route does not distinguish clients.
-	clients []netip.Prefix // guarded by mu, once the search runs
+	clients []netip.Prefix // guarded by mu, once the fill runs
 }
 
 // enter takes a turn, or a place in the queue. It holds mu throughout, so that no client
@@ -121,7 +121,7 @@ func queueOutcome(err error) string {
 // time to read META again because another process may have rendered the page. come: the turn
 // has come, META was just read, and the page may be rendered. The error is a
 // *budget.Error, or the reason for which the cache closes.
-func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, err error) {
+func (s *fill) awaitTurn(ctx context.Context, rec store.Record) (come bool, err error) {
 	s.storeWait.stop() // so that only this goroutine uses the turn
 	defer s.storeWait.start()
 	turn := s.turn.current()
@@ -164,13 +164,13 @@ func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, er
 	return false, nil
 }
 
-// join is called for a visitor who joins the search, from a client, which may be invalid.
-func (s *search) join(client netip.Prefix) {
+// join is called for a visitor who joins the fill, from a client, which may be invalid.
+func (s *fill) join(client netip.Prefix) {
 	s.turn.join(client, func() bool { return !s.background() })
 }
 
 // isKnown reports whether the page has rendered before.
-func (s *search) isKnown(rec store.Record) bool {
+func (s *fill) isKnown(rec store.Record) bool {
 	if e := rec.Entry; e != nil {
 		return !isNegative(e.Status)
 	}
@@ -182,7 +182,7 @@ func (s *search) isKnown(rec store.Record) bool {
 // that this process cancelled; a page that fails again, which has a back-off of its own, unless it is
 // the probe of the origin; and an error response for a page that has never rendered, which
 // may be for an invented URL.
-func (s *search) verdict(held context.Context, failures int, got rendering) error {
+func (s *fill) verdict(held context.Context, failures int, got rendering) error {
 	switch {
 	case held.Err() != nil, errors.Is(got.failure, store.ErrInvalidKey):
 		return budget.ErrNoVerdict
@@ -194,9 +194,9 @@ func (s *search) verdict(held context.Context, failures int, got rendering) erro
 	return got.failure
 }
 
-// notAdmitted ends a search that got no turn at the origin. The page did not fail, and
+// notAdmitted ends a fill that got no turn at the origin. The page did not fail, and
 // gets no back-off.
-func (s *search) notAdmitted(err error) step {
+func (s *fill) notAdmitted(err error) step {
 	var overBudget *budget.Error
 	if !errors.As(err, &overBudget) {
 		return s.end(failure{cause: err, detail: admissionDetail(err)})
@@ -204,7 +204,7 @@ func (s *search) notAdmitted(err error) step {
 	return s.postponed(overBudget.RetryAfter, err, admissionDetail(err))
 }
 
-// admissionDetail is the reason in Cache-Status for which a search got no turn.
+// admissionDetail is the reason in Cache-Status for which a fill got no turn.
 func admissionDetail(err error) string {
 	var overBudget *budget.Error
 	switch {

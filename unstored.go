@@ -107,7 +107,7 @@ func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *
 // store may have had a page all along, which takes precedence, such as one that an operator has rolled back to.
 func (h *handler) lookForStored(r *http.Request, p *page) {
 	if p.outage && p.nextTry.claim(p) && h.c.stores.Down() == nil {
-		s := h.search(r, p.key)
+		s := h.fill(r, p.key)
 		s.onlyStored = true
 		h.c.start(s)
 	}

@@ -31,7 +31,7 @@ var errNotModified = errors.New("the renderer answered 304 (Not Modified) to a r
 // produce renders the page, or has the stored one validated. rec was read under the lease, and
 // seq is the purge sequence of the render. An answer to the conditions that is of no use costs
 // one more request, without them.
-func (s *search) produce(ctx context.Context, rec store.Record, seq int64) (rendering, timing) {
+func (s *fill) produce(ctx context.Context, rec store.Record, seq int64) (rendering, timing) {
 	got, at := s.renderOrValidate(ctx, rec, seq)
 	if isBlank(got.refused, rec) {
 		got = rendering{failure: errEmpty}
@@ -45,7 +45,7 @@ func isBlank(refused string, rec store.Record) bool {
 	return refused == httpcache.RefusedEmpty && rec.Entry != nil && !rec.Entry.Withdrawn
 }
 
-func (s *search) renderOrValidate(ctx context.Context, rec store.Record, seq int64) (rendering, timing) {
+func (s *fill) renderOrValidate(ctx context.Context, rec store.Record, seq int64) (rendering, timing) {
 	conditions := s.conditions(rec, seq)
 	got, at := s.render(ctx, rec, seq, "", conditions)
 	if conditions == nil || got.notModified == nil {
@@ -65,7 +65,7 @@ func (s *search) renderOrValidate(ctx context.Context, rec store.Record, seq int
 // conditions returns the fields by which a render validates the stored page, nil if it is to be
 // unconditional. The purges that are known here include all up to seq, which those of a
 // renewed entry no longer include.
-func (s *search) conditions(rec store.Record, seq int64) http.Header {
+func (s *fill) conditions(rec store.Record, seq int64) http.Header {
 	e := rec.Entry
 	if s.force && s.unless == nil || s.minSeq > 0 || e == nil || e.Foreign || e.Withdrawn || e.Status != http.StatusOK ||
 		!e.AssertedAt.IsZero() || e.BodyKey == s.noBody {
@@ -105,7 +105,7 @@ func digestTag(digest string) string {
 // renewal returns the page that a 304 has validated, as if the origin had sent it again. why is not empty if it does not renew the page: the response is not about the stored
 // page, does not make it fresh, gives it other tags, whose purges are not known to cover it, or
 // has the page rejected; or the body is gone.
-func (s *search) renewal(ctx context.Context, rec store.Record, answer rendering, at timing) (got rendering, why string) {
+func (s *fill) renewal(ctx context.Context, rec store.Record, answer rendering, at timing) (got rendering, why string) {
 	e := rec.Entry
 	tag := originTag(e)
 	switch {
@@ -139,7 +139,7 @@ func (s *search) renewal(ctx context.Context, rec store.Record, answer rendering
 
 // storedBody returns the body of a record, from memory if it is there and the store has it too.
 // ErrNoBody: it is missing or damaged.
-func (s *search) storedBody(ctx context.Context, rec store.Record) ([]byte, error) {
+func (s *fill) storedBody(ctx context.Context, rec store.Record) ([]byte, error) {
 	e := rec.Entry
 	last := s.c.memory.last(s.key)
 	if last == nil || !sameBody(&last.entry, e) {

@@ -31,7 +31,7 @@ const (
 // was learned is rendered. It is refused if the page has too many others that may be served or
 // are being rendered. Of several processes that list one variant each at the same time, the
 // last one to read the list sees all others: there are never more than the bound.
-func (s *search) admitVariant(ctx context.Context, rec store.Record) (refused bool, err error) {
+func (s *fill) admitVariant(ctx context.Context, rec store.Record) (refused bool, err error) {
 	kept, refused, err := s.otherVariants(ctx, rec)
 	if refused {
 		base, _ := s.key.WithoutVariant()
@@ -42,7 +42,7 @@ func (s *search) admitVariant(ctx context.Context, rec store.Record) (refused bo
 }
 
 // otherVariants reports whether the page has too many other variants, and which.
-func (s *search) otherVariants(ctx context.Context, rec store.Record) (kept []store.Key, tooMany bool, err error) {
+func (s *fill) otherVariants(ctx context.Context, rec store.Record) (kept []store.Key, tooMany bool, err error) {
 	if len(s.route.keys.Learned(s.key)) == 0 {
 		return nil, false, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A search that waits for the page of another process reads META now and then: it looks. A
+// A fill that waits for the page of another process reads META now and then: it looks. A
 // look that comes early is paid for nothing, one that comes late delays visitors. So the
 // first look comes when the page is likely to be stored, later ones in quick succession, and
 // then with exponential backoff:
@@ -42,7 +42,7 @@ const (
 	storingTime = 20 * time.Millisecond
 )
 
-// nextLook returns how long a search that has waited for some time, and has looked that often,
+// nextLook returns how long a fill that has waited for some time, and has looked that often,
 // sleeps until its next look. The page is likely to be stored at that time of the wait; zero
 // or less: it is not known when. The result is positive, and at most maxLookPause.
 func nextLook(waited, likely time.Duration, looks int) time.Duration {
@@ -57,7 +57,7 @@ func nextLook(waited, likely time.Duration, looks int) time.Duration {
 	return min(at-waited, maxLookPause)
 }
 
-// A watch is the wait of a search for the page that another process renders.
+// A watch is the wait of a fill for the page that another process renders.
 type watch struct {
 	began  time.Time          // before the first look
 	looks  int                // so far
@@ -98,7 +98,7 @@ func (w *watch) stop() {
 // sleep waits until it is time to look for the page of another process: by the schedule, or
 // because the holder of the lease says that it has ended its work. Each holder is asked once in a
 // wait, so that one that lies causes one look in vain, and looks are limited as by the schedule.
-func (s *search) sleep(ctx context.Context, rec store.Record) error {
+func (s *fill) sleep(ctx context.Context, rec store.Record) error {
 	w := &s.watch
 	pause := s.pause(rec)
 	earliest := time.Duration(w.looks-lookBurst)*lookTime - time.Since(w.began)
@@ -122,7 +122,7 @@ func (s *search) sleep(ctx context.Context, rec store.Record) error {
 }
 
 // pause is how long to sleep before META is read again.
-func (s *search) pause(rec store.Record) time.Duration {
+func (s *fill) pause(rec store.Record) time.Duration {
 	pause, known := s.watch.next(rec.Lock, func(waited time.Duration) time.Duration { return s.likelyStored(rec, waited) })
 	if !known {
 		return s.c.jitter(pause) // no moment is better than another
@@ -130,9 +130,9 @@ func (s *search) pause(rec store.Record) time.Duration {
 	return pause + backoff.FullJitter(min(pause/4, maxLookJitter), s.c.cfg.Random())
 }
 
-// ask asks the holder of the lease to say when it has ended its work, unless this search has asked
+// ask asks the holder of the lease to say when it has ended its work, unless this fill has asked
 // it before.
-func (s *search) ask(ctx context.Context, holder netip.AddrPort) {
+func (s *fill) ask(ctx context.Context, holder netip.AddrPort) {
 	w := &s.watch
 	if !holder.IsValid() || holder == w.asked || !s.c.peers.Knows(holder) {
 		return
@@ -153,7 +153,7 @@ func (s *search) ask(ctx context.Context, holder netip.AddrPort) {
 
 // likelyStored returns at which time of the wait the page is likely to be stored, if another
 // process renders it now; zero if that is not known.
-func (s *search) likelyStored(rec store.Record, waited time.Duration) time.Duration {
+func (s *fill) likelyStored(rec store.Record, waited time.Duration) time.Duration {
 	expected := s.expected(rec)
 	if expected == 0 {
 		return 0
@@ -173,7 +173,7 @@ func isLease(l *store.Lock) bool { return l != nil && !l.IsBackOff() }
 
 // expected is how long a render of the page is expected to take: as long as the last one, or
 // as the renders of the route that this process has seen lately; 0 if neither is known.
-func (s *search) expected(rec store.Record) time.Duration {
+func (s *fill) expected(rec store.Record) time.Duration {
 	if rec.Entry != nil && rec.Entry.RenderTime > 0 {
 		return rec.Entry.RenderTime
 	}

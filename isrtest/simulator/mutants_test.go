@@ -102,9 +102,9 @@ import (
 )
 
 ` + mutatedSource + `
-var mutantSeen sync.Map // of store.Record by *search
+var mutantSeen sync.Map // of store.Record by *fill
 
-func (s *search) mutantRead(ctx context.Context) (store.Record, error) {
+func (s *fill) mutantRead(ctx context.Context) (store.Record, error) {
 	if rec, ok := mutantSeen.Load(s); ok && mutated("META is not read again under the lease") {
 		return rec.(store.Record), nil
 	}
@@ -126,7 +126,7 @@ func mutantDrop() otter.ComputeOp {
 	return otter.CancelOp
 }
 
-func (s *search) mutantSequence(seq int64) int64 {
+func (s *fill) mutantSequence(seq int64) int64 {
 	if mutated("the purge sequence is that of the end of the render") {
 		return s.c.follower.Committed()
 	}

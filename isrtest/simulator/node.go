@@ -39,7 +39,7 @@ type life struct {
 	bodies  store.BodyStore // as the cache sees it
 	dead    chan struct{}   // closed by a crash
 
-	begun   atomic.Bool  // SEQ and the marks were read, or that failed: searches wait for it
+	begun   atomic.Bool  // SEQ and the marks were read, or that failed: fills wait for it
 	applied atomic.Int64 // the sequence up to which it has applied the log, as it reported
 
 	frozen bool      // guarded by gate.mu; written by the driver

@@ -18,7 +18,7 @@ func (w *world) checkRender(rd *rendering) {
 	}
 	switch {
 	case !w.pace.ordered() && !w.profile.prompt:
-	case rd.lease == nil && !w.pace.ordered(): // it may belong to a search
+	case rd.lease == nil && !w.pace.ordered(): // it may belong to a fill
 	case rd.lease == nil:
 		w.checkUnstored(rd, seen)
 	default:
@@ -168,7 +168,7 @@ func (w *world) checkAlone(rd *rendering) {
 	w.counts["judged alone"]++
 }
 
-// leaseOf returns the lease under which a page is rendered, nil if there is none. A search renders at
+// leaseOf returns the lease under which a page is rendered, nil if there is none. A fill renders at
 // the instant at which it has read the page, or then SEQ, or the body of a page that is purged
 // during the read, or, if it does not follow the log, the marks that cover the page, and no other
 // render of its process begins in that step. In real time, which has no such instant, it is the
