@@ -1,6 +1,7 @@
 package isr
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -428,3 +429,143 @@ func parseTagTemplate(p routing.Pattern, text string) (routing.Template, error) 
 	}
 	return p.Template(text)
 }
+
+// A Policy decides what a visitor gets while a page is not fresh.
+//
+//	                      ServeStale              Wait
+//
+//	fresh                 the page                the page
+//
+//	stale:
+//	  not rendered yet    the stale page, and     waits for the new page
+//	                      a new one is rendered
+//	                      in the background
+//	  held                the stale page          waits for the new page;
+//	                                              after Config.Wait, the
+//	                                              stale one
+//	  in back-off         the stale page          the stale page, at once
+//	  the origin fails    the stale page          the stale page, when
+//	                                              the render has failed
+//
+//	missing:
+//	  not rendered yet    waits for the page      as ServeStale
+//	  held                waits for the page;     as ServeStale
+//	                      after Config.Wait, 503
+//	  in back-off         the failure, at once    as ServeStale
+//	  the origin fails    the failure             as ServeStale
+//
+// Stale: within its stale window. Missing: not stored, purged hard, or expired; an expired
+// page is still served in place of a failure if its stale-if-error allows that. Held: a
+// flight of this process is rendering the page, or another process has its lease. A route
+// that must never show a stale page has no stale window (a negative Route.Stale), under
+// each policy.
+//
+// Cache-Status is:
+//
+//	hit; detail=stale        a stale page, while a new one is rendered
+//	hit; detail=rejected     a stale page, whose last rendering was rejected (see Reject)
+//	hit; detail=REASON       a stale page, because waiting for a new one was or would
+//	                         have been useless (Wait only): timeout, render-failed,
+//	                         back-off, origin-busy, origin-failing, store-error,
+//	                         closing
+//	fwd=stale; stored        the new page, in place of a stale or expired one; and
+//	                         "collapsed" if another request had started the render
+//
+// Every 503 has a Retry-After.
+type Policy int
+
+const (
+	// ServeStale serves a stale page at once, and regenerates it in the background. It
+	// is the zero value.
+	ServeStale Policy = iota
+	// Wait makes the visitors of a stale page wait for the new one, for at most
+	// Config.Wait.
+	Wait
+)
+
+func (p Policy) String() string {
+	switch p {
+	case ServeStale:
+		return "serve-stale"
+	case Wait:
+		return "wait"
+	}
+	return fmt.Sprintf("Policy(%d)", int(p))
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (p Policy) MarshalText() ([]byte, error) {
+	if !p.valid() {
+		return nil, fmt.Errorf("%s is not a policy", p)
+	}
+	return []byte(p.String()), nil
+}
+
+// UnmarshalText parses the result of [Policy.String].
+func (p *Policy) UnmarshalText(text []byte) error {
+	for _, known := range []Policy{ServeStale, Wait} {
+		if string(text) == known.String() {
+			*p = known
+			return nil
+		}
+	}
+	if string(text) == "fail" {
+		return errors.New("the policy fail was removed; use serve-stale, and a shorter wait if visitors must not wait for another server")
+	}
+	return fmt.Errorf("%q is not a policy; expected serve-stale or wait", text)
+}
+
+func (p Policy) valid() bool { return p >= ServeStale && p <= Wait }
+
+// A BlindPolicy decides what visitors get from a node that has not read the log for longer
+// than Config.MaxBlind: whatever it has, in memory or in the store, may have been purged
+// or rolled back since. Requests that bypass the cache are not affected, nor is a node
+// that has never read the log, which renders every page.
+type BlindPolicy int
+
+const (
+	// BlindServe serves pages as usual, with detail=cut-off. It is the zero value.
+	BlindServe BlindPolicy = iota
+	// BlindRefuse answers with 503 and Retry-After.
+	BlindRefuse
+)
+
+func (p BlindPolicy) String() string {
+	switch p {
+	case BlindServe:
+		return "serve"
+	case BlindRefuse:
+		return "refuse"
+	}
+	return fmt.Sprintf("BlindPolicy(%d)", int(p))
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (p BlindPolicy) MarshalText() ([]byte, error) {
+	if !p.valid() {
+		return nil, fmt.Errorf("%s is not a blind policy", p)
+	}
+	return []byte(p.String()), nil
+}
+
+// UnmarshalText parses the result of [BlindPolicy.String].
+func (p *BlindPolicy) UnmarshalText(text []byte) error {
+	for _, known := range []BlindPolicy{BlindServe, BlindRefuse} {
+		if string(text) == known.String() {
+			*p = known
+			return nil
+		}
+	}
+	if string(text) == "revalidate" {
+		return errors.New("the blind policy revalidate was removed; use refuse if a purged page must never be served, else serve")
+	}
+	return fmt.Errorf("%q is not a blind policy; expected serve or refuse", text)
+}
+
+func (p BlindPolicy) valid() bool { return p >= BlindServe && p <= BlindRefuse }
+
+var errBlind = errors.New("this server has not read the log of changes for longer than it may serve pages")
+
+// blind reports whether the node has not read the log for so long that [Config.Blind]
+// applies. It is on the hit path.
+func (c *Cache) blind(now time.Time) bool { return c.cfg.Blind != BlindServe && c.follower.Blind(now) }
