@@ -41,7 +41,7 @@ var (
 	// ErrUnreachable: no request maps to the key.
 	ErrUnreachable = cachekey.ErrUnreachable
 	// ErrUncacheable: the response must not be stored.
-	ErrUncacheable = errors.New("the response is not cacheable")
+	ErrUncacheable = errRefused
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("the cache is closed")
 )

@@ -83,7 +83,7 @@ func (h *handler) headerOf(r *http.Request) (answer, error) {
 	}()
 	select {
 	case a := <-answers:
-		return a, to.unreached() // then it is the error page of a proxy
+		return a, to.outage.unreached() // then it is the error page of a proxy
 	case err := <-failed:
 		select {
 		case a := <-answers: // it panicked after that
@@ -116,13 +116,3 @@ func (discarded) Flush() {}
 
 // Unwrap lets [OriginUnreachable] reach the recorder.
 func (d discarded) Unwrap() http.ResponseWriter { return d.outage }
-
-// unreached returns why the renderer has not reached its origin; nil if it has.
-func (d discarded) unreached() error {
-	d.outage.mu.Lock()
-	defer d.outage.mu.Unlock()
-	if d.outage.outage == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", errUnreached, d.outage.outage)
-}

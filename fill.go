@@ -881,13 +881,13 @@ func (s *fill) render(ctx context.Context, rec store.Record, seq int64, unstored
 	}
 	s.c.rendering.Add(1)
 	got := s.c.render(ctx, s.route, s.key, fields, s.renderTime(), s.nextMemory(), audience{
-		begun: func(r *recorder) {
-			if s.streamable(rec, r.status, r.sent) {
-				e := s.draft(r.status, r.sent, r.verdict, at, seq)
-				s.offerStream(r.stream, e, at, unstored, httpcache.DeclaredLength(r.sent))
+		begun: func(r renderHead) {
+			if s.streamable(rec, r.status, r.header) {
+				e := s.draft(r.status, r.header, r.verdict, at, seq)
+				s.offerStream(r.stream, e, at, unstored, httpcache.DeclaredLength(r.header))
 			}
 		},
-		refused: func(r *recorder) bool { return !isBlank(r.verdict.Refused, rec) && s.own.offer(r, s.f) },
+		refused: func(r renderHead) bool { return !isBlank(r.verdict.Refused, rec) && s.own.offer(r, s.f) },
 	})
 	at.took = time.Since(at.began)
 	s.noteRender(got, at.took)
@@ -1011,7 +1011,8 @@ func (s *fill) overtaken(ctx context.Context, what string, err error, forced out
 func (s *fill) keepPublished(ctx context.Context, p *page) error {
 	m := &s.made
 	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.reader.Sendable(&p.entry) {
-		st.move(newDetached(s.key, p.entry, store.PurgeState{}, p.read, s.route.present))
+		c, detached := s.c, newDetached(s.key, p.entry, store.PurgeState{}, p.read, s.route.present)
+		st.move(p.entry.Length, func(ctx context.Context, w http.ResponseWriter, offset int64) { c.sendRest(ctx, w, detached, offset) })
 	}
 	if !m.renews && strings.HasSuffix(p.entry.BodyKey, p.entry.GenerationID) {
 		p.setCodings(coding.Has{}, true) // the body is new

@@ -57,7 +57,7 @@ type flight struct {
 	// streaming is closed when visitors may attach to stream, the response that the flight
 	// is rendering.
 	streaming chan struct{}
-	stream    atomic.Pointer[stream] // nil before the first bytes; it does not change then
+	stream    atomic.Pointer[offer] // nil before the first bytes; it does not change then
 
 	// unstored is the page that was rendered meanwhile for requests that did not wait
 	// for the store, nil without. This flight may publish it.

@@ -28,11 +28,7 @@ import (
 // response tells of. In all other cases their own request is sent as well.
 //
 // From then on the render is theirs: it ends when they leave, has no time limit, and its
-// renderer waits for them once they are handoverWindow behind.
-
-// handoverWindow is how much of a response is kept that its visitor has not read yet, in bytes,
-// in addition to the last piece that the renderer has written.
-const handoverWindow = 64 << 10
+// renderer waits for them once they are handOverWindow behind.
 
 // A handover is a visitor's claim to the response of the render that they cause. A nil handover
 // claims nothing. Its methods are safe for concurrent use.
@@ -53,7 +49,8 @@ type handover struct {
 
 	// Set before ready is closed, and not changed then.
 	reader *reader
-	from   *recorder
+	times  *waitTimes // of the flight
+	from   renderHead
 	reason string // why the response must not be shared
 }
 
@@ -105,9 +102,9 @@ func (o *handover) reply() (got reply, ok bool) {
 	}
 }
 
-// offer gives the response that r records to the visitor, if it is for them, and reports whether
-// it is. The response must not be shared, and its flight is f. Callers must hold r.mu.
-func (o *handover) offer(r *recorder, f *flight) bool {
+// offer gives a response to the visitor, if it is for them, and reports whether it is. The response must not be
+// shared, and its flight is f.
+func (o *handover) offer(r renderHead, f *flight) bool {
 	if o == nil || !o.fits(r) {
 		return false
 	}
@@ -123,30 +120,28 @@ func (o *handover) offer(r *recorder, f *flight) bool {
 			return false
 		}
 	}
-	if o.reader = r.stream.attach(f); o.reader == nil {
+	if o.reader = r.stream.attach(f.overdue); o.reader == nil {
 		if leave != nil {
 			leave()
 		}
 		return false
 	}
 	o.leave = leave
-	if r.stream.stored == nil { // no visitor reads it as a page
-		r.stream.stored = o.settled
-	}
-	o.from, o.reason = r, r.verdict.Refused
+	r.stream.settlesWith(o.settled) // unless visitors read it as a page
+	o.from, o.reason, o.times = r, r.verdict.Refused, f.waitTimes
 	close(o.ready)
 	return true
 }
 
 // fits reports whether the visitor's own request would most likely be answered in the same way:
 // each header that Vary names has the value that the render had, and the response does not say
-// that the request lacks something. Callers must hold r.mu.
-func (o *handover) fits(r *recorder) bool {
+// that the request lacks something.
+func (o *handover) fits(r renderHead) bool {
 	if !handsOver(r.verdict.Refused) {
 		return false
 	}
 	accepted := httpcache.AcceptEncoding(o.asked["Accept-Encoding"])
-	for _, line := range r.sent["Content-Encoding"] {
+	for _, line := range r.header["Content-Encoding"] {
 		for coding := range httpcache.Members(line) {
 			if !accepted.Accepts(coding) {
 				return false
@@ -156,7 +151,7 @@ func (o *handover) fits(r *recorder) bool {
 	if r.verdict.Refused == httpcache.RefusedTooLarge && len(o.asked["Range"]) > 0 {
 		return false // the origin may send the range alone
 	}
-	for _, line := range r.sent["Vary"] {
+	for _, line := range r.header["Vary"] {
 		for name := range httpcache.Members(line) {
 			name = textproto.CanonicalMIMEHeaderKey(name)
 			switch {
@@ -211,9 +206,9 @@ func (o *handover) close() {
 // passed through.
 func (h *handler) serveOwn(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) {
 	o, ctx, began := got.own, r.Context(), time.Now()
-	sent := o.from.sent
+	sent := o.from.header
 	defer o.close()
-	defer o.reader.times.report(w, began, got) // once the render has ended
+	defer o.times.report(w, began, got) // once the render has ended
 	ending := &endWriter{ResponseWriter: w, await: func() { o.reader.awaitStored(ctx) }}
 	status.Detail = o.reason
 	pw := &passWriter{ResponseWriter: ending, request: r, as: h.route.present, status: status, report: ReportOf(w)}

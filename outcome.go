@@ -82,6 +82,7 @@ func (o failure) shown() *response {
 type reply struct {
 	outcome outcome
 	stream  *reader     // the page while it is rendered, instead of an outcome
+	offer   *offer      // of the stream
 	own     *handover   // the response for this visitor alone, instead of an outcome
 	flight  *flight     // the flight that has the stream, or has ended with the outcome; nil for others
 	state   store.State // of the page, or of the fallback of a failure
@@ -295,15 +296,6 @@ func plainFailure(err error) *response {
 		status = http.StatusGatewayTimeout
 	}
 	return plainResponse(status)
-}
-
-func plainResponse(status int) *response {
-	return &response{
-		status: status,
-		header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
-		body:   []byte("This page is not available right now. Please try again in a moment.\n"),
-		plain:  true,
-	}
 }
 
 // retryAt is the time for Retry-After: the end of a back-off, or soon if another

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/store"
@@ -27,6 +28,16 @@ type response struct {
 	header http.Header
 	body   []byte
 	plain  bool // an error page (see WriteErrorPage), to which the id of the request is added
+}
+
+// plainResponse is a text for visitors, without the reason.
+func plainResponse(status int) *response {
+	return &response{
+		status: status,
+		header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
+		body:   []byte("This page is not available right now. Please try again in a moment.\n"),
+		plain:  true,
+	}
 }
 
 // A rendering is the result of calling a renderer. It has one of response, refused and
@@ -62,50 +73,95 @@ const maxFailedBody = 64 << 10
 var (
 	errRenderTime   = errors.New("the renderer took too long")
 	errTruncated    = errors.New("the response ended before it was complete")
-	errEmpty        = errors.New("the response is empty, and the stored page is not")
 	errRenderStatus = errors.New("the renderer failed")
 	errPanicked     = errors.New("the renderer panicked")
 	errUnreached    = errors.New("the origin was not reached")
+	// errNotModified: the renderer answered 304.
+	errNotModified = errors.New("the renderer answered 304 (Not Modified) to a request without a condition that matches")
+	errRefused     = errors.New("the response is not cacheable")
 )
 
-// render calls the renderer of a route with the request built from a key and forwarded
-// headers, and reads the whole response. It returns when ctx ends, or as soon as the response
-// is known not to be stored, even if the renderer does not return; that goes on only if
-// visitors read the response (see stream). limit is how long the renderer may take. The renderer
-// gets the values of ctx.
+// handOverWindow is how much of a response is kept that its visitor has not read yet, in bytes,
+// in addition to the last piece that the renderer has written.
+const handOverWindow = 64 << 10
+
+// errEmpty: a page without content would replace one that has some.
+var errEmpty = errors.New("the response is empty, and the stored page is not")
+
+// render calls the renderer of a route with the request built from a key and forwarded headers, and reads the
+// whole response (see callRenderer). limit is how long the renderer may take.
 func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header, limit time.Duration, memory *renderMemory, to audience) rendering {
-	// It does not end with ctx, but with the cache. memory is what the body takes of the budget of buffers.
-	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
-	// net/http/httputil panics on a truncated body only if it believes that it runs
-	// inside a server.
-	work = context.WithValue(work, http.ServerContextKey, &http.Server{})
-	req, err := b.keys.Request(work, k)
+	req, err := b.keys.Request(ctx, k)
 	if err != nil {
-		stop()
-		cancel(err)
 		return rendering{failure: err}
 	}
 	maps.Copy(req.Header, forwarded)
+	requested := c.now()
+	return callRenderer(ctx, rendererCall{
+		handler: b.renderer, request: req, tags: b.Tags,
+		judge: func(status int, h http.Header, tags []string) httpcache.Verdict {
+			return b.judge(k, status, h, b.maxBody, tags, requested)
+		},
+		limit: limit, maxBody: b.maxBody, memory: memory, pieces: c.reader.Pieces(), closing: c.ctx, to: to,
+	})
+}
+
+// A rendererCall is one call of a renderer. All functions must be safe for concurrent use.
+type rendererCall struct {
+	handler http.Handler
+	request *http.Request
+	// tags returns the purge tags of the route, before the renderer is called; nil: there are none.
+	tags func(*http.Request) []string
+	// judge returns whether a response may be stored, by its header.
+	judge func(status int, h http.Header, tags []string) httpcache.Verdict
+
+	// limit is how long the renderer may take, and maxBody how many bytes of its body are kept.
+	limit   time.Duration
+	maxBody int64
+	memory  *renderMemory // what the body takes of the budget of buffers
+	pieces  *bodies.Pieces
+	// closing ends the render, whoever reads it.
+	closing context.Context //nolint:containedctx // of the process
+	to      audience
+}
+
+// An audience is who may get a response while it is rendered. Its functions are called with the
+// mutex of the recorder held, and at most once each.
+type audience struct {
+	// begun is called when the first bytes of the body of a storable response have arrived.
+	begun func(renderHead)
+	// refused is called with a response that must not be stored, and reports whether a visitor
+	// reads it: by its header, or once its body has turned out to be too large or empty.
+	refused func(renderHead) bool
+}
+
+// callRenderer calls a renderer, and reads the whole response. It returns when ctx ends, or as soon as the
+// response is known not to be stored, even if the renderer does not return; the renderer goes on only
+// if visitors read the response (see stream). It gets the values of ctx.
+func callRenderer(ctx context.Context, c rendererCall) rendering {
+	// It does not end with ctx, but with the process.
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(c.closing, func() { cancel(context.Cause(c.closing)) })
+	// net/http/httputil panics on a truncated body only if it believes that it runs
+	// inside a server.
+	work = context.WithValue(work, http.ServerContextKey, &http.Server{})
+	req := c.request.WithContext(work)
 	rec := &recorder{
-		header:    make(http.Header),
-		key:       k,
-		limit:     b.maxBody,
-		asked:     req.Header.Clone(),
-		route:     b.routeRules,
-		ended:     make(chan struct{}),
-		to:        to,
-		stream:    &stream{cancel: cancel, memory: memory},
-		work:      work,
-		requested: c.now(),
+		call:   c,
+		header: make(http.Header),
+		asked:  req.Header.Clone(),
+		ended:  make(chan struct{}),
+		to:     c.to,
+		stream: &stream{cancel: cancel, memory: c.memory, pieces: c.pieces},
+		work:   work,
 	}
-	rec.timeout = time.AfterFunc(limit, func() { cancel(errRenderTime) })
+	rec.timeout = time.AfterFunc(c.limit, func() { cancel(errRenderTime) })
 	context.AfterFunc(work, func() {
 		stop()
 		rec.timeout.Stop()
 		rec.stream.close(context.Cause(work))
 	})
-	go rec.run(b.renderer, req)
+	go rec.run(req)
 	select {
 	case <-rec.ended:
 	case <-work.Done():
@@ -119,32 +175,32 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 	return rec.result()
 }
 
-// An audience is who may get a response while it is rendered. Its functions are called with the
-// mutex of the recorder held, and at most once each.
-type audience struct {
-	// begun is called when the first bytes of the body of a storable response have arrived.
-	begun func(*recorder)
-	// refused is called with a response that must not be stored, and reports whether a visitor
-	// reads it: by its header, or once its body has turned out to be too large or empty.
-	refused func(*recorder) bool
+// A renderHead is a response as it is known when its body begins, and its body while it comes. The headers may
+// not be changed.
+type renderHead struct {
+	status  int
+	header  http.Header
+	verdict httpcache.Verdict
+	hints   []string    // the links of the last interim response
+	asked   http.Header // the header of the request
+	stream  *stream
+
+	rec *recorder
 }
 
 // A recorder is the ResponseWriter of a render. The cache abandons it if the renderer
 // does not return in time.
 type recorder struct {
-	header http.Header // the renderer's own, until the header is written
-	key    store.Key
-	limit  int64
-	asked  http.Header // the header of the request
-	route  *routeRules
+	call   rendererCall
+	header http.Header     // the renderer's own, until the header is written
+	asked  http.Header     // the header of the request
 	tags   []string        // of the route; set before the renderer is called
 	work   context.Context //nolint:containedctx // of the render; the wait for memory ends with it
 	ended  chan struct{}   // closed once the result is settled
 	stream *stream         // the body
 	// timeout ends the render. A response that is too large to be stored has no time limit,
 	// like one that passes through.
-	timeout   *time.Timer
-	requested time.Time // by the wall clock
+	timeout *time.Timer
 
 	mu      sync.Mutex
 	settled bool
@@ -174,6 +230,7 @@ func OriginUnreachable(w http.ResponseWriter, err error) {
 	}
 }
 
+// unreachable records that the origin was not reached.
 func (r *recorder) unreachable(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,6 +238,18 @@ func (r *recorder) unreachable(err error) {
 		r.outage = err
 	}
 }
+
+// unreached returns why the renderer has not reached its origin; nil if it has.
+func (r *recorder) unreached() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.outage == nil {
+		return nil
+	}
+	return r.unreachedLocked()
+}
+
+func (r *recorder) unreachedLocked() error { return fmt.Errorf("%w: %w", errUnreached, r.outage) }
 
 // markPlain notes that the renderer answers by [WriteErrorPage].
 func (r *recorder) markPlain() {
@@ -190,7 +259,7 @@ func (r *recorder) markPlain() {
 }
 
 // run calls the renderer and settles the result when it returns or panics.
-func (r *recorder) run(h http.Handler, req *http.Request) {
+func (r *recorder) run(req *http.Request) {
 	defer func() {
 		// If the context has ended, the renderer returned because of that, and its
 		// response does not count.
@@ -208,10 +277,10 @@ func (r *recorder) run(h http.Handler, req *http.Request) {
 		r.end(err)
 		r.stream.cancel(context.Canceled)
 	}()
-	if r.route.Tags != nil {
-		r.tags = r.route.Tags(req)
+	if r.call.tags != nil {
+		r.tags = r.call.tags(req)
 	}
-	h.ServeHTTP(r, req)
+	r.call.handler.ServeHTTP(r, req)
 }
 
 // complete reports an error if a renderer returned before its response was complete.
@@ -257,7 +326,7 @@ func (r *recorder) WriteHeader(status int) {
 	}
 	r.status = status
 	r.sent = r.header.Clone()
-	r.verdict = r.route.judge(r.key, status, r.sent, r.limit, r.tags, r.requested)
+	r.verdict = r.call.judge(status, r.sent, r.tags)
 	switch {
 	case status == http.StatusNotModified:
 		r.endLocked(errNotModified)
@@ -265,7 +334,7 @@ func (r *recorder) WriteHeader(status int) {
 		if r.handOverLocked() {
 			r.timeout.Stop()
 		}
-		r.endLocked(ErrUncacheable)
+		r.endLocked(errRefused)
 	}
 }
 
@@ -289,7 +358,7 @@ func (r *recorder) store(b []byte) error {
 	case r.verdict.Failed && size > maxFailedBody:
 		r.overflow = true
 		return nil
-	case size > r.limit:
+	case size > r.call.maxBody:
 		if err := r.overflowLocked(httpcache.RefusedTooLarge); err != nil {
 			return err
 		}
@@ -309,29 +378,34 @@ func (r *recorder) store(b []byte) error {
 		defer r.mu.Lock()
 		return r.stream.write(b, keeps)
 	}
-	err := r.stream.write(b, r.limit)
+	err := r.stream.write(b, r.call.maxBody)
 	if r.to.begun != nil && !r.verdict.Failed && size > 0 {
-		r.to.begun(r)
+		r.to.begun(r.headLocked())
 		r.to.begun = nil
 	}
 	return err
+}
+
+// headLocked returns the response as it is known now. Callers must hold mu.
+func (r *recorder) headLocked() renderHead {
+	return renderHead{status: r.status, header: r.sent, verdict: r.verdict, hints: r.hints, asked: r.asked, stream: r.stream, rec: r}
 }
 
 // keepsLocked returns how much of the body is kept. Callers must hold mu.
 func (r *recorder) keepsLocked() int64 {
 	switch {
 	case r.handedOver:
-		return handoverWindow
+		return handOverWindow
 	case r.verdict.Refused == httpcache.RefusedNoMemory:
 		return 0
 	}
-	return r.limit
+	return r.call.maxBody
 }
 
 // handOverLocked offers a response that must not be stored, for the reason of the verdict, to the visitor who has
 // caused it, and reports whether they read it.
 func (r *recorder) handOverLocked() bool {
-	r.handedOver = r.to.refused(r)
+	r.handedOver = r.to.refused(r.headLocked())
 	return r.handedOver
 }
 
@@ -342,7 +416,7 @@ func (r *recorder) overflowLocked(reason string) error {
 	r.timeout.Stop()
 	r.handOverLocked()
 	kept := r.stream.orphan()
-	r.endLocked(ErrUncacheable)
+	r.endLocked(errRefused)
 	if !kept {
 		return httpcache.ErrTooLarge
 	}
@@ -352,16 +426,16 @@ func (r *recorder) overflowLocked(reason string) error {
 // reserveLocked acquires memory for a body that has size bytes now, and may wait for it. It returns
 // false if there is none, or the render has ended.
 func (r *recorder) reserveLocked(size int64) bool {
-	declared := min(httpcache.DeclaredLength(r.sent), r.limit)
+	declared := min(httpcache.DeclaredLength(r.sent), r.call.maxBody)
 	if r.written == 0 {
-		r.room = min(renderFree, r.limit)
+		r.room = min(renderFree, r.call.maxBody)
 		r.stream.grow(min(max(declared, 0), r.room))
 	}
 	if r.verdict.Failed || size <= r.room {
 		return true
 	}
 	r.mu.Unlock() // end must not wait for it
-	room, ok := r.stream.memory.reserve(r.work, r.room, size, declared, r.limit)
+	room, ok := r.stream.memory.reserve(r.work, r.room, size, declared, r.call.maxBody)
 	r.mu.Lock()
 	if !ok || r.settled {
 		return false
@@ -376,7 +450,8 @@ func (r *recorder) reserveLocked(size int64) bool {
 func (r *recorder) Flush() { r.WriteHeader(http.StatusOK) }
 
 // trailers copies the trailers of a response that has ended.
-func (r *recorder) trailers(to http.Header) {
+func (h renderHead) trailers(to http.Header) {
+	r := h.rec
 	for name, values := range r.header {
 		if strings.HasPrefix(name, http.TrailerPrefix) {
 			to[name] = values
@@ -407,12 +482,12 @@ func (r *recorder) result() (got rendering) {
 	switch {
 	case errors.Is(r.err, errNotModified):
 		return rendering{failure: r.err, notModified: r.sent, tags: r.tags}
-	case errors.Is(r.err, ErrUncacheable):
+	case errors.Is(r.err, errRefused):
 		return rendering{refused: r.verdict.Refused, verdict: r.verdict}
 	case errors.Is(r.err, errRenderTime): // a renderer that was interrupted may have reported that the origin was not reached
 		return rendering{failure: r.err, outage: true}
 	case r.outage != nil:
-		got = rendering{failure: fmt.Errorf("%w: %w", errUnreached, r.outage), outage: true}
+		got = rendering{failure: r.unreachedLocked(), outage: true}
 		if r.verdict.Failed {
 			got.failed, got.own = r.failedLocked()
 		}
@@ -424,7 +499,7 @@ func (r *recorder) result() (got rendering) {
 		got.failed, got.own = r.failedLocked()
 		return got
 	}
-	body, err := httpcache.Decode(r.sent["Content-Encoding"], r.stream.kept(), r.limit)
+	body, err := httpcache.Decode(r.sent["Content-Encoding"], r.stream.kept(), r.call.maxBody)
 	switch {
 	case errors.Is(err, httpcache.ErrTooLarge):
 		return r.refusedLocked(httpcache.RefusedTooLarge, r.verdict.Withdraws)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/httpconn"
@@ -46,23 +47,31 @@ var errAbandoned = errors.New("no visitor reads the response any more")
 type stream struct {
 	cancel context.CancelCauseFunc // ends the render
 	memory *renderMemory           // of the body
-
-	// Set by fill.offerStream, before the flight shows the stream to visitors.
-	page   *page            // without body; its header and its purges
-	length int64            // Content-Length, -1 without
-	status httpcache.Status // Stored, or the Detail for which it is not
-	stored chan struct{}    // closed once the flight has stored the page, or will not
-	settle func()           // closes stored
+	pieces *bodies.Pieces          // buffers of readers
+	// stored is closed once the flight has stored the page, or will not. It is set before the first
+	// visitor attaches, or by the one who gets the response for himself.
+	stored <-chan struct{}
 
 	mu       sync.Mutex
 	body     []byte // of an offset only written once
-	moved    *page  // detached: the body is in the store, and body is empty; nil: it is not
+	rest     restOf // where the body is now, and body is empty; nil: it is not moved
+	size     int64  // of the body, if it is moved
 	base     int64  // the offset of body; above 0 once more than the limit was written
 	ended    bool
 	err      error                // with ended: why the response is incomplete
 	orphaned bool                 // the flight will not store the response
 	readers  map[*reader]struct{} // the visitors who have attached and not left
 	changed  chan struct{}        // closed at the next change; nil if no goroutine waits for it
+}
+
+// restOf sends what follows an offset in a body that is stored.
+type restOf func(ctx context.Context, w http.ResponseWriter, offset int64)
+
+// settlesWith sets the channel that is closed once the page is stored, or will not be, unless it is set.
+func (s *stream) settlesWith(stored <-chan struct{}) {
+	if s.stored == nil {
+		s.stored = stored
+	}
 }
 
 // changeLocked returns a channel that is closed at the next change. Callers must hold mu.
@@ -132,13 +141,13 @@ func (s *stream) kept() []byte {
 	return s.body
 }
 
-// move has readers read the rest of the body from the store, where the whole of it is now: a visitor who
-// is slow does not keep it in memory. p is the page without its body.
-func (s *stream) move(p *page) {
+// move has readers get the rest of the body by rest from the store, where the whole of it is now, if it has size
+// bytes: a visitor who is slow does not keep it in memory.
+func (s *stream) move(size int64, rest restOf) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended && s.err == nil && s.base == 0 && int64(len(s.body)) == p.entry.Length {
-		s.moved, s.body = p, nil
+	if s.ended && s.err == nil && s.base == 0 && int64(len(s.body)) == size {
+		s.rest, s.size, s.body = rest, size, nil
 		for rd := range s.readers { // even one that is writing: it has a copy of what it writes
 			rd.freeLocked()
 		}
@@ -170,15 +179,15 @@ func (s *stream) orphan() bool {
 	return len(s.readers) > 0
 }
 
-// attach returns a reader that starts at the beginning, nil if there can be none. The
-// caller must call leave.
-func (s *stream) attach(f *flight) *reader {
+// attach returns a reader that starts at the beginning, nil if there can be none. The caller must call leave. The
+// reader does not wait for the store any more once overdue is closed.
+func (s *stream) attach(overdue <-chan struct{}) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.orphaned || s.err != nil {
 		return nil
 	}
-	rd := &reader{stream: s, cache: f.fill.c, overdue: f.overdue, times: f.waitTimes, freed: s.moved != nil}
+	rd := &reader{stream: s, overdue: overdue, freed: s.rest != nil}
 	if !rd.freed {
 		s.memory.share()
 	}
@@ -195,9 +204,7 @@ func (s *stream) attach(f *flight) *reader {
 // body in memory (see move).
 type reader struct {
 	stream  *stream
-	cache   *Cache
-	overdue <-chan struct{} // that of the flight
-	times   *waitTimes      // of the flight
+	overdue <-chan struct{} // closed when the store has taken too long
 	at      int64           // guarded by stream.mu: the offset up to which it has read
 	freed   bool            // guarded by stream.mu: it has released the memory of the stream
 }
@@ -226,16 +233,16 @@ func (rd *reader) freeLocked() {
 }
 
 // next copies what has arrived and was not read yet into a buffer: a visitor who is slow must not keep the
-// whole body in memory. If that is nothing, the stream has ended, with an error if it broke; the rest is
-// in the store, as moved says; or change is closed when there may be more.
-func (rd *reader) next(buffer []byte) (n int, ended bool, moved *page, change <-chan struct{}, err error) {
+// whole body in memory. If that is nothing, the stream has ended, with an error if it broke; or rest sends
+// what follows; or change is closed when there may be more.
+func (rd *reader) next(buffer []byte) (n int, ended bool, rest restOf, change <-chan struct{}, err error) {
 	s := rd.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.moved != nil && rd.at < s.moved.entry.Length:
-		return 0, false, s.moved, nil, nil
-	case s.moved != nil:
+	case s.rest != nil && rd.at < s.size:
+		return 0, false, s.rest, nil, nil
+	case s.rest != nil:
 		return 0, true, nil, nil, nil
 	}
 	if n = copy(buffer, s.body[rd.at-s.base:]); n > 0 {
@@ -261,18 +268,18 @@ func (rd *reader) advance(n int) {
 // copy writes the response to a visitor until it ends or he leaves. If it breaks, so does
 // his connection.
 func (rd *reader) copy(ctx context.Context, w http.ResponseWriter) {
-	if moved := rd.copyPieces(ctx, w); moved != nil {
-		rd.cache.sendRest(ctx, w, moved, rd.at)
+	if rest := rd.copyPieces(ctx, w); rest != nil {
+		rest(ctx, w, rd.at)
 	}
 }
 
-// copyPieces is copy until the rest is to be read from the store: then it returns the page, else nil.
-func (rd *reader) copyPieces(ctx context.Context, w http.ResponseWriter) *page {
+// copyPieces is copy until the rest is to be read from the store: then it returns how, else nil.
+func (rd *reader) copyPieces(ctx context.Context, w http.ResponseWriter) restOf {
 	control := http.NewResponseController(w)
-	buffer := rd.cache.reader.Pieces().Get()
-	defer rd.cache.reader.Pieces().Put(buffer)
+	buffer := rd.stream.pieces.Get()
+	defer rd.stream.pieces.Put(buffer)
 	for {
-		n, ended, moved, change, err := rd.next(*buffer)
+		n, ended, rest, change, err := rd.next(*buffer)
 		switch {
 		case n > 0:
 			if _, err := w.Write((*buffer)[:n]); err != nil {
@@ -280,8 +287,8 @@ func (rd *reader) copyPieces(ctx context.Context, w http.ResponseWriter) *page {
 			}
 			rd.advance(n)
 			continue
-		case moved != nil:
-			return moved
+		case rest != nil:
+			return rest
 		case err != nil:
 			// HTTP/1.1 sends no final chunk, HTTP/2 resets the stream.
 			panic(http.ErrAbortHandler)
@@ -368,6 +375,15 @@ func (s *fill) streamable(rec store.Record, status int, h http.Header) bool {
 	return !s.servableOnError(rec)
 }
 
+// An offer is a response that visitors may attach to while it is rendered.
+type offer struct {
+	*stream
+	page   *page            // without body; its header and its purges
+	length int64            // Content-Length, -1 if there is none
+	status httpcache.Status // Stored, or the Detail for which it is not
+	settle func()           // tells its visitors that the page is stored, or will not be
+}
+
 // offerStream shows a response, of which the first bytes have arrived, to the visitors who
 // wait for it. unstored is the reason for which it is not stored; empty if it is.
 func (s *fill) offerStream(st *stream, e store.Entry, at timing, unstored string, length int64) {
@@ -376,12 +392,15 @@ func (s *fill) offerStream(st *stream, e store.Entry, at timing, unstored string
 		size = coding.MinBody
 	}
 	s.route.present.varyByCoding(e.Header, size) // as when it is stored
-	st.page = newPage(s.key, e, store.PurgeState{}, reading{began: at.began, ended: at.began}, nil, s.route.present)
-	st.length = length
-	st.status = httpcache.Status{Stored: unstored == "", Detail: unstored}
-	st.stored = make(chan struct{})
-	st.settle = sync.OnceFunc(func() { close(st.stored) })
-	s.f.stream.Store(st)
+	stored := make(chan struct{})
+	st.settlesWith(stored)
+	s.f.stream.Store(&offer{
+		stream: st,
+		page:   newPage(s.key, e, store.PurgeState{}, reading{began: at.began, ended: at.began}, nil, s.route.present),
+		length: length,
+		status: httpcache.Status{Stored: unstored == "", Detail: unstored},
+		settle: sync.OnceFunc(func() { close(stored) }),
+	})
 	time.AfterFunc(streamAfter, func() { close(s.f.streaming) })
 }
 
@@ -399,7 +418,7 @@ func (h *handler) attach(r *http.Request, f *flight, leader bool, known int64, o
 	if got.state, _ = h.judge(f, st.page, h.c.now()); !h.takesPage(st.page, got.state, leader, known) {
 		return reply{}, false
 	}
-	got.stream, got.flight = st.attach(f), f
+	got.stream, got.offer, got.flight = st.attach(f.overdue), st, f
 	return got, got.stream != nil
 }
 
@@ -407,7 +426,7 @@ func (h *handler) attach(r *http.Request, f *flight, leader bool, known int64, o
 // not match (see [cachekey.Mapper.Matches]) is never shown. HEAD, ranges and, if the
 // origin states no entity tag, conditions need the whole page; so does HTTP/1.0 without a
 // length, which has no way to tell a broken response from a complete one.
-func (h *handler) streams(r *http.Request, st *stream) bool {
+func (h *handler) streams(r *http.Request, st *offer) bool {
 	if !h.route.keys.Matches(st.page.varies, r.Header) || r.Method != http.MethodGet || len(r.Header["Range"]) > 0 || st.length < 0 && !r.ProtoAtLeast(1, 1) {
 		return false
 	}
@@ -417,11 +436,10 @@ func (h *handler) streams(r *http.Request, st *stream) bool {
 // serveStream answers with a page while it is rendered, and detaches the visitor. If the render has
 // ended already, it serves the page p; an error is then as of [page.serveHit].
 func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) (p *page, err error) {
-	rd, f, began := got.stream, got.flight, time.Now()
+	rd, st, f, began := got.stream, got.offer, got.flight, time.Now()
 	got.flight = nil // it has the body, and is not needed once that is copied
 	defer rd.leave()
-	defer rd.times.report(w, began, got) // once the render has ended
-	st := rd.stream
+	defer f.waitTimes.report(w, began, got) // once the render has ended
 	status.Stored, status.Detail = st.status.Stored, st.status.Detail
 	ending := &endWriter{ResponseWriter: w, await: func() { rd.awaitStored(r.Context()) }}
 	if rendered := f.rendered.Load(); rendered != nil {

@@ -25,9 +25,6 @@ import (
 // who regenerates a page, and a deployed build. After that, and after a rollback, which ends what
 // soft purges have said, the request is unconditional.
 
-// errNotModified: the renderer answered 304.
-var errNotModified = errors.New("the renderer answered 304 (Not Modified) to a request without a condition that matches")
-
 // produce renders the page, or has the stored one validated. rec was read under the lease, and
 // seq is the purge sequence of the render. An answer to the conditions that is of no use costs
 // one more request, without them.

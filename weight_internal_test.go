@@ -17,8 +17,8 @@ import (
 func rendered(t *testing.T, coding string, body []byte) *response {
 	t.Helper()
 	rec := &recorder{
-		header: make(http.Header), limit: DefaultMaxBody, ended: make(chan struct{}), stream: &stream{},
-		route: newRouteRules(Route{Revalidate: 1}),
+		header: make(http.Header), ended: make(chan struct{}), stream: &stream{},
+		call: rendererCall{maxBody: 8 << 20, judge: func(int, http.Header, []string) httpcache.Verdict { return httpcache.Verdict{Revalidate: 1} }},
 	}
 	if coding != "" {
 		rec.header.Set("Content-Encoding", coding)
