@@ -118,10 +118,6 @@ const (
 	renderFree = 256 << 10
 	// memoryWait is how long a render waits for memory.
 	memoryWait = 2 * time.Second
-	// renderShare is the part of the budget that renders, and reads of bodies, have together, as a divisor:
-	// a quarter is for what is being sent (see responseShare), and a quarter is left to requests. A body that is larger than
-	// the part, which Config.MaxBody allows, takes all of it, and exceeds the budget.
-	renderShare = 2
 )
 
 // A renderMemory is what the body of one render has of a budget. The fill has it, and each visitor who
@@ -199,6 +195,11 @@ func (m *renderMemory) release() {
 		m.held = 0
 	}
 }
+
+// renderShare is the part of the budget that renders, and reads of bodies, have together, as a divisor:
+// a quarter is for what is being sent (see responseShare), and a quarter is left to requests. A body that is larger than
+// the part, which Config.MaxBody allows, takes all of it, and exceeds the budget.
+const renderShare = 2
 
 // nextMemory returns the memory of the next render of the fill. The last one has ended.
 func (s *fill) nextMemory() *renderMemory {
