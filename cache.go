@@ -27,6 +27,7 @@ import (
 	"github.com/facetheory/isr/internal/invalidate"
 	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/internal/offload"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -41,7 +42,7 @@ var (
 	// ErrUnreachable: no request maps to the key.
 	ErrUnreachable = cachekey.ErrUnreachable
 	// ErrUncacheable: the response must not be stored.
-	ErrUncacheable = errRefused
+	ErrUncacheable = render.ErrUncacheable
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("the cache is closed")
 )

@@ -15,16 +15,17 @@ import (
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
 // entry describes the generation that a rendering made, to replace what was read under the
 // lease.
-func (s *fill) entry(got rendering, at timing, seq int64, rec store.Record) store.Entry {
-	res := got.response
-	sum := sha256.Sum256(res.body)
+func (s *fill) entry(got render.Rendering, at timing, seq int64, rec store.Record) store.Entry {
+	res := got.Response
+	sum := sha256.Sum256(res.Body)
 	digest := hex.EncodeToString(sum[:])
-	e := s.draft(res.status, res.header, got.verdict, at, seq)
+	e := s.draft(res.Status, res.Header, got.Verdict, at, seq)
 	if e.ETag == "" {
 		e.ETag = digestTag(digest)
 	}
@@ -32,9 +33,9 @@ func (s *fill) entry(got rendering, at timing, seq int64, rec store.Record) stor
 	e.BodyKey = store.BodyPrefix(s.pk) + e.GenerationID
 	e.Revalidate = s.window(got, at, rec, digest)
 	e.SHA256 = digest
-	e.Length = int64(len(res.body))
+	e.Length = int64(len(res.Body))
 	e.RenderTime = max(at.took.Round(time.Millisecond), time.Millisecond)
-	if got.renews {
+	if got.Renews {
 		e.GenerationID, e.BodyKey = rec.Entry.GenerationID, rec.Entry.BodyKey
 		e.RenderTime = max(e.RenderTime, rec.Entry.RenderTime) // of the next render, which may send the page
 	}
@@ -64,16 +65,16 @@ func (s *fill) draft(status int, h http.Header, v httpcache.Verdict, at timing, 
 
 // window returns the freshness window of a rendering with this digest, which replaces what
 // was read under the lease. It is shortened at random (see [Route.Jitter]).
-func (s *fill) window(got rendering, at timing, rec store.Record, digest string) time.Duration {
-	window, read := wholeSeconds(got.verdict.Revalidate), rec.Entry
-	if !got.verdict.RouteWindow || !s.route.Auto.enabled() || read == nil || read.Revalidate == 0 {
+func (s *fill) window(got render.Rendering, at timing, rec store.Record, digest string) time.Duration {
+	window, read := wholeSeconds(got.Verdict.Revalidate), rec.Entry
+	if !got.Verdict.RouteWindow || !s.route.Auto.enabled() || read == nil || read.Revalidate == 0 {
 		return s.c.shorten(window, s.route.jitter)
 	}
 	next := min(max(read.Revalidate, s.route.Auto.Min), s.route.Auto.Max)
 	// A purge says that the content changes, and when: visitors did not find it stale, however
 	// long the window. Of the content of other services nothing is known.
 	if !read.Foreign && !read.CoveredBy(s.purges(rec)) {
-		changed := read.SHA256 != digest || read.Status != got.response.status
+		changed := read.SHA256 != digest || read.Status != got.Response.Status
 		next = s.route.Auto.Next(read.Revalidate, max(at.generatedAt.Sub(read.GeneratedAt), 0), changed)
 	}
 	if next == read.Revalidate {

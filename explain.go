@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -338,7 +339,7 @@ func (x *explainer) pass(d *decision) {
 		if x.fetch {
 			s := x.h.waiting(x.r, d.key, nil)
 			x.begin(s)
-			x.ask(s, store.Record{}, func() (rendering, timing) {
+			x.ask(s, store.Record{}, func() (render.Rendering, timing) {
 				return s.render(x.ctx(), store.Record{}, x.h.c.follower.Committed(), d.known.refused, nil)
 			})
 		}
@@ -372,10 +373,10 @@ func (x *explainer) failure(d *decision) {
 	}
 	status := d.status
 	if status.Forward != "" {
-		status.ForwardStatus = d.response.status
+		status.ForwardStatus = d.response.Status
 	}
 	x.decided(status)
-	x.settle(VerdictError, d.response.status, status.String())
+	x.settle(VerdictError, d.response.Status, status.String())
 }
 
 // refuse describes a request that is refused.
@@ -404,7 +405,7 @@ func (h *handler) remembered(k store.Key) Memory {
 	if known := h.c.negative.get(k, time.Now()); known != nil {
 		m.Refused, m.Until = known.refused, now.Add(time.Until(known.until))
 		if known.failed != nil {
-			m.FailedStatus = known.failed.status
+			m.FailedStatus = known.failed.Status
 		}
 		if known.page != nil {
 			p = known.page

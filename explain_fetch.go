@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -94,7 +95,7 @@ func (b *boundRoute) watched(show func(answer)) *boundRoute {
 
 // ask calls the renderer by call, a method of the fill, and describes what it answers. rec is
 // what the answer would replace.
-func (x *explainer) ask(s *fill, rec store.Record, call func() (rendering, timing)) (rendering, timing) {
+func (x *explainer) ask(s *fill, rec store.Record, call func() (render.Rendering, timing)) (render.Rendering, timing) {
 	answers := make(chan answer, 2) // a validation may be repeated without conditions
 	plain := s.route
 	s.route = plain.watched(func(a answer) {
@@ -114,19 +115,19 @@ func (x *explainer) ask(s *fill, rec store.Record, call func() (rendering, timin
 		f.Obstacles = plain.obstacles(s.key, a.status, a.header, at.generatedAt)
 	}
 	switch {
-	case got.failure != nil:
-		f.Failure = got.failure.Error()
+	case got.Failure != nil:
+		f.Failure = got.Failure.Error()
 		if len(f.Obstacles) == 0 {
-			f.Obstacles = []Obstacle{obstacle(failureDetail(got.failure), f.Failure)}
+			f.Obstacles = []Obstacle{obstacle(failureDetail(got.Failure), f.Failure)}
 		}
-	case got.response != nil:
-		f.Bytes, f.Stored, f.FreshFor, f.StaleFor, f.Tags = int64(len(got.response.body)), true, got.verdict.Revalidate, got.verdict.Stale, got.verdict.Tags
+	case got.Response != nil:
+		f.Bytes, f.Stored, f.FreshFor, f.StaleFor, f.Tags = int64(len(got.Response.Body)), true, got.Verdict.Revalidate, got.Verdict.Stale, got.Verdict.Tags
 		f.Obstacles = nil
 		if why := s.suspicious(rec, got); why != "" {
 			f.Stored, f.Obstacles = false, []Obstacle{obstacle(detailRejected, why)}
 		}
 	case len(f.Obstacles) == 0:
-		f.Obstacles = []Obstacle{obstacle(got.refused, cmp.Or(errorText(got.verdict.Cause), got.refused))}
+		f.Obstacles = []Obstacle{obstacle(got.Refused, cmp.Or(errorText(got.Verdict.Cause), got.Refused))}
 	}
 	return got, at
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -76,19 +77,19 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 	case stepConfirm:
 		return d.confirm(ctx)
 	case stepRender:
-		s.got, s.at = d.x.ask(s, s.rec, func() (rendering, timing) { return s.produce(ctx, s.rec, s.seq) })
+		s.got, s.at = d.x.ask(s, s.rec, func() (render.Rendering, timing) { return s.produce(ctx, s.rec, s.seq) })
 		return stepJudge
 	case stepReject:
 		s.got = rejection(s.rejected)
 		return stepFail
 	case stepFail:
-		o := d.unavailable(ctx, s.got.failure, failureDetail(s.got.failure))
-		o.response, o.own = s.got.failed, s.got.own
+		o := d.unavailable(ctx, s.got.Failure, failureDetail(s.got.Failure))
+		o.response, o.own = s.got.Failed, s.got.Own
 		return s.end(o)
 	case stepUnavailable:
 		return s.end(d.unavailable(ctx, s.trouble.cause, s.trouble.detail))
 	case stepWithdraw, stepRefuse:
-		return s.end(refusal{s.got.refused})
+		return s.end(refusal{s.got.Refused})
 	case stepKeep:
 		return s.end(unpublishedPage{page: s.negativePage(), detail: detailNegative})
 	case stepStoreBody:
@@ -116,15 +117,15 @@ func (d *dryRun) doUnstored(ctx context.Context, at step) step {
 			return d.leaveOpen(nil)
 		}
 		s.asOf = s.c.follower.Committed()
-		s.got, s.at = d.x.ask(s, store.Record{}, func() (rendering, timing) {
+		s.got, s.at = d.x.ask(s, store.Record{}, func() (render.Rendering, timing) {
 			return s.render(ctx, store.Record{}, s.asOf, s.unstored, nil)
 		})
 		return stepJudgeUnstored
 	case stepFailUnstored:
-		return s.end(failure{cause: s.got.failure, detail: failureDetail(s.got.failure), response: s.got.failed, own: s.got.own})
+		return s.end(failure{cause: s.got.Failure, detail: failureDetail(s.got.Failure), response: s.got.Failed, own: s.got.Own})
 	case stepWithdrawHere:
-		if s.got.refused != "" {
-			return s.end(refusal{s.got.refused})
+		if s.got.Refused != "" {
+			return s.end(refusal{s.got.Refused})
 		}
 		return stepServeUnstored
 	case stepServeUnstored:

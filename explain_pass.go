@@ -9,6 +9,7 @@ import (
 
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 )
 
 // ExplainDraft implements [Explainer].
@@ -70,12 +71,12 @@ func (x *explainer) unaskable() string {
 // renderer may go on until the context of the request ends.
 func (h *handler) headerOf(r *http.Request) (answer, error) {
 	answers, failed := make(chan answer, 1), make(chan error, 1)
-	to := discarded{header: make(http.Header), outage: new(recorder)}
+	to := discarded{header: make(http.Header), outage: new(render.Recorder)}
 	w := &watcher{ResponseWriter: to, show: func(a answer) { answers <- a }}
 	go func() {
 		defer func() {
 			if v := recover(); v != nil {
-				failed <- fmt.Errorf("%w: %v", errPanicked, v)
+				failed <- fmt.Errorf("%w: %v", render.ErrPanicked, v)
 			}
 		}()
 		h.route.renderer.ServeHTTP(w, withoutReceipt(r))
@@ -83,7 +84,7 @@ func (h *handler) headerOf(r *http.Request) (answer, error) {
 	}()
 	select {
 	case a := <-answers:
-		return a, to.outage.unreached() // then it is the error page of a proxy
+		return a, to.outage.Unreached() // then it is the error page of a proxy
 	case err := <-failed:
 		select {
 		case a := <-answers: // it panicked after that
@@ -92,7 +93,7 @@ func (h *handler) headerOf(r *http.Request) (answer, error) {
 			return answer{}, err
 		}
 	case <-r.Context().Done():
-		return answer{}, errRenderTime
+		return answer{}, render.ErrTimeout
 	}
 }
 
@@ -102,7 +103,7 @@ var errDiscarded = errors.New("only the header of the response is read")
 // discarded is an [http.ResponseWriter] that takes no body.
 type discarded struct {
 	header http.Header
-	outage *recorder // knows whether the renderer has reached its origin (see [OriginUnreachable])
+	outage *render.Recorder // knows whether the renderer has reached its origin (see [OriginUnreachable])
 }
 
 func (d discarded) Header() http.Header { return d.header }

@@ -15,6 +15,7 @@ import (
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/offload"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -69,7 +70,7 @@ type fill struct {
 	unstored string       // the reason for which the page is rendered without being stored
 	followed bool         // this process followed the log before that
 	seq      int64        // a purge sequence from before the render
-	got      rendering
+	got      render.Rendering
 	at       timing
 	made     made
 	rejected string // why got is suspicious
@@ -77,7 +78,7 @@ type fill struct {
 	held     *tenure
 
 	// memory is what the body of the last render has of the budget; nil if there is none.
-	memory *renderMemory
+	memory *render.Memory
 
 	storeWait *countdown // how much longer waiting requests wait for the store; nil: unlimited
 	turn      originTurn
@@ -758,8 +759,8 @@ func (s *fill) renderPage() step {
 	case h.ctx.Err() != nil: // closing
 		s.release(h.ctx, h.lease)
 		return s.end(failure{cause: context.Cause(h.ctx), detail: detailClosing})
-	case got.failure == nil && got.refused == "" && took > got.verdict.Revalidate:
-		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.Revalidate)
+	case got.Failure == nil && got.Refused == "" && took > got.Verdict.Revalidate:
+		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.Verdict.Revalidate)
 	}
 	return stepJudge
 }
@@ -767,15 +768,15 @@ func (s *fill) renderPage() step {
 // judge decides what is made of the rendering.
 func (s *fill) judge() step {
 	switch got := s.got; {
-	case got.failure != nil:
+	case got.Failure != nil:
 		return stepFail
-	case got.refused != "" && got.verdict.Withdraws && s.withdrawable(s.rec):
+	case got.Refused != "" && got.Verdict.Withdraws && s.withdrawable(s.rec):
 		return stepWithdraw
-	case got.refused != "":
+	case got.Refused != "":
 		return stepRefuse
 	}
 	next := s.entry(s.got, s.at, s.seq, s.rec)
-	s.made = made{entry: next, body: s.got.response.body, at: s.at, withdraws: s.got.verdict.Withdraws, renews: s.got.renews}
+	s.made = made{entry: next, body: s.got.Response.Body, at: s.at, withdraws: s.got.Verdict.Withdraws, renews: s.got.Renews}
 	if s.rejected = s.suspicious(s.rec, s.got); s.rejected != "" {
 		return stepReject
 	}
@@ -791,7 +792,7 @@ func (s *fill) fail(ctx context.Context) step {
 	h, got := s.held, s.got
 	h.stop() // a refresh would contend with the back-off, and delay the outcome
 	pause := s.c.backOff(h.lease.Failures())
-	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", s.at.took.Round(time.Millisecond),
+	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.Failure, "took", s.at.took.Round(time.Millisecond),
 		"failures", h.lease.Failures()+1, "next", pause.Round(time.Millisecond))
 	settle, cancel := s.c.settling(ctx)
 	defer cancel()
@@ -801,10 +802,10 @@ func (s *fill) fail(ctx context.Context) step {
 	}
 	if stale := s.f.stale.Load(); stale != nil {
 		stale.nextTry.put(stale, pause)
-		stale.rejected.Store(errors.Is(got.failure, ErrRejected))
+		stale.rejected.Store(errors.Is(got.Failure, ErrRejected))
 	}
-	o := s.unavailable(ctx, s.rec, got.failure, failureDetail(got.failure))
-	o.response, o.own = got.failed, got.own
+	o := s.unavailable(ctx, s.rec, got.Failure, failureDetail(got.Failure))
+	o.response, o.own = got.Failed, got.Own
 	if o.fallback == nil {
 		// If there were a page to serve, visitors must not be shown the failure, even
 		// if that page has been evicted from memory.
@@ -816,10 +817,10 @@ func (s *fill) fail(ctx context.Context) step {
 // refuse ends the fill with a response that must not be stored.
 func (s *fill) refuse(ctx context.Context) step {
 	if s.held == nil {
-		return s.end(s.refused(s.at.began, s.got.refused))
+		return s.end(s.refused(s.at.began, s.got.Refused))
 	}
 	s.release(ctx, s.held.lease)
-	return s.end(s.refused(s.latest.began, s.got.refused))
+	return s.end(s.refused(s.latest.began, s.got.Refused))
 }
 
 // withdraw ends the stored copy, and gives up the lease.
@@ -832,16 +833,16 @@ func (s *fill) withdraw(ctx context.Context) step {
 	})
 	switch {
 	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
-		return s.overtaken(ctx, "another writer was faster than a withdrawal", err, refusal{got.refused})
+		return s.overtaken(ctx, "another writer was faster than a withdrawal", err, refusal{got.Refused})
 	case err != nil:
 		s.release(ctx, h.lease)
 		s.c.complaints.Log("failed to store the withdrawal of a page; this process remembers it", "key", s.key.String(), "error", err)
-		s.withdrawHere(s.at, got.refused)
-		return s.end(refusal{got.refused})
+		s.withdrawHere(s.at, got.Refused)
+		return s.end(refusal{got.Refused})
 	}
-	s.c.log.Info("withdrawn", "key", s.key.String(), "reason", got.refused)
+	s.c.log.Info("withdrawn", "key", s.key.String(), "reason", got.Refused)
 	s.c.reload(s.key)
-	return s.end(s.refused(time.Now(), got.refused))
+	return s.end(s.refused(time.Now(), got.Refused))
 }
 
 // keepNegative gives up the lease and keeps a negative answer in memory. If a purge that was made
@@ -872,7 +873,7 @@ func (s *fill) negativePage() *page {
 // render calls the renderer, with conditions if they are not nil, and shows visitors the
 // response as it comes. rec is what it replaces, seq a purge sequence from before the render, and
 // unstored the reason for which the response will not be stored; empty if it will.
-func (s *fill) render(ctx context.Context, rec store.Record, seq int64, unstored string, conditions http.Header) (rendering, timing) {
+func (s *fill) render(ctx context.Context, rec store.Record, seq int64, unstored string, conditions http.Header) (render.Rendering, timing) {
 	at := timing{began: time.Now(), generatedAt: s.c.now().Truncate(time.Millisecond)}
 	fields := s.forwarded
 	if conditions != nil {
@@ -880,20 +881,20 @@ func (s *fill) render(ctx context.Context, rec store.Record, seq int64, unstored
 		maps.Copy(fields, s.forwarded)
 	}
 	s.c.rendering.Add(1)
-	got := s.c.render(ctx, s.route, s.key, fields, s.renderTime(), s.nextMemory(), audience{
-		begun: func(r renderHead) {
-			if s.streamable(rec, r.status, r.header) {
-				e := s.draft(r.status, r.header, r.verdict, at, seq)
-				s.offerStream(r.stream, e, at, unstored, httpcache.DeclaredLength(r.header))
+	got := s.c.render(ctx, s.route, s.key, fields, s.renderTime(), s.nextMemory(), render.Audience{
+		Begun: func(r render.Head) {
+			if s.streamable(rec, r.Status, r.Header) {
+				e := s.draft(r.Status, r.Header, r.Verdict, at, seq)
+				s.offerStream(r.Stream, e, at, unstored, httpcache.DeclaredLength(r.Header))
 			}
 		},
-		refused: func(r renderHead) bool { return !isBlank(r.verdict.Refused, rec) && s.own.offer(r, s.f) },
+		Refused: func(r render.Head) bool { return !isBlank(r.Verdict.Refused, rec) && s.own.offer(r, s.f) },
 	})
 	at.took = time.Since(at.began)
 	s.noteRender(got, at.took)
 	s.route.renders.add(at.took)
-	if cause := got.verdict.Cause; cause != nil {
-		s.c.refusals.Log("a page is not stored", "key", s.key.String(), "reason", got.verdict.Refused, "error", cause)
+	if cause := got.Verdict.Cause; cause != nil {
+		s.c.refusals.Log("a page is not stored", "key", s.key.String(), "reason", got.Verdict.Refused, "error", cause)
 	}
 	return got, at
 }
@@ -1012,7 +1013,7 @@ func (s *fill) keepPublished(ctx context.Context, p *page) error {
 	m := &s.made
 	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.reader.Sendable(&p.entry) {
 		c, detached := s.c, newDetached(s.key, p.entry, store.PurgeState{}, p.read, s.route.present)
-		st.move(p.entry.Length, func(ctx context.Context, w http.ResponseWriter, offset int64) { c.sendRest(ctx, w, detached, offset) })
+		st.Move(p.entry.Length, func(ctx context.Context, w http.ResponseWriter, offset int64) { c.sendRest(ctx, w, detached, offset) })
 	}
 	if !m.renews && strings.HasSuffix(p.entry.BodyKey, p.entry.GenerationID) {
 		p.setCodings(coding.Has{}, true) // the body is new
@@ -1221,17 +1222,17 @@ func (s *fill) renderUnstored(ctx context.Context) step {
 
 // judgeUnstored decides what is made of a rendering that will not be stored.
 func (s *fill) judgeUnstored() step {
-	if s.got.response != nil {
-		if why := s.route.rejects(s.got.response, nil); why != "" {
+	if s.got.Response != nil {
+		if why := s.route.rejects(s.got.Response, nil); why != "" {
 			s.got = rejection(why)
 		}
 	}
 	switch {
-	case s.got.failure != nil:
+	case s.got.Failure != nil:
 		return stepFailUnstored
-	case s.got.verdict.Withdraws:
+	case s.got.Verdict.Withdraws:
 		return stepWithdrawHere
-	case s.got.refused != "":
+	case s.got.Refused != "":
 		return stepRefuse
 	}
 	return stepServeUnstored
@@ -1240,9 +1241,9 @@ func (s *fill) judgeUnstored() step {
 // withdrawUnstored ends the copy that the store may have, and that cannot be updated, in this
 // process.
 func (s *fill) withdrawUnstored() step {
-	s.withdrawHere(s.at, s.got.refused)
-	if s.got.refused != "" {
-		return s.end(refusal{s.got.refused})
+	s.withdrawHere(s.at, s.got.Refused)
+	if s.got.Refused != "" {
+		return s.end(refusal{s.got.Refused})
 	}
 	return stepServeUnstored
 }
@@ -1259,16 +1260,16 @@ func (s *fill) serveUnstored() step {
 
 // renderedUnstored is the page of a rendering that will not be stored.
 func (s *fill) renderedUnstored() *page {
-	p := newUnpublishedPage(s.key, s.entry(s.got, s.at, s.asOf, store.Record{}), s.at, s.got.response.body, s.route.present)
+	p := newUnpublishedPage(s.key, s.entry(s.got, s.at, s.asOf, store.Record{}), s.at, s.got.Response.Body, s.route.present)
 	p.outage = s.unstored == detailStoreError
 	return p
 }
 
 // failedUnstored remembers a failure in this process, since the back-off cannot be
 // stored.
-func (s *fill) failedUnstored(got rendering, at timing) outcome {
-	o, pause := failure{cause: got.failure, detail: failureDetail(got.failure), response: got.failed, own: got.own}, s.c.backOff(0)
-	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
+func (s *fill) failedUnstored(got render.Rendering, at timing) outcome {
+	o, pause := failure{cause: got.Failure, detail: failureDetail(got.Failure), response: got.Failed, own: got.Own}, s.c.backOff(0)
+	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.Failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
 	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
 	return o
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -147,7 +148,7 @@ type decision struct {
 	reply    *reply           // of actStream and actOwn, and of actPass if lesson is learnSection
 	lesson   lesson           // of actPass
 	known    *negativeEntry   // of actPass if lesson is learnRefusal
-	response *response        // of actFail
+	response *render.Response // of actFail
 	retry    time.Time        // of actFail: for Retry-After; zero if there is none
 	err      error            // of actRefuse and actFail, and of a page that is served in place of a failure; may be nil
 }
@@ -349,7 +350,7 @@ func (d *decision) passRefused(known *negativeEntry) {
 }
 
 // fail answers the request with an error response. err is why; nil if the status says it.
-func (d *decision) fail(res *response, status httpcache.Status, retry time.Time, err error) {
+func (d *decision) fail(res *render.Response, status httpcache.Status, retry time.Time, err error) {
 	d.act, d.response, d.status, d.retry, d.err = actFail, res, status, retry, err
 }
 
@@ -358,7 +359,7 @@ var errOnlyIfCached = errors.New("no stored page can be served, and the request 
 // failUncached refuses a request with only-if-cached for which there is no stored page (RFC 9111,
 // section 5.2.1.7).
 func (d *decision) failUncached() {
-	d.fail(plainResponse(http.StatusGatewayTimeout), httpcache.Status{Detail: detailOnlyIfCached}, time.Time{}, errOnlyIfCached)
+	d.fail(render.Plain(http.StatusGatewayTimeout), httpcache.Status{Detail: detailOnlyIfCached}, time.Time{}, errOnlyIfCached)
 }
 
 // failReceipt refuses a request for which there is no page as new as its receipt demands.
@@ -731,7 +732,7 @@ func (h *handler) bodyLost(w http.ResponseWriter, r *http.Request, d *decision, 
 		return false
 	case errors.Is(err, errNoRoom):
 		status := httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailNoMemory}
-		d.fail(plainResponse(http.StatusServiceUnavailable), status, h.c.now().Add(time.Second), err)
+		d.fail(render.Plain(http.StatusServiceUnavailable), status, h.c.now().Add(time.Second), err)
 	case errors.Is(err, guard.ErrSlow):
 		h.c.reader.LocalTooSlow(&p.entry)
 		h.withoutStore(r, d)
@@ -833,13 +834,13 @@ func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, 
 }
 
 // serveFailure writes an error response that no cache may store.
-func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *response, status httpcache.Status, retry time.Time) {
+func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *render.Response, status httpcache.Status, retry time.Time) {
 	if status.Forward != "" {
-		status.ForwardStatus = res.status
+		status.ForwardStatus = res.Status
 	}
 	ReportOf(w).answer(status)
 	header := w.Header()
-	for name, values := range res.header {
+	for name, values := range res.Header {
 		if httpcache.Replayed(name) {
 			header[name] = values
 		}
@@ -847,15 +848,15 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *resp
 	h.route.present.fields(header)
 	header["Cache-Status"] = []string{status.String()}
 	header["Cache-Control"] = []string{"no-store"}
-	body := res.body
-	if res.plain {
+	body := res.Body
+	if res.Plain {
 		body = append(body[:len(body):len(body)], RequestIDLine(w)...)
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	if wait := retry.Sub(h.c.now()); wait > 0 && header["Retry-After"] == nil {
 		header["Retry-After"] = []string{strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)}
 	}
-	w.WriteHeader(res.status)
+	w.WriteHeader(res.Status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/internal/wellknown"
 )
 
@@ -28,7 +29,7 @@ import (
 // response tells of. In all other cases their own request is sent as well.
 //
 // From then on the render is theirs: it ends when they leave, has no time limit, and its
-// renderer waits for them once they are handOverWindow behind.
+// renderer waits for them once they are 64 KiB behind.
 
 // A handover is a visitor's claim to the response of the render that they cause. A nil handover
 // claims nothing. Its methods are safe for concurrent use.
@@ -48,9 +49,9 @@ type handover struct {
 	leave  func() // guarded by mu: ends the admission; nil if there is none
 
 	// Set before ready is closed, and not changed then.
-	reader *reader
+	reader *render.Reader
 	times  *waitTimes // of the flight
-	from   renderHead
+	from   render.Head
 	reason string // why the response must not be shared
 }
 
@@ -104,7 +105,7 @@ func (o *handover) reply() (got reply, ok bool) {
 
 // offer gives a response to the visitor, if it is for them, and reports whether it is. The response must not be
 // shared, and its flight is f.
-func (o *handover) offer(r renderHead, f *flight) bool {
+func (o *handover) offer(r render.Head, f *flight) bool {
 	if o == nil || !o.fits(r) {
 		return false
 	}
@@ -120,15 +121,15 @@ func (o *handover) offer(r renderHead, f *flight) bool {
 			return false
 		}
 	}
-	if o.reader = r.stream.attach(f.overdue); o.reader == nil {
+	if o.reader = r.Stream.Attach(f.overdue); o.reader == nil {
 		if leave != nil {
 			leave()
 		}
 		return false
 	}
 	o.leave = leave
-	r.stream.settlesWith(o.settled) // unless visitors read it as a page
-	o.from, o.reason, o.times = r, r.verdict.Refused, f.waitTimes
+	r.Stream.SettlesWith(o.settled) // unless visitors read it as a page
+	o.from, o.reason, o.times = r, r.Verdict.Refused, f.waitTimes
 	close(o.ready)
 	return true
 }
@@ -136,28 +137,28 @@ func (o *handover) offer(r renderHead, f *flight) bool {
 // fits reports whether the visitor's own request would most likely be answered in the same way:
 // each header that Vary names has the value that the render had, and the response does not say
 // that the request lacks something.
-func (o *handover) fits(r renderHead) bool {
-	if !handsOver(r.verdict.Refused) {
+func (o *handover) fits(r render.Head) bool {
+	if !handsOver(r.Verdict.Refused) {
 		return false
 	}
 	accepted := httpcache.AcceptEncoding(o.asked["Accept-Encoding"])
-	for _, line := range r.header["Content-Encoding"] {
+	for _, line := range r.Header["Content-Encoding"] {
 		for coding := range httpcache.Members(line) {
 			if !accepted.Accepts(coding) {
 				return false
 			}
 		}
 	}
-	if r.verdict.Refused == httpcache.RefusedTooLarge && len(o.asked["Range"]) > 0 {
+	if r.Verdict.Refused == httpcache.RefusedTooLarge && len(o.asked["Range"]) > 0 {
 		return false // the origin may send the range alone
 	}
-	for _, line := range r.header["Vary"] {
+	for _, line := range r.Header["Vary"] {
 		for name := range httpcache.Members(line) {
 			name = textproto.CanonicalMIMEHeaderKey(name)
 			switch {
 			case name == "Accept-Encoding", name == "Host", o.keys.Covers(name):
 			case name == "*", wellknown.SetByProxies(name),
-				httpcache.Normalize(name, o.asked[name]) != httpcache.Normalize(name, r.asked[name]):
+				httpcache.Normalize(name, o.asked[name]) != httpcache.Normalize(name, r.Asked[name]):
 				return false
 			}
 		}
@@ -194,7 +195,7 @@ func (o *handover) close() {
 	defer o.mu.Unlock()
 	o.closed = true
 	if o.reader != nil {
-		o.reader.leave()
+		o.reader.Leave()
 	}
 	if o.leave != nil {
 		o.leave()
@@ -206,28 +207,28 @@ func (o *handover) close() {
 // passed through.
 func (h *handler) serveOwn(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) {
 	o, ctx, began := got.own, r.Context(), time.Now()
-	sent := o.from.header
+	sent := o.from.Header
 	defer o.close()
 	defer o.times.report(w, began, got) // once the render has ended
-	ending := &endWriter{ResponseWriter: w, await: func() { o.reader.awaitStored(ctx) }}
+	ending := &render.EndWriter{ResponseWriter: w, Await: func() { o.reader.AwaitStored(ctx) }}
 	status.Detail = o.reason
 	pw := &passWriter{ResponseWriter: ending, request: r, as: h.route.present, status: status, report: ReportOf(w)}
-	if hints := o.from.hints; len(hints) > 0 && takesHints(r) {
+	if hints := o.from.Hints; len(hints) > 0 && takesHints(r) {
 		sendHints(w, hints)
 	}
 	maps.Copy(pw.Header(), sent)
-	switch code := o.from.status; {
+	switch code := o.from.Status; {
 	case code == http.StatusOK && httpcache.Revalidates(r.Header, sent):
 		delete(pw.Header(), "Content-Length")
 		pw.WriteHeader(http.StatusNotModified)
 	default:
 		pw.WriteHeader(code)
 		if !o.head {
-			o.reader.copy(ctx, pw)
-			o.from.trailers(pw.Header())
+			o.reader.CopyTo(ctx, pw)
+			o.from.Trailers(pw.Header())
 			return
 		}
 	}
 	o.close() // the body is not needed
-	o.reader.awaitStored(ctx)
+	o.reader.AwaitStored(ctx)
 }

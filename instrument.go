@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -170,11 +171,11 @@ func (s *fill) beginRender(ctx context.Context, trigger string) context.Context 
 }
 
 // noteRender records a call of the renderer.
-func (s *fill) noteRender(got rendering, took time.Duration) {
+func (s *fill) noteRender(got render.Rendering, took time.Duration) {
 	s.c.rendering.Add(-1)
 	s.f.took.Add(int64(took))
 	if r := s.rendering; r != nil {
-		r.result.Status, r.result.Bytes, r.result.Err = got.status, got.size, got.failure
+		r.result.Status, r.result.Bytes, r.result.Err = got.Status, got.Size, got.Failure
 		r.result.Took += took
 	}
 }
@@ -240,13 +241,13 @@ func failedReason(cause error) string {
 		reason string
 	}{
 		{ErrRejected, detailRejected},
-		{errUnreached, "unreachable"},
-		{errRenderTime, "timeout"},
-		{errRenderStatus, "status"},
-		{errTruncated, "truncated"},
+		{render.ErrUnreached, "unreachable"},
+		{render.ErrTimeout, "timeout"},
+		{render.ErrStatus, "status"},
+		{render.ErrTruncated, "truncated"},
 		{errEmpty, "empty"},
-		{errNotModified, "not-modified"},
-		{errPanicked, "panic"},
+		{render.ErrNotModified, "not-modified"},
+		{render.ErrPanicked, "panic"},
 		{ErrClosed, detailClosing},
 	} {
 		if errors.Is(cause, known.err) {

@@ -30,6 +30,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/telemetry/live", []string{module + "/gateway", module + "/dynamostore", "github.com/aws/"}, "counting needs the reports of the cache alone"},
 		{"/internal/guard", []string{module + "$", module + "/internal/marks", module + "/downstream", "github.com/aws/"}, "the guard of the stores knows no policy"},
 		{"/internal/invalidate", []string{module + "$", "github.com/aws/"}, "purges need the seam alone"},
+		{"/internal/render", []string{module + "$", module + "/budget", "github.com/aws/"}, "a render knows no key and no route"},
 		{"/internal/offload", []string{module + "$", "github.com/aws/"}, "pages go to any queue"},
 		{"/internal/localfile", []string{module}, "files know no store"},
 		{"/cmd/isr", []string{module + "/internal/localfile/crashfs"}, "the file system that loses what was not synced is for tests"},

@@ -12,6 +12,7 @@ import (
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -219,12 +220,12 @@ func (c *Cache) Learned() []LearnedSection {
 
 // learn records what a render says of the section of its page. An answer for an invented URL says
 // nothing, and neither does what only a body or a visitor's spelling of the URL decides.
-func (s *fill) learn(got rendering) {
+func (s *fill) learn(got render.Rendering) {
 	switch {
-	case got.response != nil && !isNegative(got.response.status):
+	case got.Response != nil && !isNegative(got.Response.Status):
 		s.c.sections.cacheable(s.route, s.key)
-	case got.refused != "" && s.route.decidedByHeader(got.refused) && got.status != http.StatusNotFound && got.status != http.StatusGone:
-		s.c.sections.refused(s.route, s.key, got.refused)
+	case got.Refused != "" && s.route.decidedByHeader(got.Refused) && got.Status != http.StatusNotFound && got.Status != http.StatusGone:
+		s.c.sections.refused(s.route, s.key, got.Refused)
 	}
 }
 

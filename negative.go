@@ -8,6 +8,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -44,10 +45,10 @@ type negativeEntry struct {
 	// seq is the sequence that was committed before the read: a mark of the page's
 	// prefix, tenant or site with a higher one ends the entry.
 	seq     int64
-	until   time.Time // by the monotonic clock, as returned by time.Now
-	refused string    // uncacheable, for this reason: requests pass through
-	failed  *response // the error response, shown again meanwhile
-	page    *page     // a negative answer, such as 404
+	until   time.Time        // by the monotonic clock, as returned by time.Now
+	refused string           // uncacheable, for this reason: requests pass through
+	failed  *render.Response // the error response, shown again meanwhile
+	page    *page            // a negative answer, such as 404
 	// ended may be set with any of them, and counts beyond until: generations from
 	// then or before are withdrawn, and the store does not know.
 	ended time.Time
@@ -56,8 +57,8 @@ type negativeEntry struct {
 func (e *negativeEntry) weight(k store.Key) uint32 {
 	n := negativeOverhead + len(k.Tenant) + len(k.Text)
 	if e.failed != nil {
-		n += cap(e.failed.body)
-		for name, values := range e.failed.header {
+		n += cap(e.failed.Body)
+		for name, values := range e.failed.Header {
 			n += fieldOverhead + len(name) + textBytes(values)
 		}
 	}
@@ -129,7 +130,7 @@ func (n *negativeCache) fitting(k store.Key, e *negativeEntry) *negativeEntry {
 	if e.weight(k) > n.largest && e.failed != nil {
 		short := *e
 		short.failed = plainFailure(nil)
-		short.failed.status = e.failed.status
+		short.failed.Status = e.failed.Status
 		e = &short
 	}
 	if e.weight(k) > n.largest {

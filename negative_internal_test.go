@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -43,7 +44,7 @@ func TestNegativeEntriesAreBounded(t *testing.T) {
 		e := &negativeEntry{readAt: now, until: now.Add(time.Minute)}
 		switch i % 3 {
 		case 0:
-			e.failed = &response{status: 500, header: http.Header{"X-A": {strings.Repeat("h", 8<<10)}}, body: make([]byte, maxFailedBody)}
+			e.failed = &render.Response{Status: 500, Header: http.Header{"X-A": {strings.Repeat("h", 8<<10)}}, Body: make([]byte, render.MaxFailedBody)}
 		case 1:
 			e.refused = httpcache.RefusedPrivate
 		case 2:
@@ -59,7 +60,7 @@ func TestNegativeEntriesAreBounded(t *testing.T) {
 	var held int
 	for _, e := range c.negative.byKey.All() {
 		if e.failed != nil {
-			held += cap(e.failed.body)
+			held += cap(e.failed.Body)
 		}
 		if e.page != nil {
 			held += cap(e.page.body()) + e.page.coded.Load().weight()
@@ -78,9 +79,9 @@ func TestLargeNegativeEntries(t *testing.T) {
 	n := testNegativeCache(t, 64<<10)
 	now := time.Now()
 	k, until := store.Key{Text: "h/"}, now.Add(time.Minute)
-	n.put(k, &negativeEntry{readAt: now, until: until, failed: &response{status: 503, body: make([]byte, maxFailedBody)}}, new(flight))
+	n.put(k, &negativeEntry{readAt: now, until: until, failed: &render.Response{Status: 503, Body: make([]byte, render.MaxFailedBody)}}, new(flight))
 	e := n.get(k, now)
-	if e == nil || e.failed.status != 503 || len(e.failed.body) > 200 {
+	if e == nil || e.failed.Status != 503 || len(e.failed.Body) > 200 {
 		t.Errorf("of a large failure %+v is remembered, want its status and a plain sentence", e)
 	}
 	large := newPage(k, store.Entry{Status: 404}, store.PurgeState{}, reading{began: now, ended: now}, make([]byte, 9<<10), new(presentation))

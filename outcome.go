@@ -10,6 +10,7 @@ import (
 
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -50,10 +51,10 @@ type refusal struct{ reason string }
 
 type failure struct {
 	cause    error
-	detail   string    // in Cache-Status
-	response *response // the renderer's own error page; nil without
-	own      *response // the same for the visitor who caused the render, if it must not be shared
-	fallback *page     // an older page that may be served instead; nil without
+	detail   string           // in Cache-Status
+	response *render.Response // the renderer's own error page; nil without
+	own      *render.Response // the same for the visitor who caused the render, if it must not be shared
+	fallback *page            // an older page that may be served instead; nil without
 }
 
 func (o storedPage) result() (store.Entry, error) { return o.page.entry, nil }
@@ -69,7 +70,7 @@ func (o refusal) result() (store.Entry, error) {
 }
 
 // shown is the response that a visitor gets for a failure without a fallback.
-func (o failure) shown() *response {
+func (o failure) shown() *render.Response {
 	if o.response != nil {
 		return o.response
 	}
@@ -81,11 +82,11 @@ func (o failure) shown() *response {
 // judges it after that.
 type reply struct {
 	outcome outcome
-	stream  *reader     // the page while it is rendered, instead of an outcome
-	offer   *offer      // of the stream
-	own     *handover   // the response for this visitor alone, instead of an outcome
-	flight  *flight     // the flight that has the stream, or has ended with the outcome; nil for others
-	state   store.State // of the page, or of the fallback of a failure
+	stream  *render.Reader // the page while it is rendered, instead of an outcome
+	offer   *offer         // of the stream
+	own     *handover      // the response for this visitor alone, instead of an outcome
+	flight  *flight        // the flight that has the stream, or has ended with the outcome; nil for others
+	state   store.State    // of the page, or of the fallback of a failure
 }
 
 // maxRejoins is how many more flights a visitor joins, or starts, whose page was purged
@@ -285,17 +286,17 @@ var errLate = errors.New("the new page was not rendered in time")
 
 // plainFailure is the response to a visitor if the renderer has none to show. It
 // reveals nothing about the server.
-func plainFailure(err error) *response {
+func plainFailure(err error) *render.Response {
 	status := http.StatusBadGateway
 	var held *store.HeldError
 	var overBudget *budget.Error
 	switch {
 	case errors.As(err, &held), errors.As(err, &overBudget), errors.Is(err, errBlind), errors.Is(err, errMinSeq), errors.Is(err, store.ErrPurged):
 		status = http.StatusServiceUnavailable
-	case errors.Is(err, errRenderTime), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, render.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		status = http.StatusGatewayTimeout
 	}
-	return plainResponse(status)
+	return render.Plain(status)
 }
 
 // retryAt is the time for Retry-After: the end of a back-off, or soon if another

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -25,7 +26,7 @@ var ErrRejected = errors.New("the generation was rejected")
 
 // rejects returns why a response is suspicious as the next generation; empty if it is not.
 // current is the generation that it is compared with; nil if there is none.
-func (b *routeRules) rejects(res *response, current *store.Entry) string {
+func (b *routeRules) rejects(res *render.Response, current *store.Entry) string {
 	if why := b.Reject.byTexts(res); why != "" {
 		return why
 	}
@@ -35,43 +36,43 @@ func (b *routeRules) rejects(res *response, current *store.Entry) string {
 	return b.Reject.byComparison(res, current)
 }
 
-func (r *Reject) byTexts(res *response) string {
+func (r *Reject) byTexts(res *render.Response) string {
 	if len(r.Without) == 0 && len(r.With) == 0 {
 		return ""
 	}
-	if kind := mediaType(res.header, res.body); kind != "text/html" && kind != "application/xhtml+xml" {
+	if kind := mediaType(res.Header, res.Body); kind != "text/html" && kind != "application/xhtml+xml" {
 		return ""
 	}
 	for _, text := range r.With {
-		if bytes.Contains(res.body, []byte(text)) {
+		if bytes.Contains(res.Body, []byte(text)) {
 			return fmt.Sprintf("it has the text %q", text)
 		}
 	}
-	if res.status/100 != 2 || res.status == http.StatusNoContent {
+	if res.Status/100 != 2 || res.Status == http.StatusNoContent {
 		return ""
 	}
 	for _, text := range r.Without {
-		if !bytes.Contains(res.body, []byte(text)) {
+		if !bytes.Contains(res.Body, []byte(text)) {
 			return fmt.Sprintf("it lacks the text %q", text)
 		}
 	}
 	return ""
 }
 
-func (r *Reject) byComparison(res *response, current *store.Entry) string {
-	if res.status/100 != current.Status/100 {
+func (r *Reject) byComparison(res *render.Response, current *store.Entry) string {
+	if res.Status/100 != current.Status/100 {
 		if r.Status {
-			return fmt.Sprintf("its status is %d, that of the current generation %d", res.status, current.Status)
+			return fmt.Sprintf("its status is %d, that of the current generation %d", res.Status, current.Status)
 		}
 		return ""
 	}
-	if n := len(res.body); float64(n) < r.SmallerThan*float64(current.Length) {
+	if n := len(res.Body); float64(n) < r.SmallerThan*float64(current.Length) {
 		return fmt.Sprintf("it has %d bytes, the current generation %d", n, current.Length)
 	}
-	if now, before := mediaType(res.header, res.body), mediaType(current.Header, nil); r.ContentType && before != "" && now != before {
+	if now, before := mediaType(res.Header, res.Body), mediaType(current.Header, nil); r.ContentType && before != "" && now != before {
 		return fmt.Sprintf("its content type is %q, that of the current generation %q", now, before)
 	}
-	stored := httpcache.StoredHeader(res.header)
+	stored := httpcache.StoredHeader(res.Header)
 	for _, name := range r.LostHeaders {
 		if name = http.CanonicalHeaderKey(name); len(current.Header[name]) > 0 && len(stored[name]) == 0 {
 			return fmt.Sprintf("it lacks the header %s, which the current generation has", name)
@@ -95,12 +96,12 @@ func mediaType(h http.Header, body []byte) string {
 }
 
 // suspicious returns why the route rejects what was rendered; empty if it does not.
-func (s *fill) suspicious(rec store.Record, got rendering) string {
+func (s *fill) suspicious(rec store.Record, got render.Rendering) string {
 	var current *store.Entry
 	if s.servableOnError(rec) {
 		current = rec.Entry
 	}
-	return s.route.rejects(got.response, current)
+	return s.route.rejects(got.Response, current)
 }
 
 // reject quarantines a render whose result is suspicious: it counts as a failure. If we crash
@@ -119,8 +120,8 @@ func (s *fill) reject() step {
 }
 
 // rejection is what a render counts as whose result is suspicious.
-func rejection(why string) rendering {
-	return rendering{failure: fmt.Errorf("%w: %s", ErrRejected, why)}
+func rejection(why string) render.Rendering {
+	return render.Rendering{Failure: fmt.Errorf("%w: %s", ErrRejected, why)}
 }
 
 // failureDetail is the reason in Cache-Status for a render that has failed.

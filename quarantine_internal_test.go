@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -42,7 +43,7 @@ func TestRejects(t *testing.T) {
 		{"a header is lost", all, 200, http.Header{"Content-Type": {"text/html"}}, page(1000), current, "it lacks the header X-Robots-Tag"},
 		{"no rules", Reject{}, 200, http.Header{}, "", current, ""},
 	} {
-		got := newRouteRules(Route{Reject: tt.rules}).rejects(&response{status: tt.status, header: tt.header, body: []byte(tt.body)}, tt.current)
+		got := newRouteRules(Route{Reject: tt.rules}).rejects(&render.Response{Status: tt.status, Header: tt.header, Body: []byte(tt.body)}, tt.current)
 		if tt.want == "" && got != "" || !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -182,16 +183,16 @@ func (s *fill) isKnown(rec store.Record) bool {
 // that this process cancelled; a page that fails again, which has a back-off of its own, unless it is
 // the probe of the origin; and an error response for a page that has never rendered, which
 // may be for an invented URL.
-func (s *fill) verdict(held context.Context, failures int, got rendering) error {
+func (s *fill) verdict(held context.Context, failures int, got render.Rendering) error {
 	switch {
-	case held.Err() != nil, errors.Is(got.failure, store.ErrInvalidKey):
+	case held.Err() != nil, errors.Is(got.Failure, store.ErrInvalidKey):
 		return budget.ErrNoVerdict
-	case got.failure != nil && failures > 0 && !s.turn.current().IsProbe():
+	case got.Failure != nil && failures > 0 && !s.turn.current().IsProbe():
 		return budget.ErrNoVerdict
-	case got.failure != nil && !got.outage && !s.turn.known:
+	case got.Failure != nil && !got.Outage && !s.turn.known:
 		return budget.ErrNoVerdict
 	}
-	return got.failure
+	return got.Failure
 }
 
 // notAdmitted ends a fill that got no turn at the origin. The page did not fail, and

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -28,10 +29,10 @@ import (
 // produce renders the page, or has the stored one validated. rec was read under the lease, and
 // seq is the purge sequence of the render. An answer to the conditions that is of no use costs
 // one more request, without them.
-func (s *fill) produce(ctx context.Context, rec store.Record, seq int64) (rendering, timing) {
+func (s *fill) produce(ctx context.Context, rec store.Record, seq int64) (render.Rendering, timing) {
 	got, at := s.renderOrValidate(ctx, rec, seq)
-	if isBlank(got.refused, rec) {
-		got = rendering{failure: errEmpty}
+	if isBlank(got.Refused, rec) {
+		got = render.Rendering{Failure: errEmpty}
 	}
 	return got, at
 }
@@ -42,10 +43,10 @@ func isBlank(refused string, rec store.Record) bool {
 	return refused == httpcache.RefusedEmpty && rec.Entry != nil && !rec.Entry.Withdrawn
 }
 
-func (s *fill) renderOrValidate(ctx context.Context, rec store.Record, seq int64) (rendering, timing) {
+func (s *fill) renderOrValidate(ctx context.Context, rec store.Record, seq int64) (render.Rendering, timing) {
 	conditions := s.conditions(rec, seq)
 	got, at := s.render(ctx, rec, seq, "", conditions)
-	if conditions == nil || got.notModified == nil {
+	if conditions == nil || got.NotModified == nil {
 		return got, at
 	}
 	renewed, why := s.renewal(ctx, rec, got, at)
@@ -53,7 +54,7 @@ func (s *fill) renderOrValidate(ctx context.Context, rec store.Record, seq int64
 		return renewed, at
 	}
 	if ctx.Err() != nil {
-		return rendering{failure: context.Cause(ctx)}, at
+		return render.Rendering{Failure: context.Cause(ctx)}, at
 	}
 	s.c.log.Warn("rendering a page again without conditions: a 304 (Not Modified) does not renew it", "key", s.key.String(), "reason", why)
 	return s.render(ctx, rec, seq, "", nil)
@@ -102,34 +103,34 @@ func digestTag(digest string) string {
 // renewal returns the page that a 304 has validated, as if the origin had sent it again. why is not empty if it does not renew the page: the response is not about the stored
 // page, does not make it fresh, gives it other tags, whose purges are not known to cover it, or
 // has the page rejected; or the body is gone.
-func (s *fill) renewal(ctx context.Context, rec store.Record, answer rendering, at timing) (got rendering, why string) {
+func (s *fill) renewal(ctx context.Context, rec store.Record, answer render.Rendering, at timing) (got render.Rendering, why string) {
 	e := rec.Entry
 	tag := originTag(e)
 	switch {
-	case !httpcache.Validates(tag, e.Header, answer.notModified):
-		return rendering{}, "its validator is not that of the page"
+	case !httpcache.Validates(tag, e.Header, answer.NotModified):
+		return render.Rendering{}, "its validator is not that of the page"
 	case at.generatedAt.Equal(e.GeneratedAt):
-		return rendering{}, "the clock was set back"
+		return render.Rendering{}, "the clock was set back"
 	}
-	got = rendering{renews: true, response: &response{status: e.Status, header: httpcache.Freshen(tag, e.Header, answer.notModified)}}
-	got.verdict = s.route.judge(s.key, e.Status, got.response.header, s.route.maxBody, answer.tags, at.generatedAt)
-	switch got.verdict.Refused {
+	got = render.Rendering{Renews: true, Response: &render.Response{Status: e.Status, Header: httpcache.Freshen(tag, e.Header, answer.NotModified)}}
+	got.Verdict = s.route.judge(s.key, e.Status, got.Response.Header, s.route.maxBody, answer.Tags, at.generatedAt)
+	switch got.Verdict.Refused {
 	case "":
 	case httpcache.RefusedNoFreshness, httpcache.RefusedOld:
-		return rendering{}, "it does not make the page fresh"
+		return render.Rendering{}, "it does not make the page fresh"
 	default:
-		return rendering{refused: got.verdict.Refused, verdict: got.verdict}, ""
+		return render.Rendering{Refused: got.Verdict.Refused, Verdict: got.Verdict}, ""
 	}
-	if !slices.Equal(got.verdict.Tags, e.Tags) {
-		return rendering{}, "the page has other tags"
+	if !slices.Equal(got.Verdict.Tags, e.Tags) {
+		return render.Rendering{}, "the page has other tags"
 	}
 	body, err := s.storedBody(ctx, rec)
 	if err != nil {
-		return rendering{}, "the body of the page cannot be read"
+		return render.Rendering{}, "the body of the page cannot be read"
 	}
-	got.response.body = body
+	got.Response.Body = body
 	if s.suspicious(rec, got) != "" {
-		return rendering{}, "the page would be rejected"
+		return render.Rendering{}, "the page would be rejected"
 	}
 	return got, ""
 }
