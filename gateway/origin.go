@@ -63,7 +63,8 @@ type runningOrigin struct {
 	cfg     Origin
 	handler http.Handler
 	budget  *budget.Budget
-	pool    *pool // nil for a handler
+	pool    *pool         // nil for a handler
+	streams *eventStreams // nil for a handler
 }
 
 // startOrigin starts the health checks of an origin, which end with close.
@@ -88,7 +89,8 @@ func startOrigin(name string, cfg Origin, site SiteConfig, gateway pseudonym) (*
 	if site.Send != nil {
 		o.pool.through = site.Send
 	}
-	o.handler = newProxy(o.pool, cfg.MaxConnections, site.Buffers, Listener{PublicScheme: site.PublicScheme}, gateway, site.Logger)
+	p := newProxy(o.pool, cfg.MaxConnections, site.Buffers, Listener{PublicScheme: site.PublicScheme}, gateway, site.Logger)
+	o.handler, o.streams = p, &p.streams
 	return o, nil
 }
 
@@ -102,10 +104,18 @@ func (o *runningOrigin) same(cfg Origin) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// close ends the health checks. Requests in flight go on.
+// close ends the health checks and the event streams. Other requests in flight go on.
 func (o *runningOrigin) close() {
 	if o.pool != nil {
 		o.pool.close()
+	}
+	o.drain()
+}
+
+// drain ends the event streams.
+func (o *runningOrigin) drain() {
+	if o.streams != nil {
+		o.streams.drain()
 	}
 }
 

@@ -60,6 +60,7 @@ type proxy struct {
 	reverse   httputil.ReverseProxy
 	pooled    httputil.ReverseProxy // the same for HTTP/1, with buffers that are used again
 	admission *admission
+	streams   eventStreams
 }
 
 // serve forwards a request, and copies the response. The server of HTTP/2 may still send what was
@@ -307,6 +308,9 @@ func (p *proxy) receive(res *http.Response) error {
 	limitNextStale(res.Header)
 	if len(res.Trailer) > 0 {
 		res.Header.Del("Content-Length") // HTTP/1.1 sends trailers only after chunks
+	}
+	if isEventStream(res) {
+		res.Body = p.streams.add(res.Body)
 	}
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		res.Body = &watchedBody{ReadCloser: res.Body, request: res.Request, log: p.log}

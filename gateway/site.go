@@ -108,7 +108,15 @@ func (s *Site) Reload(cfg SiteConfig) error {
 	return nil
 }
 
-// Close ends the health checks of the origins. Requests can still be served.
+// Drain ends the event streams that pass through, and those that begin from now on: they do not end by themselves, and
+// their clients connect again. Call it before the server waits for requests in flight. Other requests are served.
+func (s *Site) Drain() {
+	for _, o := range s.tree.Load().origins {
+		o.drain()
+	}
+}
+
+// Close ends the health checks of the origins, and event streams. Other requests can still be served.
 func (s *Site) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -321,4 +321,7 @@ func (s *server) startPublic(ctx context.Context) (end func(), err error) {
 	return nil, nil
 }
 
-func (s *server) drainPublic(ctx context.Context) { s.public.stop(ctx) }
+func (s *server) drainPublic(ctx context.Context) {
+	s.reloader.site.Drain()
+	s.public.stop(ctx)
+}
