@@ -9,6 +9,7 @@ import (
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -30,13 +31,13 @@ const maxLoads = 32
 // atHand returns the page of a decision, for its request alone, if no more than what the system has
 // in memory is needed. It is valid until the buffer, which grows as needed, is used again. Nil: the
 // page is to be loaded.
-func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
+func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page.Page {
 	o, p := d.outline, d.page
-	e := &p.entry
+	e := &p.Entry
 	switch {
 	case !h.c.reader.HasCached(), e.Length == 0, e.Length > bodies.MaxCached, o.loads.Add(1) >= maxLoads:
 		return nil
-	case h.route.EarlyRefresh > 0 && p.mayBeDueEarly(d.now, h.route.EarlyRefresh):
+	case h.route.EarlyRefresh > 0 && p.MayBeDueEarly(d.now, h.route.EarlyRefresh):
 		return nil // a page that is refreshed must last
 	case r.Header["Range"] != nil:
 		return nil
@@ -45,7 +46,7 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
 	}
 	as, got, body := h.route.present, storedCoding{c: httpcache.Identity}, []byte(nil)
 	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
-	wants := accept.Prefer(as.codings.Without(o.none)) != httpcache.Identity && coding.Useful(e.Header.Get("Content-Type"), e.Length)
+	wants := accept.Prefer(as.Codings.Without(o.none)) != httpcache.Identity && coding.Useful(e.Header.Get("Content-Type"), e.Length)
 	if wants && (o.absent || !h.c.codingAtHand(r.Context(), e, as, accept, buffer, &got)) {
 		return nil // one is to be made, or to be read from elsewhere
 	}
@@ -54,12 +55,12 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page {
 			return nil
 		}
 	}
-	p.prepareOnce(d.key, body, as)
+	p.PrepareOnce(d.key, body, as)
 	switch {
 	case wants:
 		got.addTo(p)
 	case o.none != coding.Has{}:
-		p.setCodings(o.none, o.absent)
+		p.SetCodings(o.none, o.absent)
 	}
 	return p
 }
@@ -76,13 +77,13 @@ func (c *Cache) bodyAtHand(ctx context.Context, o *outline, e *store.Entry, buff
 
 // codingAtHand reads the coding that a visitor prefers of those beside the body of an entry. It
 // returns false if they are not at hand, or damaged.
-func (c *Cache) codingAtHand(ctx context.Context, e *store.Entry, as *presentation, accept httpcache.Accept, buffer *[]byte, got *storedCoding) bool {
+func (c *Cache) codingAtHand(ctx context.Context, e *store.Entry, as *page.View, accept httpcache.Accept, buffer *[]byte, got *storedCoding) bool {
 	all, err := c.reader.Cached(ctx, store.CodingsKey(e.BodyKey), maxCodings(e.Length), buffer)
 	if err != nil {
 		return false
 	}
 	got.has, got.coded, err = coding.Read(bytes.NewReader(all), int64(len(all)), e.Length, e.SHA256, func(has coding.Has) httpcache.Coding {
-		got.c = accept.Prefer(as.codings.And(has))
+		got.c = accept.Prefer(as.Codings.And(has))
 		return got.c
 	})
 	return err == nil

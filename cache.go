@@ -27,6 +27,7 @@ import (
 	"github.com/facetheory/isr/internal/invalidate"
 	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/internal/offload"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -78,10 +79,10 @@ type Cache struct {
 	invalidations *invalidate.Purges // by unsafe requests
 	crowded       crowdedPages
 	coder         *coder
-	local         store.LocalReader // the bodies on a local disk; nil: there are none
-	reader        *bodies.Reader    // of stored bodies
-	responses     responseMemory    // of bodies that are being sent
-	rendered      *buffers.Budget   // of bodies that are rendered or read: a part of Config.Buffers
+	local         store.LocalReader   // the bodies on a local disk; nil: there are none
+	reader        *bodies.Reader      // of stored bodies
+	responses     page.ResponseMemory // of bodies that are being sent
+	rendered      *buffers.Budget     // of bodies that are rendered or read: a part of Config.Buffers
 
 	stores               *guard.Stores
 	complaints, refusals *guard.Complaints // of stores, and of responses
@@ -159,7 +160,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	if c.negative, err = newNegativeCache(max(negative, minNegative), c); err != nil {
 		return nil, err
 	}
-	c.responses.open(cfg.Buffers)
+	c.responses.Open(cfg.Buffers)
 	_, bytes := cfg.Buffers.Usage()
 	c.rendered = cfg.Buffers.Part(bytes / renderShare)
 	c.sender = newSender(c)
@@ -195,8 +196,8 @@ func newReader(c *Cache, all store.BodyStore) *bodies.Reader {
 			c.note(Event{Kind: EventPeerBody, Reason: result, Bytes: bytes})
 		},
 		Reuse: func(k store.Key, e *store.Entry) ([]byte, bool) {
-			if last := c.memory.last(k); last != nil && sameBody(&last.entry, e) {
-				return last.body(), true
+			if last := c.memory.last(k); last != nil && page.SameBody(&last.Entry, e) {
+				return last.Body(), true
 			}
 			return nil, false
 		},
@@ -299,10 +300,10 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 		maxBody:       c.cfg.MaxBody,
 	}
 	b.rules.MaxHeader, b.maxTags = c.cfg.MaxHeader, c.cfg.MaxTags
-	b.present.responses, b.present.bodies = &c.responses, &bodyStore{reader: c.reader, patience: c.cfg.StoreTimeout, suspect: c.suspect}
-	b.present.want = func(p *page, wanted httpcache.Coding) { c.coder.want(p, b.present, wanted) }
+	b.present.Responses, b.present.Bodies = &c.responses, &page.BodyStore{Reader: c.reader, Patience: c.cfg.StoreTimeout, Suspect: c.suspect}
+	b.present.Want = func(p *page.Page, wanted httpcache.Coding) { c.coder.want(p, b.present, wanted) }
 	b.Label = cmp.Or(b.Label, b.Name)
-	b.present.report = func(w http.ResponseWriter, p *page, status httpcache.Status, age time.Duration) {
+	b.present.Report = func(w http.ResponseWriter, p *page.Page, status httpcache.Status, age time.Duration) {
 		if r := ReportOf(w); r != nil {
 			r.ofPage(b.Label, p, status, age)
 		}
@@ -405,7 +406,7 @@ func (c *Cache) joinUnstored(s *fill) (f *flight, leader bool) {
 // their leases, and returns an error. Pages in memory can still be served, but the log is no
 // longer read.
 func (c *Cache) Close(ctx context.Context) error {
-	defer c.cfg.Buffers.Release(netip.Prefix{}, c.responses.shut())
+	defer c.cfg.Buffers.Release(netip.Prefix{}, c.responses.Shut())
 	defer c.background.Wait()
 	defer c.renderLog.write()
 	c.coder.shut()

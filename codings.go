@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -40,103 +40,7 @@ const (
 	// codingWait is how much longer than for its body a visitor waits for the stored coding of
 	// a page that is loaded.
 	codingWait = 50 * time.Millisecond
-	// codingOverhead is the memory of a coding in addition to its content.
-	codingOverhead = 288
 )
-
-// codings are what is known of the codings of a page's body. They are immutable. A nil *codings has none.
-type codings struct {
-	made   [httpcache.Identity]*representation // those in memory
-	none   coding.Has                          // those that do not exist
-	absent bool                                // there were none beside the body
-}
-
-func (c *codings) weight() int {
-	n := 0
-	if c != nil {
-		for _, rep := range c.made {
-			if rep != nil {
-				n += codingOverhead + cap(rep.body)
-			}
-		}
-	}
-	return n
-}
-
-// known returns which codings are in memory, which do not exist, and whether there were none beside the
-// stored body.
-func (c *codings) known() (made, none coding.Has, absent bool) {
-	if c == nil {
-		return made, none, false
-	}
-	for i, rep := range c.made {
-		made[i] = rep != nil
-	}
-	return made, c.none, c.absent
-}
-
-// knownCodings returns what is known of the codings of the page's body: which are in memory, which do not
-// exist, and whether there were none beside the stored body.
-func (p *page) knownCodings() (made, none coding.Has, absent bool) { return p.coded.Load().known() }
-
-// setCodings records what is known of the codings of a page that has just been made: which do not exist, and
-// whether there are none beside the stored body.
-func (p *page) setCodings(none coding.Has, absent bool) {
-	p.coded.Store(&codings{none: none, absent: absent})
-}
-
-// setCoding records the codings beside the stored body for a page that has just been made: which do not
-// exist, and the content of one of them; nil if it was not read.
-func (p *page) setCoding(none coding.Has, c httpcache.Coding, content []byte) {
-	have := &codings{none: none}
-	if content != nil {
-		have.made[c] = p.coding(c, content, int64(len(content)))
-	}
-	p.coded.Store(have)
-}
-
-// describeCodings records the lengths of the codings beside the stored body, 0 of one that does not exist,
-// for a page that is answered without them: HEAD, or 304.
-func (p *page) describeCodings(lengths [httpcache.Identity]int64) {
-	have := new(codings)
-	for c, n := range lengths {
-		if have.none[c] = n == 0; n > 0 {
-			have.made[c] = p.coding(httpcache.Coding(c), nil, n)
-		}
-	}
-	p.coded.Store(have)
-}
-
-// addCodings adds codings to a page in memory, and which ones do not exist.
-func (p *page) addCodings(none coding.Has, set coding.Set) {
-	for {
-		have, next := p.coded.Load(), new(codings)
-		if have != nil {
-			*next = *have
-		}
-		for c := range httpcache.Identity {
-			next.none[c] = next.none[c] || none[c]
-			if set[c] != nil {
-				next.made[c] = p.coding(c, set[c], int64(len(set[c])))
-			}
-		}
-		if p.coded.CompareAndSwap(have, next) {
-			return
-		}
-	}
-}
-
-// codingsStored records that there are codings beside the stored body now, so that the outline of the page
-// says so once it is evicted.
-func (p *page) codingsStored() {
-	for have := p.coded.Load(); have != nil && have.absent; have = p.coded.Load() {
-		next := *have
-		next.absent = false
-		if p.coded.CompareAndSwap(have, &next) {
-			return
-		}
-	}
-}
 
 // codings returns the codings that pages of the route may have.
 func (rt Route) codings() (has coding.Has) {
@@ -151,11 +55,11 @@ func (rt Route) codings() (has coding.Has) {
 	return has
 }
 
-// viewRules returns what the route declares of its responses.
-func (rt Route) viewRules() viewRules {
-	return viewRules{
-		set: rt.SetHeader, remove: rt.RemoveHeader, earlyHints: rt.EarlyHints, codings: rt.codings(),
-		cacheControl: rt.Downstream.CacheControl, cdn: rt.Downstream.CDN, surrogate: rt.Downstream.Surrogate,
+// ViewRules returns what the route declares of its responses.
+func (rt Route) viewRules() page.ViewRules {
+	return page.ViewRules{
+		Set: rt.SetHeader, Remove: rt.RemoveHeader, EarlyHints: rt.EarlyHints, Codings: rt.codings(),
+		CacheControl: rt.Downstream.CacheControl, CDN: rt.Downstream.CDN, Surrogate: rt.Downstream.Surrogate,
 	}
 }
 
@@ -169,71 +73,6 @@ func (rt Route) validateCodings() error {
 		}
 	}
 	return nil
-}
-
-// varyByCoding reports whether a body of n bytes may have codings, and if so adds
-// Accept-Encoding to the Vary of its header.
-func (as *presentation) varyByCoding(h http.Header, n int64) bool {
-	if as.codings == (coding.Has{}) || !coding.Useful(h.Get("Content-Type"), n) {
-		return false
-	}
-	if !httpcache.HasMember(h["Vary"], "Accept-Encoding") {
-		h.Add("Vary", "Accept-Encoding")
-	}
-	return true
-}
-
-// represent returns the representation that a client gets, by its Accept-Encoding. It is on
-// the hit path: it does not allocate. If the page has not the coding that the client prefers,
-// the coder is asked for it.
-func (p *page) represent(as *presentation, lines []string) *representation {
-	accept, have := httpcache.AcceptEncoding(lines), p.coded.Load()
-	for c := httpcache.Brotli; have != nil && c < httpcache.Identity; c++ { // the common case
-		if accept.Fully(c) && as.codings[c] && !have.none[c] {
-			if rep := have.made[c]; rep != nil {
-				return rep
-			}
-			break
-		}
-	}
-	made, none, _ := have.known()
-	wanted := accept.Prefer(as.codings.Without(none))
-	if wanted == httpcache.Identity {
-		return &p.plain
-	}
-	if made[wanted] {
-		return have.made[wanted]
-	}
-	if as.want != nil && p.nextCoding.claim(p) {
-		as.want(p, wanted)
-	}
-	if got := accept.Prefer(as.codings.And(made)); got != httpcache.Identity {
-		return have.made[got]
-	}
-	return &p.plain
-}
-
-// inherit takes over the codings of another page with the same body.
-func (p *page) inherit(from *page) {
-	have := from.coded.Load()
-	if have == nil || !p.codable {
-		return
-	}
-	own := &codings{none: have.none, absent: have.absent}
-	for c, rep := range have.made {
-		if rep != nil {
-			own.made[c] = p.coding(httpcache.Coding(c), rep.body, rep.size)
-		}
-	}
-	p.coded.Store(own)
-}
-
-// coding returns a representation of the page by a content of size bytes, which may be missing: then it is
-// only described.
-func (p *page) coding(c httpcache.Coding, content []byte, size int64) *representation {
-	rep := newRepresentation(httpcache.CodedETag(p.entry.ETag, c.String()), content, size)
-	rep.kind, rep.coding = c, []string{c.String()}
-	return &rep
 }
 
 // A coder makes and stores the codings of pages. Its methods are safe for concurrent use, and
@@ -256,8 +95,8 @@ type coder struct {
 
 // A codingJob is a page that lacks codings.
 type codingJob struct {
-	p      *page
-	as     *presentation
+	p      *page.Page
+	as     *page.View
 	wanted coding.Has
 }
 
@@ -266,14 +105,14 @@ func newCoder(c *Cache, bodies store.BodyStore) *coder {
 }
 
 // want asks for a coding of a page.
-func (d *coder) want(p *page, as *presentation, wanted httpcache.Coding) {
+func (d *coder) want(p *page.Page, as *page.View, wanted httpcache.Coding) {
 	d.add(codingJob{p: p, as: as, wanted: coding.Only(wanted)})
 }
 
 // succeed asks for the codings that the page had before it was rendered again.
-func (d *coder) succeed(p, old *page, as *presentation) {
-	if made, _, _ := old.knownCodings(); p.codable && made != (coding.Has{}) {
-		d.add(codingJob{p: p, as: as, wanted: made.And(as.codings)})
+func (d *coder) succeed(p, old *page.Page, as *page.View) {
+	if made, _, _ := old.KnownCodings(); p.Codable && made != (coding.Has{}) {
+		d.add(codingJob{p: p, as: as, wanted: made.And(as.Codings)})
 	}
 }
 
@@ -281,10 +120,10 @@ func (d *coder) succeed(p, old *page, as *presentation) {
 func (d *coder) add(j codingJob) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed || len(d.queue) == maxCoding || d.bytes+len(j.p.body()) > maxCodingBytes {
+	if d.closed || len(d.queue) == maxCoding || d.bytes+len(j.p.Body()) > maxCodingBytes {
 		return
 	}
-	d.queue, d.bytes = append(d.queue, j), d.bytes+len(j.p.body())
+	d.queue, d.bytes = append(d.queue, j), d.bytes+len(j.p.Body())
 	if d.workers < coders {
 		d.workers++
 		d.c.activity.begin()
@@ -302,7 +141,7 @@ func (d *coder) next() (j codingJob, ok bool) {
 		return codingJob{}, false
 	}
 	j, d.queue = d.queue[0], d.queue[1:]
-	d.bytes -= len(j.p.body())
+	d.bytes -= len(j.p.Body())
 	return j, true
 }
 
@@ -327,11 +166,11 @@ func (d *coder) work() {
 // run provides the wanted codings of a page.
 func (d *coder) run(j codingJob) {
 	p := j.p
-	made, none, absent := p.knownCodings()
+	made, none, absent := p.KnownCodings()
 	if j.wanted = j.wanted.Without(made).Without(none); j.wanted == (coding.Has{}) {
 		return
 	}
-	if !p.stored {
+	if !p.Stored {
 		d.make(j, j.wanted)
 		return
 	}
@@ -340,15 +179,15 @@ func (d *coder) run(j codingJob) {
 		case err == nil:
 			return
 		case errors.Is(err, coding.ErrDamaged), errors.Is(err, store.ErrInvalidKey):
-			d.c.complaints.Log("stored codings of a page are not usable; this process makes its own", "key", p.key.String(), "error", err)
+			d.c.complaints.Log("stored codings of a page are not usable; this process makes its own", "key", p.Key.String(), "error", err)
 			d.make(j, j.wanted)
 			return
 		case !isAbsent(err):
-			d.c.complaints.Log("failed to read the codings of a page; it is sent without", "key", p.key.String(), "error", err)
+			d.c.complaints.Log("failed to read the codings of a page; it is sent without", "key", p.Key.String(), "error", err)
 			return
 		}
 	}
-	d.put(p, d.make(j, j.as.codings))
+	d.put(p, d.make(j, j.as.Codings))
 }
 
 // isAbsent reports whether an error says that there are no codings beside a body, as far as
@@ -363,7 +202,7 @@ func (d *coder) readAll(j codingJob) error {
 		if !j.wanted[c] {
 			continue
 		}
-		has, coded, err := d.read(d.c.ctx, &j.p.entry, func(coding.Has) httpcache.Coding { return c })
+		has, coded, err := d.read(d.c.ctx, &j.p.Entry, func(coding.Has) httpcache.Coding { return c })
 		if err != nil {
 			return err
 		}
@@ -397,25 +236,25 @@ func (d *coder) read(ctx context.Context, e *store.Entry, choose func(coding.Has
 
 // describe adds the codings beside the body of a detached page, without their content, so that the
 // response to HEAD, or a 304, has the header of GET's.
-func (d *coder) describe(ctx context.Context, p *page, as *presentation, accept httpcache.Accept) {
-	if d == nil || !p.codable || accept.Prefer(as.codings) == httpcache.Identity {
+func (d *coder) describe(ctx context.Context, p *page.Page, as *page.View, accept httpcache.Accept) {
+	if d == nil || !p.Codable || accept.Prefer(as.Codings) == httpcache.Identity {
 		return
 	}
-	if _, _, absent := p.knownCodings(); absent {
+	if _, _, absent := p.KnownCodings(); absent {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, codingWait)
 	defer cancel()
-	rd, size, err := store.OpenRange(ctx, d.bodies, store.CodingsKey(p.entry.BodyKey), 0, coding.HeadLength)
+	rd, size, err := store.OpenRange(ctx, d.bodies, store.CodingsKey(p.Entry.BodyKey), 0, coding.HeadLength)
 	if err != nil {
 		return // GET gets none either, or none in time
 	}
 	defer func() { _ = rd.Close() }() // read only
-	lengths, err := coding.ReadLengths(rd, size, p.entry.Length)
+	lengths, err := coding.ReadLengths(rd, size, p.Entry.Length)
 	if err != nil {
 		return
 	}
-	p.describeCodings(lengths)
+	p.DescribeCodings(lengths)
 }
 
 // maxCodings bounds the stored codings of a body of n bytes: each is shorter.
@@ -431,7 +270,7 @@ func (d *coder) make(j codingJob, all coding.Has) coding.Set {
 	var none coding.Has
 	for c := range httpcache.Identity {
 		if all[c] {
-			set[c] = encoder.Encode(c, j.p.body())
+			set[c] = encoder.Encode(c, j.p.Body())
 			none[c] = set[c] == nil
 		}
 		if j.wanted[c] {
@@ -443,35 +282,35 @@ func (d *coder) make(j codingJob, all coding.Has) coding.Set {
 }
 
 // put stores codings beside the body. Another node may have been faster.
-func (d *coder) put(p *page, set coding.Set) {
+func (d *coder) put(p *page.Page, set coding.Set) {
 	if d.c.full() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(d.c.ctx, guard.BodyTime(p.entry.Length))
+	ctx, cancel := context.WithTimeout(d.c.ctx, guard.BodyTime(p.Entry.Length))
 	defer cancel()
-	err := d.bodies.Put(ctx, store.CodingsKey(p.entry.BodyKey), set.Marshal(p.entry.SHA256))
+	err := d.bodies.Put(ctx, store.CodingsKey(p.Entry.BodyKey), set.Marshal(p.Entry.SHA256))
 	switch {
 	case err == nil || errors.Is(err, store.ErrExists):
-		p.codingsStored()
+		p.CodingsStored()
 	case d.c.ctx.Err() == nil:
-		d.c.complaints.Log("failed to store the codings of a page; other nodes make them again", "key", p.key.String(), "error", err)
+		d.c.complaints.Log("failed to store the codings of a page; other nodes make them again", "key", p.Key.String(), "error", err)
 	}
 }
 
 // attach adds codings to a page in memory.
-func (d *coder) attach(p *page, none coding.Has, set coding.Set) {
-	p.addCodings(none, set)
+func (d *coder) attach(p *page.Page, none coding.Has, set coding.Set) {
+	p.AddCodings(none, set)
 	reweigh(d.c.memory.pages, p)
 	reweigh(d.c.unpublished.byKey, p)
 	d.c.negative.reweigh(p)
 }
 
 // reweigh accounts for the weight of a page that has changed, if it is still there.
-func reweigh(pages *otter.Cache[store.Key, *page], p *page) {
+func reweigh(pages *otter.Cache[store.Key, *page.Page], p *page.Page) {
 	if pages == nil {
 		return
 	}
-	pages.Compute(p.key, func(old *page, found bool) (*page, otter.ComputeOp) {
+	pages.Compute(p.Key, func(old *page.Page, found bool) (*page.Page, otter.ComputeOp) {
 		if !found || old != p {
 			return old, otter.CancelOp
 		}
@@ -481,13 +320,13 @@ func reweigh(pages *otter.Cache[store.Key, *page], p *page) {
 
 // prefetch begins to read the coding that a visitor prefers from beside the body of an entry,
 // while the body is read. The result adds it to the page, if it is there in time.
-func (d *coder) prefetch(ctx context.Context, e *store.Entry, as *presentation, accept httpcache.Accept) (add func(*page)) {
-	if e.Foreign || accept.Prefer(as.codings) == httpcache.Identity || !coding.Useful(e.Header.Get("Content-Type"), e.Length) {
-		return func(*page) {}
+func (d *coder) prefetch(ctx context.Context, e *store.Entry, as *page.View, accept httpcache.Accept) (add func(*page.Page)) {
+	if e.Foreign || accept.Prefer(as.Codings) == httpcache.Identity || !coding.Useful(e.Header.Get("Content-Type"), e.Length) {
+		return func(*page.Page) {}
 	}
 	results := make(chan storedCoding, 1)
 	go func() { results <- d.stored(ctx, e, as, accept) }()
-	return func(p *page) {
+	return func(p *page.Page) {
 		timer := time.NewTimer(codingWait)
 		defer timer.Stop()
 		select {
@@ -500,10 +339,10 @@ func (d *coder) prefetch(ctx context.Context, e *store.Entry, as *presentation, 
 
 // addStored adds the coding that a visitor prefers to a page that is not in memory yet, from
 // beside its body.
-func (d *coder) addStored(ctx context.Context, p *page, as *presentation, accept httpcache.Accept) {
-	_, none, _ := p.knownCodings()
-	if d != nil && accept.Prefer(as.codings.Without(none)) != httpcache.Identity {
-		d.stored(ctx, &p.entry, as, accept).addTo(p)
+func (d *coder) addStored(ctx context.Context, p *page.Page, as *page.View, accept httpcache.Accept) {
+	_, none, _ := p.KnownCodings()
+	if d != nil && accept.Prefer(as.Codings.Without(none)) != httpcache.Identity {
+		d.stored(ctx, &p.Entry, as, accept).addTo(p)
 	}
 }
 
@@ -516,21 +355,21 @@ type storedCoding struct {
 }
 
 // stored reads the coding that a visitor prefers of those beside the body of an entry.
-func (d *coder) stored(ctx context.Context, e *store.Entry, as *presentation, accept httpcache.Accept) storedCoding {
+func (d *coder) stored(ctx context.Context, e *store.Entry, as *page.View, accept httpcache.Accept) storedCoding {
 	got := storedCoding{c: httpcache.Identity}
 	got.has, got.coded, got.err = d.read(ctx, e, func(has coding.Has) httpcache.Coding {
-		got.c = accept.Prefer(as.codings.And(has))
+		got.c = accept.Prefer(as.Codings.And(has))
 		return got.c
 	})
 	return got
 }
 
 // addTo adds what was found beside its body to a page that is not in memory yet.
-func (got storedCoding) addTo(p *page) {
+func (got storedCoding) addTo(p *page.Page) {
 	switch {
 	case got.err == nil:
-		p.setCoding(coding.All().Without(got.has), got.c, got.coded)
+		p.SetCoding(coding.All().Without(got.has), got.c, got.coded)
 	case isAbsent(got.err):
-		p.setCodings(coding.Has{}, true)
+		p.SetCodings(coding.Has{}, true)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -153,22 +154,10 @@ func lasting(h http.Header) http.Header {
 	return h
 }
 
-// sameBody reports whether two entries have the same immutable body. Other services may
-// write new content under an old key; this package never does.
-func sameBody(a, b *store.Entry) bool {
-	return !a.Foreign && !b.Foreign && a.BodyKey == b.BodyKey && a.SHA256 == b.SHA256
-}
-
-// sameEntry reports whether two readings are of one generation, unchanged.
-func sameEntry(a, b *store.Entry) bool {
-	return a.Version == b.Version && a.GenerationID == b.GenerationID && a.Foreign == b.Foreign &&
-		a.BodyKey == b.BodyKey && a.GeneratedAt.Equal(b.GeneratedAt) && a.Revalidate == b.Revalidate && a.Stale == b.Stale && a.ETag == b.ETag
-}
-
 // read reads the record of a key from the store, and returns when that was. Its Purges
 // include the marks that cover the entry. From then on this process serves no page that it
 // knows to be purged.
-func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record, reading, error) {
+func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record, page.Interval, error) {
 	rec, at, err := c.readRow(ctx, k, pk)
 	if err != nil {
 		return store.Record{}, at, err
@@ -177,7 +166,7 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 	// it sees this, or this sees its page.
 	c.flights.learn(k, rec.Purges)
 	withdrawn := rec.Entry != nil && rec.Entry.Withdrawn
-	if p := c.memory.known(k); p != nil && (withdrawn || store.Freshness(&p.entry, c.purges(nil, p, c.now()).Merge(rec.Purges), c.now()) == store.Purged) {
+	if p := c.memory.known(k); p != nil && (withdrawn || store.Freshness(&p.Entry, c.purges(nil, p, c.now()).Merge(rec.Purges), c.now()) == store.Purged) {
 		c.reload(k)
 	}
 	err = c.addMarks(ctx, k, &rec, &at)
@@ -185,14 +174,14 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 }
 
 // readRow reads the record of a key, without the marks that cover the entry.
-func (c *Cache) readRow(ctx context.Context, k store.Key, pk string) (store.Record, reading, error) {
-	at := reading{began: time.Now()}
+func (c *Cache) readRow(ctx context.Context, k store.Key, pk string) (store.Record, page.Interval, error) {
+	at := page.Interval{Began: time.Now()}
 	read := c.meta.Read
 	if c.changed.lately(k) {
 		read = c.meta.ReadSerializable
 	}
 	rec, err := read(ctx, pk)
-	at.ended = time.Now()
+	at.Ended = time.Now()
 	if err != nil {
 		return store.Record{}, at, fmt.Errorf("reading %s: %w", k, err)
 	}
@@ -201,7 +190,7 @@ func (c *Cache) readRow(ctx context.Context, k store.Key, pk string) (store.Reco
 }
 
 // addMarks adds the marks that cover the entry to a record that readRow has read.
-func (c *Cache) addMarks(ctx context.Context, k store.Key, rec *store.Record, at *reading) error {
+func (c *Cache) addMarks(ctx context.Context, k store.Key, rec *store.Record, at *page.Interval) error {
 	if rec.Entry == nil {
 		return nil
 	}
@@ -210,7 +199,7 @@ func (c *Cache) addMarks(ctx context.Context, k store.Key, rec *store.Record, at
 	rec.Purges = rec.Purges.Merge(c.marks.Covering(k, rec.Entry.Tags, c.now()))
 	if _, ok := c.follower.Recent(c.now()); !ok {
 		// This process does not follow the log, or could not read it lately.
-		at.asOf = at.began
+		at.AsOf = at.Began
 		stored, err := c.meta.Covering(ctx, k, rec.Entry.Tags)
 		if err != nil {
 			return fmt.Errorf("reading the purge marks of %s: %w", k, err)
@@ -289,11 +278,11 @@ func (s *fill) redirectsToItself(e *store.Entry) bool {
 // than a page that was served already, or newer than one that will be, the page is
 // reloaded, so that no later visitor gets an older one. ErrPurged: the page was purged
 // meanwhile, and must not be served.
-func (s *fill) keep(p *page) error {
+func (s *fill) keep(p *page.Page) error {
 	clear := s.c.memory.put(p, s.f)
-	known := s.f.known(p.cover)
-	if !clear || known.Seq > p.cover.Seq {
-		s.c.reload(p.key)
+	known := s.f.known(p.Purges)
+	if !clear || known.Seq > p.Purges.Seq {
+		s.c.reload(p.Key)
 	}
 	if s.c.state(s.f, p, s.c.now()) == store.Purged {
 		return store.ErrPurged
@@ -304,14 +293,14 @@ func (s *fill) keep(p *page) error {
 // load makes a page of the record that was read last, and keeps it in memory. It takes
 // the body from memory if possible, even from a dropped page. ErrPurged: the page was
 // purged meanwhile.
-func (s *fill) load(ctx context.Context, rec store.Record) (p *page, err error) {
+func (s *fill) load(ctx context.Context, rec store.Record) (p *page.Page, err error) {
 	e := *rec.Entry // a copy, which reading the body of another service's page completes
-	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, &e) && p.cover == rec.Purges && !s.c.late(p, s.c.now()) {
+	if p := s.c.memory.get(s.key); p != nil && page.SameEntry(&p.Entry, &e) && p.Purges == rec.Purges && !s.c.late(p, s.c.now()) {
 		return p, nil
 	}
-	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &e) {
-		p = newPage(s.key, e, rec.Purges, s.latest, last.body(), s.route.present)
-		p.inherit(last)
+	if last := s.c.memory.last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
+		p = page.New(s.key, e, rec.Purges, s.latest, last.Body(), s.route.present)
+		p.Inherit(last)
 	} else if p, err = s.detached(ctx, rec, s.latest); err != nil {
 		return nil, err
 	} else if p == nil {
@@ -320,10 +309,10 @@ func (s *fill) load(ctx context.Context, rec store.Record) (p *page, err error) 
 		if err != nil {
 			return nil, err
 		}
-		p = newPage(s.key, e, rec.Purges, s.latest, body, s.route.present)
+		p = page.New(s.key, e, rec.Purges, s.latest, body, s.route.present)
 		addCoding(p)
 	}
-	p.stored = !e.Foreign
+	p.Stored = !e.Foreign
 	return p, s.keep(p)
 }
 

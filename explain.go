@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -200,13 +201,13 @@ func (x *explainer) reach(_ *http.Request, seq int64) error {
 func (x *explainer) poll(*http.Request) bool { return x.h.c.follower.Silent(x.h.c.now()) }
 
 // load looks for the body of a page that is in memory without it.
-func (x *explainer) load(_ *http.Request, d *decision) (*page, error) {
-	e := &d.page.entry
+func (x *explainer) load(_ *http.Request, d *decision) (*page.Page, error) {
+	e := &d.page.Entry
 	if info, err := x.h.c.bodies.Stat(x.ctx(), e.BodyKey); err != nil || info.Length != e.Length {
 		return nil, nil // it is searched for
 	}
 	x.because("what this server knows of the page is in memory; its body is read from the local disk", "")
-	return newPage(d.key, *e, d.page.cover, d.page.read, nil, x.h.route.present), nil
+	return page.New(d.key, *e, d.page.Purges, d.page.Read, nil, x.h.route.present), nil
 }
 
 // count returns what a request would have been counted as.
@@ -294,7 +295,7 @@ func (x *explainer) joinCurrent(d *decision, f *flight) joined {
 func (x *explainer) finish(d *decision) {
 	switch d.act {
 	case actHit:
-		x.page(d, d.page.hitStatus(d.now, d.state, d.cutOff))
+		x.page(d, d.page.HitStatus(d.now, d.state, d.cutOff))
 		x.refresh(x.r, d)
 	case actServe:
 		if d.err != nil {
@@ -326,7 +327,7 @@ func (x *explainer) page(d *decision, status httpcache.Status) {
 	}
 	status.HasTTL = false
 	x.decided(status)
-	x.settle(verdict, d.page.status(), status.String())
+	x.settle(verdict, d.page.Status(), status.String())
 }
 
 // pass describes a request that reaches the renderer as it is.
@@ -418,9 +419,9 @@ func (h *handler) remembered(k store.Key) Memory {
 	if p != nil {
 		state, _ := h.judge(nil, p, now)
 		m.Page = &MemoryPage{
-			Generation: p.entry.GenerationID, State: state.String(), Age: p.entry.Age(now),
-			FreshFor: p.entry.FreshUntil().Sub(now), StaleFor: p.entry.StaleUntil().Sub(now),
-			PinnedUntil: p.entry.PinnedUntil, Rejected: p.rejected.Load(), Negative: p.negative, Unpublished: p == unpublished,
+			Generation: p.Entry.GenerationID, State: state.String(), Age: p.Entry.Age(now),
+			FreshFor: p.Entry.FreshUntil().Sub(now), StaleFor: p.Entry.StaleUntil().Sub(now),
+			PinnedUntil: p.Entry.PinnedUntil, Rejected: p.Rejected.Load(), Negative: p.Negative, Unpublished: p == unpublished,
 		}
 	}
 	return m

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -124,7 +125,7 @@ func (x *explainer) ask(s *fill, rec store.Record, call func() (render.Rendering
 		f.Bytes, f.Stored, f.FreshFor, f.StaleFor, f.Tags = int64(len(got.Response.Body)), true, got.Verdict.Revalidate, got.Verdict.Stale, got.Verdict.Tags
 		f.Obstacles = nil
 		if why := s.suspicious(rec, got); why != "" {
-			f.Stored, f.Obstacles = false, []Obstacle{obstacle(detailRejected, why)}
+			f.Stored, f.Obstacles = false, []Obstacle{obstacle(page.DetailRejected, why)}
 		}
 	case len(f.Obstacles) == 0:
 		f.Obstacles = []Obstacle{obstacle(got.Refused, cmp.Or(errorText(got.Verdict.Cause), got.Refused))}

@@ -10,6 +10,7 @@ import (
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -91,7 +92,7 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 	case stepWithdraw, stepRefuse:
 		return s.end(refusal{s.got.Refused})
 	case stepKeep:
-		return s.end(unpublishedPage{page: s.negativePage(), detail: detailNegative})
+		return s.end(unpublishedPage{page: s.negativePage(), detail: page.DetailNegative})
 	case stepStoreBody:
 		m := s.made
 		return s.end(renderedPage{newUnpublishedPage(s.key, m.entry, m.at, m.body, s.route.present), m.forwardStatus()})
@@ -183,11 +184,11 @@ func (d *dryRun) load(ctx context.Context) step {
 }
 
 // page returns the page of the record, without its body. Nothing is kept in memory.
-func (d *dryRun) page(ctx context.Context) (*page, error) {
+func (d *dryRun) page(ctx context.Context) (*page.Page, error) {
 	s, e := d.s, *d.s.rec.Entry
-	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &e) {
-		p := newPage(s.key, e, s.rec.Purges, s.latest, nil, s.route.present)
-		p.rejected.Store(last.rejected.Load() && !last.dropped.Load() && sameEntry(&last.entry, &e))
+	if last := s.c.memory.last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
+		p := page.New(s.key, e, s.rec.Purges, s.latest, nil, s.route.present)
+		p.Rejected.Store(last.Rejected.Load() && !last.Dropped.Load() && page.SameEntry(&last.Entry, &e))
 		return p, nil
 	}
 	info, err := s.c.bodies.Stat(ctx, e.BodyKey)
@@ -202,7 +203,7 @@ func (d *dryRun) page(ctx context.Context) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newPage(s.key, e, s.rec.Purges, s.latest, nil, s.route.present), nil
+	return page.New(s.key, e, s.rec.Purges, s.latest, nil, s.route.present), nil
 }
 
 // offer ends the fill with a page that its visitor gets without waiting for a new one.

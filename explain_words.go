@@ -5,6 +5,7 @@ import (
 
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -36,16 +37,16 @@ func meaning(s httpcache.Status) details.Detail {
 }
 
 // state says what a page in memory is worth, and why.
-func (x *explainer) state(p *page) string {
+func (x *explainer) state(p *page.Page) string {
 	now := x.h.c.now()
 	state, _ := x.h.judge(nil, p, now)
-	return worth(&p.entry, x.h.c.purges(nil, p, now), state, now)
+	return worth(&p.Entry, x.h.c.purges(nil, p, now), state, now)
 }
 
 // judged adds the reason for the state of a page that is served.
-func (x *explainer) judged(p *page, state store.State) {
+func (x *explainer) judged(p *page.Page, state store.State) {
 	now := x.h.c.now()
-	if text := worth(&p.entry, x.h.c.purges(nil, p, now), state, now); text != "fresh" {
+	if text := worth(&p.Entry, x.h.c.purges(nil, p, now), state, now); text != "fresh" {
 		x.because("the page is "+text, "RFC 9111, section 4.2")
 	}
 }

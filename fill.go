@@ -15,6 +15,7 @@ import (
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/offload"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -65,7 +66,7 @@ type fill struct {
 	out      outcome      // of the fill; nil under the lease: another writer was faster
 	rec      store.Record // read last
 	state    store.State  // of its entry
-	page     *page        // of it
+	page     *page.Page   // of it
 	trouble  failure      // why there is no new page
 	unstored string       // the reason for which the page is rendered without being stored
 	followed bool         // this process followed the log before that
@@ -109,7 +110,7 @@ type fillRequest struct {
 	// reload tells all nodes to drop their copies of the page when it is published.
 	reload bool
 	claim  *store.Claim // the request record that this fill completes; may be nil
-	early  *page        // render even if this page, the current one, is fresh; may be nil
+	early  *page.Page   // render even if this page, the current one, is fresh; may be nil
 	// cause is the context of the request that started the fill, whose end it outlives.
 	cause context.Context //nolint:containedctx // for the observer
 	// forwarded are the headers of the request that started the fill that a render carries
@@ -138,11 +139,11 @@ type fillRequest struct {
 
 // A lastRead is what a fill knows of its last read of the record.
 type lastRead struct {
-	latest reading   // of the record
-	asOf   int64     // a sequence that was committed before that
-	seqAt  time.Time // when SEQ was read for the render; zero if it was not
-	noBody string    // the key of a body that was missing or damaged
-	unread bool      // that body exists and could not be read: no pin is lost for that
+	latest page.Interval // of the record
+	asOf   int64         // a sequence that was committed before that
+	seqAt  time.Time     // when SEQ was read for the render; zero if it was not
+	noBody string        // the key of a body that was missing or damaged
+	unread bool          // that body exists and could not be read: no pin is lost for that
 }
 
 // missBody records that a body is missing, damaged or cannot be read.
@@ -334,7 +335,7 @@ func (s *fill) recallPage(ctx context.Context) step {
 
 // secondLook returns a page that another flight has put into memory since this flight's
 // leader looked there, if a visitor who came now would get it; nil if there is none.
-func (s *fill) secondLook() *page {
+func (s *fill) secondLook() *page.Page {
 	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
 		return nil
 	}
@@ -381,7 +382,7 @@ func (s *fill) loadPage(ctx context.Context) step {
 
 // loaded decides by the result of loading the page. known is false if the error says nothing of the page:
 // the store does not answer.
-func (s *fill) loaded(p *page, err error) (next step, known bool) {
+func (s *fill) loaded(p *page.Page, err error) (next step, known bool) {
 	s.page = p
 	switch {
 	case err == nil && s.suffices(s.rec, s.state):
@@ -412,7 +413,7 @@ func (s *fill) wanted(rec store.Record) bool {
 	if s.unless != nil {
 		return s.unless.is(rec.Entry)
 	}
-	return s.force || s.early != nil && sameEntry(&s.early.entry, rec.Entry)
+	return s.force || s.early != nil && page.SameEntry(&s.early.Entry, rec.Entry)
 }
 
 // found ends the fill with the stored page.
@@ -485,7 +486,7 @@ func (s *fill) delegate(ctx context.Context) step {
 			return stepEnter
 		}
 	}
-	return s.postponed(s.c.jitter(searchPause), nil, "")
+	return s.postponed(s.c.jitter(page.RetryPause), nil, "")
 }
 
 // stalePage returns the request for the page of the fill.
@@ -551,11 +552,11 @@ func (s *fill) isOverdue() bool {
 // calling it, if the holder of the lease may publish that page: it is fresh, and would
 // replace nothing. Otherwise nil. The page has the purge sequence that was known before
 // the render, so that later purges cover it.
-func (s *fill) unstoredPage(rec store.Record) *page {
+func (s *fill) unstoredPage(rec store.Record) *page.Page {
 	p := s.f.unstored.Load()
 	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
-		s.c.floor.above(p.read.began) || s.f.overtaken(p.read.began) ||
-		store.Freshness(&p.entry, s.c.purges(s.f, p, s.c.now()), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.entry) {
+		s.c.floor.above(p.Read.Began) || s.f.overtaken(p.Read.Began) ||
+		store.Freshness(&p.Entry, s.c.purges(s.f, p, s.c.now()), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.Entry) {
 		return nil
 	}
 	return p
@@ -714,7 +715,7 @@ func (s *fill) confirm(ctx context.Context) step {
 	}
 	if p := s.unstoredPage(s.rec); p != nil {
 		s.turn.leave(budget.ErrNoVerdict)
-		s.made = made{entry: p.entry, body: p.body(), at: timing{began: p.read.began, took: p.entry.RenderTime}}
+		s.made = made{entry: p.Entry, body: p.Body(), at: timing{began: p.Read.Began, took: p.Entry.RenderTime}}
 		return stepStoreBody
 	}
 	s.storeWait.stop()
@@ -801,15 +802,15 @@ func (s *fill) fail(ctx context.Context) step {
 		s.c.log.Error("failed to store the back-off", "key", s.key.String(), "error", err)
 	}
 	if stale := s.f.stale.Load(); stale != nil {
-		stale.nextTry.put(stale, pause)
-		stale.rejected.Store(errors.Is(got.Failure, ErrRejected))
+		stale.NextTry.Put(stale, pause)
+		stale.Rejected.Store(errors.Is(got.Failure, ErrRejected))
 	}
 	o := s.unavailable(ctx, s.rec, got.Failure, failureDetail(got.Failure))
 	o.response, o.own = got.Failed, got.Own
 	if o.fallback == nil {
 		// If there were a page to serve, visitors must not be shown the failure, even
 		// if that page has been evicted from memory.
-		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
+		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.Began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
 	}
 	return s.end(o)
 }
@@ -820,7 +821,7 @@ func (s *fill) refuse(ctx context.Context) step {
 		return s.end(s.refused(s.at.began, s.got.Refused))
 	}
 	s.release(ctx, s.held.lease)
-	return s.end(s.refused(s.latest.began, s.got.Refused))
+	return s.end(s.refused(s.latest.Began, s.got.Refused))
 }
 
 // withdraw ends the stored copy, and gives up the lease.
@@ -854,19 +855,19 @@ func (s *fill) keepNegative(ctx context.Context) step {
 		s.out = nil
 		return stepYield
 	}
-	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(p.entry.FreshUntil().Sub(s.c.now())), page: p}, s.f) {
+	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.Began, seq: s.asOf, until: time.Now().Add(p.Entry.FreshUntil().Sub(s.c.now())), page: p}, s.f) {
 		s.c.memory.drop(s.key) // the entry is no longer in the store
 	}
-	return s.end(unpublishedPage{page: p, detail: detailNegative})
+	return s.end(unpublishedPage{page: p, detail: page.DetailNegative})
 }
 
 // negativePage is the page of a negative answer that stays in memory.
-func (s *fill) negativePage() *page {
+func (s *fill) negativePage() *page.Page {
 	next := s.made.entry
 	next.BodyKey, next.Stale = "", 0
 	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
-	p := newPage(s.key, next, s.f.known(store.PurgeState{}), s.latest, s.made.body, s.route.present)
-	p.negative = true
+	p := page.New(s.key, next, s.f.known(store.PurgeState{}), s.latest, s.made.body, s.route.present)
+	p.Negative = true
 	return p
 }
 
@@ -920,7 +921,7 @@ func (m *made) forwardStatus() int {
 func (s *fill) storeBody(ctx context.Context) step {
 	// Waiting requests get this if storing takes too long.
 	unpublished := s.made // a copy: the body's key may change
-	s.f.rendered.Store(new(sync.OnceValue(func() *page {
+	s.f.rendered.Store(new(sync.OnceValue(func() *page.Page {
 		return newUnpublishedPage(s.key, unpublished.entry, unpublished.at, unpublished.body, s.route.present)
 	})))
 	h, m := s.held, &s.made
@@ -963,12 +964,12 @@ func (s *fill) putBody(ctx context.Context, current *store.Entry, next *store.En
 // row refers to the body, which is garbage; after it, everything is in place.
 func (s *fill) publish(ctx context.Context) step {
 	m, lease := s.made, s.held.lease
-	written := reading{began: time.Now(), asOf: s.seqAt}
+	written := page.Interval{Began: time.Now(), AsOf: s.seqAt}
 	how := s.publishOptions(s.rec, &m.entry)
 	how.Renew = m.renews
 	how.Reload = s.reload || m.withdraws && s.withdrawable(s.rec)
 	published, err := s.c.meta.Publish(ctx, lease, s.rec, m.entry, how)
-	written.ended = time.Now()
+	written.Ended = time.Now()
 	switch {
 	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
 		// The other writer's page is served. The body that was written stays: it may
@@ -981,8 +982,8 @@ func (s *fill) publish(ctx context.Context) step {
 	s.rendering.published(m.renews)
 	s.c.renderLog.stored(s.key, &m.entry, m.renews, m.at.took)
 	// The marks in s.rec.Purges may cover only the entry that was replaced.
-	p := newPage(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.route.present)
-	p.stored = true
+	p := page.New(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.route.present)
+	p.Stored = true
 	if err := s.keepPublished(ctx, p); err != nil && s.mustRenderAgain(p) {
 		s.out = nil
 		return stepYield
@@ -1009,23 +1010,23 @@ func (s *fill) overtaken(ctx context.Context, what string, err error, forced out
 
 // keepPublished keeps a page that was just published in memory. ErrPurged: it was purged since it
 // was rendered.
-func (s *fill) keepPublished(ctx context.Context, p *page) error {
+func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 	m := &s.made
-	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.reader.Sendable(&p.entry) {
-		c, detached := s.c, newDetached(s.key, p.entry, store.PurgeState{}, p.read, s.route.present)
-		st.Move(p.entry.Length, func(ctx context.Context, w http.ResponseWriter, offset int64) { c.sendRest(ctx, w, detached, offset) })
+	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.reader.Sendable(&p.Entry) {
+		c, detached := s.c, page.NewDetached(s.key, p.Entry, store.PurgeState{}, p.Read, s.route.present)
+		st.Move(p.Entry.Length, func(ctx context.Context, w http.ResponseWriter, offset int64) { c.sendRest(ctx, w, detached, offset) })
 	}
-	if !m.renews && strings.HasSuffix(p.entry.BodyKey, p.entry.GenerationID) {
-		p.setCodings(coding.Has{}, true) // the body is new
+	if !m.renews && strings.HasSuffix(p.Entry.BodyKey, p.Entry.GenerationID) {
+		p.SetCodings(coding.Has{}, true) // the body is new
 	}
-	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, &p.entry) {
-		p.inherit(last)
+	if last := s.c.memory.last(s.key); last != nil && page.SameBody(&last.Entry, &p.Entry) {
+		p.Inherit(last)
 	} else if last != nil {
 		defer s.c.coder.succeed(p, last, s.route.present) // once it is kept
 	}
 	s.c.negative.forget(s.key)
 	s.c.unpublished.forget(s.key)
-	since := s.latest.began
+	since := s.latest.Began
 	if m.at.began.Before(since) {
 		since = m.at.began // it was rendered before the lease was acquired
 	}
@@ -1046,7 +1047,7 @@ func (s *fill) keepPublished(ctx context.Context, p *page) error {
 // mustRenderAgain reports whether a page that was purged while it was rendered is of no use: the
 // purge was hard, and visitors who wait may not have the page all the same (see overtaken). A
 // regeneration that was asked for never ends with such a page.
-func (s *fill) mustRenderAgain(p *page) bool {
+func (s *fill) mustRenderAgain(p *page.Page) bool {
 	return s.c.state(s.f, p, s.c.now()) == store.Purged && (s.force || s.minSeq > 0 || !s.c.overtaken(s.f, p))
 }
 
@@ -1083,7 +1084,7 @@ func (s *fill) wait() step {
 	case s.rec.Lock.IsBackOff():
 		return s.postponed(min(s.rec.Lock.ExpiresAt.Sub(s.c.now()), maxPause), held, detailBackOff)
 	case s.background():
-		return s.postponed(s.c.jitter(searchPause), nil, "")
+		return s.postponed(s.c.jitter(page.RetryPause), nil, "")
 	case time.Since(s.since) > s.route.wait:
 		s.trouble = failure{cause: fmt.Errorf("waited %s: %w", s.route.wait, held), detail: detailTimeout}
 		return stepUnavailable
@@ -1110,9 +1111,9 @@ func (s *fill) postponed(wait time.Duration, cause error, detail string) step {
 	stale := s.f.stale.Load()
 	switch {
 	case s.early != nil:
-		s.early.nextEarly.put(s.early, wait)
+		s.early.NextEarly.Put(s.early, wait)
 	case stale != nil:
-		stale.nextTry.put(stale, wait)
+		stale.NextTry.Put(stale, wait)
 	}
 	if s.background() {
 		return s.end(storedPage{page: stale})
@@ -1166,7 +1167,7 @@ func (s *fill) storeFailed(ctx context.Context, err error) outcome {
 func (s *fill) notPublished(err error) outcome {
 	s.c.complaints.Log("rendered, but not published", "key", s.key.String(), "error", err)
 	p := (*s.f.rendered.Load())()
-	p.outage = true
+	p.Outage = true
 	s.c.unpublished.put(p, s.f)
 	return unpublishedPage{page: p, detail: detailUnpublished, cause: err}
 }
@@ -1259,9 +1260,9 @@ func (s *fill) serveUnstored() step {
 }
 
 // renderedUnstored is the page of a rendering that will not be stored.
-func (s *fill) renderedUnstored() *page {
+func (s *fill) renderedUnstored() *page.Page {
 	p := newUnpublishedPage(s.key, s.entry(s.got, s.at, s.asOf, store.Record{}), s.at, s.got.Response.Body, s.route.present)
-	p.outage = s.unstored == detailStoreError
+	p.Outage = s.unstored == detailStoreError
 	return p
 }
 

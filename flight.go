@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -32,8 +33,8 @@ type flight struct {
 	// usable is closed once there is a page to serve while the flight goes on: a
 	// stale one, or one that is refreshed early.
 	usable  chan struct{}
-	offered bool                 // usable is closed; only the fill uses it
-	stale   atomic.Pointer[page] // that page; nil before, and once the store has another entry
+	offered bool                      // usable is closed; only the fill uses it
+	stale   atomic.Pointer[page.Page] // that page; nil before, and once the store has another entry
 
 	// cover is what this process has read of the page's own purges since the flight
 	// began, nil if nothing. Waiting requests are not served what it covers. Marks are
@@ -52,7 +53,7 @@ type flight struct {
 	// served without it. rendered then returns the page, if it was rendered and only
 	// remains to be stored.
 	overdue  chan struct{}
-	rendered atomic.Pointer[func() *page]
+	rendered atomic.Pointer[func() *page.Page]
 
 	// streaming is closed when visitors may attach to stream, the response that the flight
 	// is rendering.
@@ -61,7 +62,7 @@ type flight struct {
 
 	// unstored is the page that was rendered meanwhile for requests that did not wait
 	// for the store, nil without. This flight may publish it.
-	unstored atomic.Pointer[page]
+	unstored atomic.Pointer[page.Page]
 
 	// begun is closed once work is set.
 	begun chan struct{}
@@ -170,7 +171,7 @@ func seqsOf(list *atomic.Pointer[[]int64]) []int64 {
 
 // give passes a page that was rendered without the store to the key's flights, which
 // still wait for the store.
-func (fs *flights) give(k store.Key, p *page) {
+func (fs *flights) give(k store.Key, p *page.Page) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, f := range fs.flying[k] {
@@ -204,7 +205,7 @@ func (fs *flights) retireAll() {
 }
 
 // offer makes a page available to waiting requests at once.
-func (f *flight) offer(p *page) {
+func (f *flight) offer(p *page.Page) {
 	f.stale.Store(p)
 	if !f.offered {
 		f.offered = true
@@ -214,7 +215,7 @@ func (f *flight) offer(p *page) {
 
 // found records what the store has now: an older page is no longer offered.
 func (f *flight) found(rec store.Record) {
-	if p := f.stale.Load(); p != nil && (rec.Entry == nil || !sameEntry(&p.entry, rec.Entry)) {
+	if p := f.stale.Load(); p != nil && (rec.Entry == nil || !page.SameEntry(&p.Entry, rec.Entry)) {
 		f.stale.Store(nil)
 	}
 }
@@ -286,7 +287,7 @@ func (f *floor) above(readAt time.Time) bool {
 
 // crossed reports whether the floor was raised during a read, which may have seen the
 // state before or after.
-func (f *floor) crossed(read reading) bool { return read.contains(f.at.Load()) }
+func (f *floor) crossed(read page.Interval) bool { return read.Contains(f.at.Load()) }
 
 // overtake records a reload in the flights of a page, and prevents further requests from
 // joining them. They go on for the requests that have joined.
@@ -307,7 +308,7 @@ func (f *flight) overtaken(readAt time.Time) bool {
 }
 
 // crossed reports whether the page was reloaded during a read.
-func (f *flight) crossed(read reading) bool { return read.contains(f.reloadedAt.Load()) }
+func (f *flight) crossed(read page.Interval) bool { return read.Contains(f.reloadedAt.Load()) }
 
 // reload drops all that this process keeps of pages that were rolled back, pinned,
 // unpinned or withdrawn. Later requests get what the store has.

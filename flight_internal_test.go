@@ -6,6 +6,7 @@ import (
 
 	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/fleet"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -16,8 +17,8 @@ func TestFlightOffersTheLastRead(t *testing.T) {
 	read := func(version int64) store.Record {
 		return store.Record{Entry: &store.Entry{Version: version, GeneratedAt: now, Revalidate: time.Minute}}
 	}
-	pageOf := func(rec store.Record) *page {
-		return newPage(store.Key{Text: "h/"}, *rec.Entry, rec.Purges, reading{began: now, ended: now}, nil, new(presentation))
+	pageOf := func(rec store.Record) *page.Page {
+		return page.New(store.Key{Text: "h/"}, *rec.Entry, rec.Purges, page.Interval{Began: now, Ended: now}, nil, new(page.View))
 	}
 	f := &flight{usable: make(chan struct{}), waitTimes: new(waitTimes)}
 	first, second := read(1), read(2)
@@ -25,20 +26,20 @@ func TestFlightOffersTheLastRead(t *testing.T) {
 	f.found(first)
 	f.offer(pageOf(first))
 	f.found(first)
-	if p := f.stale.Load(); p == nil || p.entry.Version != 1 {
+	if p := f.stale.Load(); p == nil || p.Entry.Version != 1 {
 		t.Errorf("offered: %v, although the store still has it", p)
 	}
 	f.found(second)
 	if p := f.stale.Load(); p != nil {
-		t.Errorf("version %d is offered, and the store has version 2", p.entry.Version)
+		t.Errorf("version %d is offered, and the store has version 2", p.Entry.Version)
 	}
 	f.offer(pageOf(second))
-	if p := f.stale.Load(); p == nil || p.entry.Version != 2 {
+	if p := f.stale.Load(); p == nil || p.Entry.Version != 2 {
 		t.Errorf("offered is %v, want version 2", p)
 	}
 	f.found(store.Record{})
 	if p := f.stale.Load(); p != nil {
-		t.Errorf("version %d is offered, and the store has nothing", p.entry.Version)
+		t.Errorf("version %d is offered, and the store has nothing", p.Entry.Version)
 	}
 }
 
@@ -46,7 +47,7 @@ func TestFlightOffersTheLastRead(t *testing.T) {
 func TestFlightKnowsPurges(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	k := store.Key{Text: "h/"}
-	old := newPage(k, store.Entry{Version: 1, GeneratedAt: now, Revalidate: time.Minute, Stale: time.Minute}, store.PurgeState{}, reading{began: now, ended: now}, nil, new(presentation))
+	old := page.New(k, store.Entry{Version: 1, GeneratedAt: now, Revalidate: time.Minute, Stale: time.Minute}, store.PurgeState{}, page.Interval{Began: now, Ended: now}, nil, new(page.View))
 	f := new(flight)
 	fs := flights{flying: map[store.Key][]*flight{k: {f}}}
 	c := new(Cache)
@@ -76,12 +77,12 @@ func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keep := func(purge bool) *page {
+	keep := func(purge bool) *page.Page {
 		purged := make(chan struct{})
 		f, _ := c.unstored.join(&fill{fillRequest: fillRequest{key: k}}, func(f *flight) outcome {
 			<-purged
 			e := store.Entry{Status: 200, GeneratedAt: now, Revalidate: time.Minute, PurgeSeq: 1}
-			kept.put(newPage(k, e, store.PurgeState{}, reading{began: time.Now(), ended: time.Now()}, nil, new(presentation)), f)
+			kept.put(page.New(k, e, store.PurgeState{}, page.Interval{Began: time.Now(), Ended: time.Now()}, nil, new(page.View)), f)
 			return failure{}
 		})
 		if purge {
@@ -111,7 +112,7 @@ func TestNothingIsServedFromBelowTheFloor(t *testing.T) {
 	if !f.above(at(1)) || f.above(at(2)) {
 		t.Error("what is read once the log is known is to be served, and nothing before")
 	}
-	if f.crossed(reading{began: at(0), ended: at(1)}) || !f.crossed(reading{began: at(1), ended: at(3)}) || f.crossed(reading{began: at(2), ended: at(3)}) {
+	if f.crossed(page.Interval{Began: at(0), Ended: at(1)}) || !f.crossed(page.Interval{Began: at(1), Ended: at(3)}) || f.crossed(page.Interval{Began: at(2), Ended: at(3)}) {
 		t.Error("only a read in progress when the floor was raised has crossed it")
 	}
 }

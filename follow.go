@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/changelog"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -112,11 +113,11 @@ func (c *Cache) StalenessBound() time.Duration { return c.follower.Bound() }
 
 // late reports whether the node must poll before it serves p from memory; or, if p is
 // nil, before it serves any page. It is on the hit path.
-func (c *Cache) late(p *page, now time.Time) bool {
+func (c *Cache) late(p *page.Page, now time.Time) bool {
 	if p == nil {
 		return c.follower.Late(now)
 	}
-	return c.follower.LateFor(p.read.asOf, now)
+	return c.follower.LateFor(p.Read.AsOf, now)
 }
 
 // Reads of a page may see a change in part (see [store.Reader]): a node that has read of a

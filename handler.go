@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -127,8 +127,8 @@ type decision struct {
 	act action
 
 	key    store.Key
-	text   *[]byte     // that the text of the key is a part of; nil if it has its own
-	memory *pageMemory // of the page of an outline; nil if it has its own
+	text   *[]byte      // that the text of the key is a part of; nil if it has its own
+	memory *page.Memory // of the page of an outline; nil if it has its own
 	asked  cachekey.Directives
 	minSeq int64 // of ISR-Min-Seq; 0 if there is none
 	// reached: the log is applied up to minSeq. polled: it was polled for this request. cutOff:
@@ -136,13 +136,13 @@ type decision struct {
 	reached, polled, cutOff bool
 
 	now    time.Time
-	page   *page // to serve; or, before that, an older one, which may be nil
+	page   *page.Page // to serve; or, before that, an older one, which may be nil
 	state  store.State
 	behind background
 
 	outline *outline // of actLoad, with page
 	sought  bool     // the body was sought; loaded is the page, nil if it was not found
-	loaded  *page
+	loaded  *page.Page
 
 	status   httpcache.Status // of all final states but actHit and actRefuse, as far as it is decided
 	reply    *reply           // of actStream and actOwn, and of actPass if lesson is learnSection
@@ -181,7 +181,7 @@ type effects interface {
 	poll(r *http.Request) (cutOff bool)
 	// load reads the body of the page of a decision from the local disk. It returns nil if the page
 	// is to be searched for, and an error if the disk does not answer in time.
-	load(r *http.Request, d *decision) (*page, error)
+	load(r *http.Request, d *decision) (*page.Page, error)
 	// count counts a request for a page, and returns how often it was requested lately.
 	count(k store.Key) int
 	// refresh starts what the page of a decision calls for behind the response.
@@ -268,14 +268,14 @@ func (h *handler) consult(r *http.Request, d *decision) {
 		return
 	}
 	switch d.state, _ = h.judge(nil, d.page, d.now); {
-	case d.state >= store.Stale && !d.asked.Accepts(&d.page.entry, d.now):
+	case d.state >= store.Stale && !d.asked.Accepts(&d.page.Entry, d.now):
 		d.passAsked()
 		return
 	case d.state == store.Fresh:
 		if d.act, d.behind = actHit, mayRefreshEarly; d.asked.OnlyIfCached {
 			d.behind = nothingBehind
 		}
-	case d.asked.AcceptsStale(h.route.rules, &d.page.entry, d.state, d.now), d.state == store.Stale && d.asked.OnlyIfCached:
+	case d.asked.AcceptsStale(h.route.rules, &d.page.Entry, d.state, d.now), d.state == store.Stale && d.asked.OnlyIfCached:
 		d.act, d.behind = actHit, nothingBehind
 	case d.state == store.Stale:
 		h.judgeStale(d)
@@ -287,7 +287,7 @@ func (h *handler) consult(r *http.Request, d *decision) {
 
 // match decides that a page which is to be served is for other requests, if it is.
 func (h *handler) match(r *http.Request, d *decision) {
-	if (d.act == actHit || d.act == actServe) && d.page.varies != nil && !h.route.keys.Matches(d.page.varies, r.Header) {
+	if (d.act == actHit || d.act == actServe) && d.page.Varies != nil && !h.route.keys.Matches(d.page.Varies, r.Header) {
 		d.act = actSelect
 	}
 }
@@ -301,7 +301,7 @@ func (h *handler) judgeStale(d *decision) {
 		d.passRefused(known)
 	case h.route.Policy != Wait:
 		d.act, d.behind = actHit, refreshStale
-	case !d.page.nextTry.isDue(d.page):
+	case !d.page.NextTry.IsDue(d.page):
 		d.act, d.behind, d.status = actServe, nothingBehind, httpcache.Status{Hit: true, Detail: detailBackOff}
 	default:
 		d.act = actFind
@@ -315,12 +315,12 @@ func (h *handler) refuseBlind(d *decision) {
 		d.failUncached()
 		return
 	}
-	status := httpcache.Status{Forward: forwardFor(d.page), Detail: detailCutOff}
+	status := httpcache.Status{Forward: forwardFor(d.page), Detail: page.DetailCutOff}
 	d.fail(plainFailure(errBlind), status, d.now.Add(budget.BusyRetry), errBlind)
 }
 
 // forwardFor is why a request goes to the renderer whose older page, which may be nil, does not do.
-func forwardFor(old *page) string {
+func forwardFor(old *page.Page) string {
 	if old != nil {
 		return httpcache.ForwardStale
 	}
@@ -380,13 +380,13 @@ func (d *decision) miss() {
 }
 
 // hit serves a page of the store, or of the negative cache, as a hit.
-func (h *handler) hit(r *http.Request, d *decision, p *page, state store.State) {
+func (h *handler) hit(r *http.Request, d *decision, p *page.Page, state store.State) {
 	d.act, d.page, d.state, d.cutOff, d.behind = actHit, p, state, false, nothingBehind
 	h.match(r, d)
 }
 
 // serve serves a page with a status.
-func (h *handler) serve(r *http.Request, d *decision, p *page, state store.State, status httpcache.Status) {
+func (h *handler) serve(r *http.Request, d *decision, p *page.Page, state store.State, status httpcache.Status) {
 	d.act, d.page, d.state, d.status, d.behind = actServe, p, state, status, nothingBehind
 	h.match(r, d)
 }
@@ -496,7 +496,7 @@ func (h *handler) load(fx effects, r *http.Request, d *decision) {
 // for passing it through. Each variant has more headers in its key, so that this ends.
 func (h *handler) selectVariant(fx effects, r *http.Request, d *decision) {
 	fx.refresh(r, d)
-	k, ok := h.route.keys.VariantKey(d.page.key, d.page.varies, r.Header)
+	k, ok := h.route.keys.VariantKey(d.page.Key, d.page.Varies, r.Header)
 	*d = decision{}
 	if !ok {
 		d.pass(httpcache.ForwardBypass, httpcache.RefusedVary)
@@ -581,7 +581,7 @@ func (h *handler) findSince(fx effects, r *http.Request, d *decision) {
 func (h *handler) findStored(fx effects, r *http.Request, d *decision) {
 	d.now, d.status = h.c.now(), httpcache.Status{}
 	if negative := h.c.negative.get(d.key, time.Now()); negative != nil && negative.page != nil && d.minSeq == 0 {
-		if state, _ := h.judge(nil, negative.page, d.now); state == store.Fresh && d.asked.Accepts(&negative.page.entry, d.now) {
+		if state, _ := h.judge(nil, negative.page, d.now); state == store.Fresh && d.asked.Accepts(&negative.page.Entry, d.now) {
 			h.hit(r, d, negative.page, state)
 			return
 		}
@@ -595,7 +595,7 @@ func (h *handler) findStored(fx effects, r *http.Request, d *decision) {
 	switch now := h.c.now(); {
 	case got.end == joinGone:
 		h.answer(r, d, got)
-	case found && got.state >= store.Stale && d.asked.Accepts(&o.page.entry, now) && (d.minSeq == 0 || h.mayServeSince(o.page, now, d.minSeq)):
+	case found && got.state >= store.Stale && d.asked.Accepts(&o.page.Entry, now) && (d.minSeq == 0 || h.mayServeSince(o.page, now, d.minSeq)):
 		d.now = now
 		h.hit(r, d, o.page, got.state)
 	default:
@@ -625,19 +625,19 @@ func (h *handler) answer(r *http.Request, d *decision, got joined) {
 	switch o := got.outcome.(type) {
 	case storedPage:
 		switch {
-		case !d.asked.Accepts(&o.page.entry, d.now):
+		case !d.asked.Accepts(&o.page.Entry, d.now):
 			d.passAsked()
 		case !o.waited:
 			h.hit(r, d, o.page, got.state)
 		default:
-			status.Stored, status.Collapsed, status.ForwardStatus = true, true, o.page.status()
+			status.Stored, status.Collapsed, status.ForwardStatus = true, true, o.page.Status()
 			h.serve(r, d, o.page, got.state, status)
 		}
 	case renderedPage:
-		status.Stored, status.ForwardStatus = true, cmp.Or(o.forwardStatus, o.page.status())
+		status.Stored, status.ForwardStatus = true, cmp.Or(o.forwardStatus, o.page.Status())
 		h.serve(r, d, o.page, got.state, status)
 	case unpublishedPage:
-		status.Detail, status.ForwardStatus = cmp.Or(status.Detail, o.detail), o.page.status()
+		status.Detail, status.ForwardStatus = cmp.Or(status.Detail, o.detail), o.page.Status()
 		h.serve(r, d, o.page, got.state, status)
 	case refusal:
 		// The response must not be shared, and is not for this visitor: their own request is
@@ -682,9 +682,9 @@ func (h *handler) finish(w http.ResponseWriter, r *http.Request, d *decision) (a
 	switch d.act {
 	case actHit:
 		h.refresh(w, r, d)
-		err = d.page.serveHit(w, r, h.route.present, d.now, d.state, d.cutOff)
+		err = d.page.ServeHit(w, r, h.route.present, d.now, d.state, d.cutOff)
 	case actServe:
-		err = d.page.serve(w, r, h.route.present, d.now, d.state, d.status)
+		err = d.page.Serve(w, r, h.route.present, d.now, d.state, d.status)
 	case actStream:
 		got := *d.reply
 		d.reply = nil // its flight has the body, which must not stay while the visitor reads
@@ -726,15 +726,15 @@ func (h *handler) bodyLost(w http.ResponseWriter, r *http.Request, d *decision, 
 	p := d.page
 	delete(w.Header(), "Age")
 	delete(w.Header(), "Cache-Status")
-	d.key, d.page = p.key, nil
+	d.key, d.page = p.Key, nil
 	switch {
 	case r.Context().Err() != nil:
 		return false
-	case errors.Is(err, errNoRoom):
+	case errors.Is(err, page.ErrNoRoom):
 		status := httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailNoMemory}
 		d.fail(render.Plain(http.StatusServiceUnavailable), status, h.c.now().Add(time.Second), err)
 	case errors.Is(err, guard.ErrSlow):
-		h.c.reader.LocalTooSlow(&p.entry)
+		h.c.reader.LocalTooSlow(&p.Entry)
 		h.withoutStore(r, d)
 	default:
 		h.c.suspect(p, err)
@@ -760,10 +760,10 @@ func (h *handler) refresh(w http.ResponseWriter, r *http.Request, d *decision) {
 
 // refreshStale starts a regeneration in the background, for one of the requests that
 // find a page stale. w may be nil if the request has no id.
-func (h *handler) refreshStale(w http.ResponseWriter, r *http.Request, p *page) {
-	if p.nextTry.claim(p) && h.c.stores.Down() == nil {
+func (h *handler) refreshStale(w http.ResponseWriter, r *http.Request, p *page.Page) {
+	if p.NextTry.Claim(p) && h.c.stores.Down() == nil {
 		forwardRequestID(w, r)
-		h.c.start(h.fill(r, p.key))
+		h.c.start(h.fill(r, p.Key))
 	}
 }
 
@@ -771,49 +771,20 @@ func (h *handler) refreshStale(w http.ResponseWriter, r *http.Request, p *page) 
 const maxEarlyRefresh = 10
 
 // refreshEarly starts the regeneration of a fresh page, if this request draws it.
-func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page, now time.Time) {
-	if !p.dueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !p.nextEarly.claim(p) {
+func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page.Page, now time.Time) {
+	if !p.DueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !p.NextEarly.Claim(p) {
 		return
 	}
-	if h.c.negative.get(p.key, time.Now()) != nil {
+	if h.c.negative.get(p.Key, time.Now()) != nil {
 		return // the last attempt failed, or the page became uncacheable
 	}
 	if h.c.stores.Down() != nil {
 		return // the new page could not be stored
 	}
 	forwardRequestID(w, r)
-	s := h.fill(r, p.key)
+	s := h.fill(r, p.Key)
 	s.early = p
 	h.c.start(s)
-}
-
-// dueEarly decides at random whether a fresh page is regenerated before it expires
-// (XFetch: Vattani, Chierichetti and Lowenstein, Optimal Probabilistic Cache
-// Stampede Prevention, 2015): if now - delta*beta*ln(rand) >= expiry, where delta is
-// the duration of the last render. Draws are independent: the more visitors a page
-// has, the earlier one of them starts, and a page without visitors expires. It is on
-// the hit path: it takes no lock and allocates nothing, and most hits are too far from
-// expiry to draw.
-func (p *page) dueEarly(now time.Time, beta float64, random func() uint64) bool {
-	return p.mayBeDueEarly(now, beta) &&
-		beta*float64(p.entry.RenderTime)*exponential(random()) >= float64(p.entry.FreshUntil().Sub(now))
-}
-
-// mayBeDueEarly reports whether a fresh page is close enough to its expiry to draw. A pinned page is
-// fresh beyond its window, and is not replaced.
-func (p *page) mayBeDueEarly(now time.Time, beta float64) bool {
-	spread := beta * float64(p.entry.RenderTime)
-	return spread > 0 && float64(p.entry.FreshUntil().Sub(now)) <= maxExponential*spread && !p.entry.PinnedUntil.After(now)
-}
-
-// maxExponential is the largest value of [exponential]: -ln(2^-53).
-const maxExponential = 53 * math.Ln2
-
-// exponential turns uniformly random bits into an exponentially distributed number with
-// mean 1.
-func exponential(bits uint64) float64 {
-	const steps = 1 << 53 // the number of float64 values in (0, 1] that are equally spaced
-	return -math.Log((float64(bits>>(64-53)) + 1) / steps)
 }
 
 func (h *handler) badRequest(w http.ResponseWriter, err error) {
@@ -845,7 +816,7 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *rend
 			header[name] = values
 		}
 	}
-	h.route.present.fields(header)
+	h.route.present.SetFields(header)
 	header["Cache-Status"] = []string{status.String()}
 	header["Cache-Control"] = []string{"no-store"}
 	body := res.Body
@@ -892,7 +863,7 @@ func (v *visit) refresh(r *http.Request, d *decision) {
 	v.h.refresh(v.w, r, d)
 }
 
-func (v *visit) load(r *http.Request, d *decision) (*page, error) {
+func (v *visit) load(r *http.Request, d *decision) (*page.Page, error) {
 	h := v.h
 	if p := h.atHand(r, d, new([]byte)); p != nil {
 		return p, nil
@@ -901,17 +872,17 @@ func (v *visit) load(r *http.Request, d *decision) (*page, error) {
 		return p, nil
 	}
 	// What may have to wait for the disk. The page is put back into memory.
-	k, o, e, as := d.key, d.outline, d.page.entry, h.route.present
+	k, o, e, as := d.key, d.outline, d.page.Entry, h.route.present
 	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
 	// What an outline says does not change, and all who wait judge the page again.
 	read := h.c.reader.Load(k, &e, func(ctx context.Context, body []byte) (any, error) {
-		return h.c.restored(k, o, e, body, as, func(p *page) { h.c.coder.addStored(ctx, p, as, accept) })
+		return h.c.restored(k, o, e, body, as, func(p *page.Page) { h.c.coder.addStored(ctx, p, as, accept) })
 	})
 	timer := time.NewTimer(h.c.cfg.StoreTimeout)
 	defer timer.Stop()
 	select {
 	case got := <-read:
-		p, _ := got.Val.(*page) // an error says only that the page is to be searched for
+		p, _ := got.Val.(*page.Page) // an error says only that the page is to be searched for
 		return p, nil
 	case <-r.Context().Done():
 		return nil, nil
@@ -1111,7 +1082,7 @@ func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func
 // awaitEnd waits for the end of the flight, for its stream, or for the response of own. old is the
 // page that the caller serves if the render fails; it may be nil. ok is false if the visitor went
 // away.
-func (h *handler) awaitEnd(r *http.Request, f *flight, own *handover, leader bool, known int64, old *page) (got reply, ok bool) {
+func (h *handler) awaitEnd(r *http.Request, f *flight, own *handover, leader bool, known int64, old *page.Page) (got reply, ok bool) {
 	streaming := f.streaming
 	for {
 		select {
@@ -1136,7 +1107,7 @@ func (h *handler) awaitEnd(r *http.Request, f *flight, own *handover, leader boo
 // await waits for what the route's policy lets a visitor wait for: the end of the
 // flight, a page that can be served before that, the page that is being rendered, or the response of
 // own. ok is false if the visitor went away.
-func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, known int64, old *page) (got reply, ok bool) {
+func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, known int64, old *page.Page) (got reply, ok bool) {
 	usable, streaming := f.usable, f.streaming
 	var late <-chan time.Time
 	if h.route.Policy == Wait {

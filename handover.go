@@ -9,6 +9,7 @@ import (
 
 	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/internal/wellknown"
 )
@@ -213,8 +214,8 @@ func (h *handler) serveOwn(w http.ResponseWriter, r *http.Request, got reply, st
 	ending := &render.EndWriter{ResponseWriter: w, Await: func() { o.reader.AwaitStored(ctx) }}
 	status.Detail = o.reason
 	pw := &passWriter{ResponseWriter: ending, request: r, as: h.route.present, status: status, report: ReportOf(w)}
-	if hints := o.from.Hints; len(hints) > 0 && takesHints(r) {
-		sendHints(w, hints)
+	if hints := o.from.Hints; len(hints) > 0 && page.TakesHints(r) {
+		page.SendHints(w, hints)
 	}
 	maps.Copy(pw.Header(), sent)
 	switch code := o.from.Status; {

@@ -1,106 +1,24 @@
 package isr
 
 import (
-	"context"
-	"maps"
 	"net/http"
 
-	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
-
-// A hinter sends the links of pages ahead of them, in an interim response (RFC 8297).
-type hinter struct {
-	enabled bool
-	// own: the route sets or removes Link, so that links (nil if it removes them) replace the links
-	// of pages.
-	own   bool
-	links []string
-}
-
-// newHinter makes the hinter of a route whose fields are set and removed by a.
-func newHinter(enabled bool, a *presentation) hinter {
-	n := hinter{enabled: enabled}
-	for _, f := range a.set {
-		if f.name == "Link" {
-			n.own, n.links = true, httpcache.EarlyHints(f.values)
-		}
-	}
-	for _, name := range a.remove {
-		n.own = n.own || name == "Link"
-	}
-	return n
-}
-
-// hint sends the links of a page that the request may get, if it takes hints, and reports
-// whether it did. The header of the response is not changed.
-func (a *presentation) hint(w http.ResponseWriter, r *http.Request, p *page) bool {
-	if !a.hints.takes(r, p) {
-		return false
-	}
-	sendHints(w, a.hints.of(p))
-	return true
-}
-
-// sendHints sends links in an interim response. The header of the response is not changed.
-func sendHints(w http.ResponseWriter, links []string) {
-	h := w.Header()
-	others := maps.Clone(h)
-	clear(h) // else net/http would send all of it
-	h["Link"] = links
-	w.WriteHeader(http.StatusEarlyHints)
-	delete(h, "Link")
-	maps.Copy(h, others)
-}
-
-// takes reports whether a request takes the links of a page, and the page has any.
-func (n *hinter) takes(r *http.Request, p *page) bool {
-	return n.enabled && len(n.of(p)) > 0 && p.status() == http.StatusOK && takesHints(r)
-}
-
-// of returns the links that are sent ahead of a page.
-func (n *hinter) of(p *page) []string {
-	if n.own {
-		return n.links
-	}
-	return p.hints
-}
-
-// takesHints reports whether hints are of use to the client of a request, and were not sent.
-// A client of HTTP/1.0 must not get any (RFC 9110, section 15.2); one that revalidates, or
-// continues, has the page; and browsers use the hints of navigations alone.
-func takesHints(r *http.Request) bool {
-	h := r.Header
-	if r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || len(h["Range"])+len(h["If-None-Match"])+len(h["If-Modified-Since"]) > 0 {
-		return false
-	}
-	for _, mode := range h["Sec-Fetch-Mode"] {
-		if mode != "navigate" {
-			return false
-		}
-	}
-	return r.Context().Value(hintedKey{}) == nil
-}
-
-type hintedKey struct{}
-
-// hinted returns the request to go on with after hints were sent, so that its response has none again.
-func hinted(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), hintedKey{}, true))
-}
 
 // hintOld sends the links of the page of which a visitor waits for a newer generation, and
 // returns the request to go on with, so that the response has no hints again. old may be nil.
 // Nothing is sent of a page that a hard purge covers, or may.
-func (h *handler) hintOld(w http.ResponseWriter, r *http.Request, old *page) *http.Request {
+func (h *handler) hintOld(w http.ResponseWriter, r *http.Request, old *page.Page) *http.Request {
 	as, now := h.route.present, h.c.now()
-	if !h.route.EarlyHints || old == nil || old.dropped.Load() || h.c.late(old, now) || !h.route.keys.Matches(old.varies, r.Header) {
+	if !h.route.EarlyHints || old == nil || old.Dropped.Load() || h.c.late(old, now) || !h.route.keys.Matches(old.Varies, r.Header) {
 		return r
 	}
 	state, onError := h.judge(nil, old, now)
-	purgesKnown := state == store.Expired && !old.entry.OutlivesMarks(h.c.lasting(old.cover).MarkLifetime, now)
-	if (onError || purgesKnown) && as.hint(w, r, old) {
-		return hinted(r)
+	purgesKnown := state == store.Expired && !old.Entry.OutlivesMarks(h.c.lasting(old.Purges).MarkLifetime, now)
+	if (onError || purgesKnown) && as.Hint(w, r, old) {
+		return page.Hinted(r)
 	}
 	return r
 }

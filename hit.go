@@ -1,14 +1,9 @@
 package isr
 
 import (
-	"bytes"
 	"net/http"
-	"strconv"
-	"strings"
-	"sync/atomic"
-	"time"
 
-	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -31,13 +26,13 @@ type Hit struct {
 	own  []byte // of AddField
 	key  []byte // the text of the key that is being looked up
 	body []byte // for a body that is read for this response
-	page pageMemory
-	raw  rawResponse
+	page page.Memory
+	raw  page.Raw
 }
 
 // Release must be called once Body was sent, or will not be: the memory of a large body counts against
 // Config.Buffers until then. It may be called again.
-func (hit *Hit) Release() { hit.raw.release() }
+func (hit *Hit) Release() { hit.raw.Release() }
 
 // AddField adds a field to Header, which is then a copy. The name and the value must be valid (RFC
 // 9110, section 5), and Header must not have the field yet.
@@ -81,163 +76,17 @@ func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
 	}
 	switch {
 	case d.act != actHit,
-		d.behind == refreshStale && d.page.nextTry.isDue(d.page),
+		d.behind == refreshStale && d.page.NextTry.IsDue(d.page),
 		d.behind == mayRefreshEarly && h.route.EarlyRefresh > 0 && h.route.keys.Forwards(requestIDHeader):
 		return false // it is no hit, or a render is due that gets the id of its request
 	}
 	// A page that has an outline is made for this request alone.
-	if !d.page.raw(&hit.raw, r, h.route.present, d.now, d.state, d.cutOff, d.outline != nil) {
+	if !d.page.Raw(&hit.raw, r, h.route.present, d.now, d.state, d.cutOff, d.outline != nil) {
 		return false
 	}
 	hit.Report = Report{}
-	hit.Report.ofPage(h.route.Label, d.page, hit.raw.shown, hit.raw.age)
-	hit.Request, hit.Status, hit.Header, hit.Body = r, hit.raw.status, hit.raw.head, hit.raw.body
+	hit.Report.ofPage(h.route.Label, d.page, hit.raw.Shown, hit.raw.Age)
+	hit.Request, hit.Status, hit.Header, hit.Body = r, hit.raw.Status, hit.raw.Head, hit.raw.Body
 	h.refresh(nil, r, &d)
-	return true
-}
-
-// A rawResponse is the response to a hit as bytes: what net/http would send. Its memory is used again for the
-// next one.
-type rawResponse struct {
-	status int
-	// head is the status line and the header, up to and including the empty line, and body is empty for
-	// HEAD, and for 304. Both are shared: they must not be changed. They are valid until the next response.
-	head, body []byte
-	// shown and age are what is reported of the hit.
-	shown httpcache.Status
-	age   time.Duration
-
-	sending *representation // its pin is held until release; nil if none is
-	memory  *responseMemory // of the pin
-	maker   headMaker
-}
-
-// raw prepares the response with the page, as serveHit sends it. once: the page is for this request alone. It
-// returns false for what serveHit leaves to net/http.
-func (p *page) raw(x *rawResponse, r *http.Request, as *presentation, now time.Time, state store.State, cutOff, once bool) bool {
-	if p.varies != nil && !as.keys.Matches(p.varies, r.Header) || as.hints.takes(r, p) {
-		return false
-	}
-	rep, status, ranged := p.choose(r, as)
-	if ranged {
-		return false
-	}
-	sends := r.Method != http.MethodHead && status != http.StatusNotModified
-	if sends && (p.detached || rep.pin != nil) {
-		if p.detached || !x.hold(rep, as) {
-			return false
-		}
-	}
-	s := p.stampAt(as, now, state, cutOff)
-	if once {
-		x.head = x.maker.build(p, s, as, rep, status)
-	} else {
-		x.head = s.head(p, as, rep, status, &x.maker)
-	}
-	if len(x.head) == 0 {
-		x.release()
-		return false
-	}
-	x.status, x.body, x.shown, x.age = status, nil, s.shown, s.aged
-	if sends {
-		x.body = rep.body
-	}
-	return true
-}
-
-// hold pins the body of a representation until release. It returns false if there is no memory for that.
-func (x *rawResponse) hold(rep *representation, as *presentation) bool {
-	x.release()
-	if as.responses == nil {
-		return true
-	}
-	if !rep.pin.take(as.responses) {
-		return false
-	}
-	x.sending, x.memory = rep, as.responses
-	return true
-}
-
-// release ends the response: its body is not sent any more. It may be called again.
-func (x *rawResponse) release() {
-	if x.sending != nil {
-		x.sending.pin.give(x.memory)
-		x.sending = nil
-	}
-}
-
-// heads are the status lines and headers of the responses of a stamp, made when they are needed: of
-// each representation, that of the page and that of 304.
-type heads [httpcache.Identity + 1][2]atomic.Pointer[head]
-
-// A head is the status line and the header of a response, up to and including the empty line; empty
-// if only net/http may write it. It is immutable.
-type head struct {
-	of   *representation
-	text []byte
-}
-
-// head returns the status line and the header of a response with a representation.
-func (s *stamp) head(p *page, as *presentation, rep *representation, status int, m *headMaker) []byte {
-	at := &s.heads[rep.kind][0]
-	if status == http.StatusNotModified {
-		at = &s.heads[rep.kind][1]
-	}
-	if made := at.Load(); made != nil && made.of == rep {
-		return made.text
-	}
-	made := &head{of: rep, text: bytes.Clone(m.build(p, s, as, rep, status))}
-	at.Store(made)
-	return made.text
-}
-
-// A headMaker makes heads, one after the other.
-type headMaker struct {
-	header http.Header
-	text   bytes.Buffer
-}
-
-// build makes what net/http makes of the header that write sets. It is valid until the next one is made.
-// What net/http would add depends on the request or the body in ways that are not repeated here:
-// then it returns nil.
-func (m *headMaker) build(p *page, s *stamp, as *presentation, rep *representation, status int) []byte {
-	if m.header == nil {
-		m.header = make(http.Header, 32)
-	}
-	clear(m.header)
-	h := m.header
-	h["Age"], h["Cache-Status"] = s.age, s.status
-	p.complete(h, as, s.instead, rep, status, false)
-	text := http.StatusText(status)
-	if text == "" || status < http.StatusOK || status == http.StatusNoContent || !plainHeader(h) {
-		return nil
-	}
-	if status == http.StatusNotModified {
-		delete(h, "Content-Type") // RFC 9110, section 15.4.5, as net/http reads it
-	} else if _, typed := h["Content-Type"]; !typed && len(rep.body) > 0 {
-		return nil // net/http looks at the body
-	}
-	b := &m.text
-	b.Reset()
-	b.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + text + "\r\n")
-	_ = h.Write(b) // a buffer never fails
-	if _, dated := h["Date"]; !dated {
-		b.WriteString("Date: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n")
-	}
-	b.WriteString("\r\n")
-	return b.Bytes()
-}
-
-// plainHeader reports whether a header has no fields that change how net/http sends a response.
-func plainHeader(h http.Header) bool {
-	for name := range h {
-		switch name {
-		case "Connection", "Transfer-Encoding", "Trailer", "Upgrade", "Keep-Alive":
-			return false
-		}
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			return false
-		}
-	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -240,7 +241,7 @@ func failedReason(cause error) string {
 		err    error
 		reason string
 	}{
-		{ErrRejected, detailRejected},
+		{ErrRejected, page.DetailRejected},
 		{render.ErrUnreached, "unreachable"},
 		{render.ErrTimeout, "timeout"},
 		{render.ErrStatus, "status"},

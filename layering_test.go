@@ -31,6 +31,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/guard", []string{module + "$", module + "/internal/marks", module + "/downstream", "github.com/aws/"}, "the guard of the stores knows no policy"},
 		{"/internal/invalidate", []string{module + "$", "github.com/aws/"}, "purges need the seam alone"},
 		{"/internal/render", []string{module + "$", module + "/budget", "github.com/aws/"}, "a render knows no key and no route"},
+		{"/internal/page", []string{module + "$", module + "/internal/changelog", module + "/internal/fleet", "github.com/aws/"}, "a page is sent by what it is made of, wherever it is kept"},
 		{"/internal/offload", []string{module + "$", "github.com/aws/"}, "pages go to any queue"},
 		{"/internal/localfile", []string{module}, "files know no store"},
 		{"/cmd/isr", []string{module + "/internal/localfile/crashfs"}, "the file system that loses what was not synced is for tests"},

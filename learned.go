@@ -256,7 +256,7 @@ func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Ke
 		case h.route.decidedByHeader(v.Refused):
 			h.c.sections.refused(h.route, k, v.Refused)
 			s := f.fill
-			h.c.negative.put(k, &negativeEntry{readAt: s.latest.began, seq: s.asOf, until: time.Now().Add(remembered), refused: v.Refused}, f)
+			h.c.negative.put(k, &negativeEntry{readAt: s.latest.Began, seq: s.asOf, until: time.Now().Add(remembered), refused: v.Refused}, f)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/marks"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -52,7 +53,7 @@ func BenchmarkMarks(b *testing.B) {
 	for i := range 10 {
 		e.Tags = append(e.Tags, fmt.Sprintf("product-%d", 1000*i))
 	}
-	c.memory.put(newPage(k, e, store.PurgeState{}, reading{began: time.Now(), ended: time.Now()}, []byte("page"), new(presentation)), new(flight))
+	c.memory.put(page.New(k, e, store.PurgeState{}, page.Interval{Began: time.Now(), Ended: time.Now()}, []byte("page"), new(page.View)), new(flight))
 	h := c.Handler(Route{}, http.NotFoundHandler())
 	r := httptest.NewRequest(http.MethodGet, "http://"+k.Text, http.NoBody)
 	w := &sink{make(http.Header)}
@@ -89,7 +90,7 @@ func BenchmarkMarks(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) { compare(b, hits(b, func() {})) })
 		b.Run(fmt.Sprint(n, " after a change"), func(b *testing.B) {
 			p := c.memory.get(k)
-			compare(b, hits(b, func() { p.marked = marks.Memo{} }))
+			compare(b, hits(b, func() { p.Marked = marks.Memo{} }))
 		})
 	}
 }

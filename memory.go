@@ -9,6 +9,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -20,8 +21,8 @@ import (
 // one.
 type memory struct {
 	floor *floor
-	note  func(Event)                    // of what is evicted and dropped; nil: not wanted
-	pages *otter.Cache[store.Key, *page] // nil: nothing is kept
+	note  func(Event)                         // of what is evicted and dropped; nil: not wanted
+	pages *otter.Cache[store.Key, *page.Page] // nil: nothing is kept
 
 	// outlines are those of evicted pages (see outline). They are written under the lock of the
 	// key in pages. Nil if pages is.
@@ -53,23 +54,23 @@ func newMemory(bytes int64, f *floor, note func(Event)) (*memory, error) {
 // newPages returns a map of pages that is bounded by their weight; nil if bytes is not
 // positive. note and evicted, which may be nil, are called for what is evicted to make room;
 // evicted is called under the lock of its key, and must not call the map.
-func newPages(bytes int64, note func(Event), evicted func(*page)) (*otter.Cache[store.Key, *page], error) {
+func newPages(bytes int64, note func(Event), evicted func(*page.Page)) (*otter.Cache[store.Key, *page.Page], error) {
 	if bytes <= 0 {
 		return nil, nil
 	}
-	options := &otter.Options[store.Key, *page]{
+	options := &otter.Options[store.Key, *page.Page]{
 		MaximumWeight: uint64(bytes),
-		Weigher:       func(_ store.Key, p *page) uint32 { return p.weight() },
+		Weigher:       func(_ store.Key, p *page.Page) uint32 { return p.Weight() },
 	}
 	if note != nil {
-		options.OnDeletion = func(e otter.DeletionEvent[store.Key, *page]) {
+		options.OnDeletion = func(e otter.DeletionEvent[store.Key, *page.Page]) {
 			if e.Cause == otter.CauseOverflow {
-				note(Event{Kind: EventEvicted, Reason: "size", Bytes: int64(e.Value.weight())})
+				note(Event{Kind: EventEvicted, Reason: "size", Bytes: int64(e.Value.Weight())})
 			}
 		}
 	}
 	if evicted != nil {
-		options.OnAtomicDeletion = func(e otter.DeletionEvent[store.Key, *page]) {
+		options.OnAtomicDeletion = func(e otter.DeletionEvent[store.Key, *page.Page]) {
 			if e.Cause == otter.CauseOverflow {
 				evicted(e.Value)
 			}
@@ -79,7 +80,7 @@ func newPages(bytes int64, note func(Event), evicted func(*page)) (*otter.Cache[
 }
 
 // get returns the page of a key if it may be served, or nil.
-func (m *memory) get(k store.Key) *page {
+func (m *memory) get(k store.Key) *page.Page {
 	if p := m.last(k); p != nil && !m.isDropped(p) {
 		return p
 	}
@@ -88,7 +89,7 @@ func (m *memory) get(k store.Key) *page {
 
 // last returns the page of a key, dropped or not, or nil. Only its body may be used, and
 // only for an entry that has the same one.
-func (m *memory) last(k store.Key) *page {
+func (m *memory) last(k store.Key) *page.Page {
 	if m.pages == nil {
 		return nil
 	}
@@ -103,36 +104,36 @@ func (m *memory) lastUses() iter.Seq2[store.Key, time.Time] {
 			return
 		}
 		for k, p := range m.pages.All() {
-			if at, ok := p.lastHit(); ok && !yield(k, at) {
+			if at, ok := p.LastHit(); ok && !yield(k, at) {
 				return
 			}
 		}
 	}
 }
 
-func (m *memory) isDropped(p *page) bool {
-	return p.dropped.Load() || m.floor.above(p.read.began)
+func (m *memory) isDropped(p *page.Page) bool {
+	return p.Dropped.Load() || m.floor.above(p.Read.Began)
 }
 
 // put keeps a page that a flight has read, unless the kept one is newer, or the page was
 // reloaded since it was read. It returns false if it cannot decide which one is newer,
 // because the readings overlap and differ; the caller then reloads the page. Versions do
 // not help: they start over when another service has replaced the row.
-func (m *memory) put(p *page, f *flight) (clear bool) {
+func (m *memory) put(p *page.Page, f *flight) (clear bool) {
 	if m.pages == nil {
 		return true
 	}
 	clear = true
 	defer m.divide()
-	m.pages.Compute(p.key, func(old *page, found bool) (*page, otter.ComputeOp) {
+	m.pages.Compute(p.Key, func(old *page.Page, found bool) (*page.Page, otter.ComputeOp) {
 		last := old
-		if o := m.outline(p.key); !found && o != nil {
-			last = o.page(p.key)
+		if o := m.outline(p.Key); !found && o != nil {
+			last = o.page(p.Key)
 		}
 		var newer bool
 		if newer, clear = m.succeeds(p, last, f); newer {
-			m.forgetOutline(p.key)
-			if p.detached {
+			m.forgetOutline(p.Key)
+			if p.Detached {
 				return old, m.keepOutline(p, found)
 			}
 			return p, otter.WriteOp
@@ -144,10 +145,10 @@ func (m *memory) put(p *page, f *flight) (clear bool) {
 
 // keepOutline keeps the outline of a detached page instead of the page, and returns what becomes of the
 // page that it replaces, which was found or not. It is called under the lock of its key.
-func (m *memory) keepOutline(p *page, found bool) otter.ComputeOp {
+func (m *memory) keepOutline(p *page.Page, found bool) otter.ComputeOp {
 	if o := m.newOutline(p); o != nil {
-		m.outlineBytes.Add(int64(o.weight(p.key)))
-		m.outlines.Set(p.key, o)
+		m.outlineBytes.Add(int64(o.weight(p.Key)))
+		m.outlines.Set(p.Key, o)
 	}
 	if found {
 		return otter.InvalidateOp
@@ -157,18 +158,18 @@ func (m *memory) keepOutline(p *page, found bool) otter.ComputeOp {
 
 // succeeds reports whether a page that a flight has read is to replace another one, which is nil
 // if there is none. clear is false if that cannot be decided.
-func (m *memory) succeeds(p, last *page, f *flight) (newer, clear bool) {
+func (m *memory) succeeds(p, last *page.Page, f *flight) (newer, clear bool) {
 	// Checked under the key's lock, which drop takes after the reload was recorded: either this
 	// sees the reload, or drop sees the page.
 	switch {
-	case m.floor.above(p.read.began), f.overtaken(p.read.began):
-		return false, !m.floor.crossed(p.read) && !f.crossed(p.read)
-	case last == nil, m.isDropped(last), last.read.before(p.read):
+	case m.floor.above(p.Read.Began), f.overtaken(p.Read.Began):
+		return false, !m.floor.crossed(p.Read) && !f.crossed(p.Read)
+	case last == nil, m.isDropped(last), last.Read.Before(p.Read):
 		return true, true
-	case p.read.before(last.read):
+	case p.Read.Before(last.Read):
 		return false, true
-	case sameEntry(&last.entry, &p.entry):
-		return p.cover.Seq >= last.cover.Seq, true
+	case page.SameEntry(&last.Entry, &p.Entry):
+		return p.Purges.Seq >= last.Purges.Seq, true
 	}
 	return false, false
 }
@@ -178,11 +179,11 @@ func (m *memory) drop(k store.Key) {
 	if m.pages == nil {
 		return
 	}
-	var dropped *page
+	var dropped *page.Page
 	// Not ComputeIfPresent, which takes no lock if there is no page: a concurrent put
 	// that has not seen the reload may be about to write one.
-	m.pages.Compute(k, func(p *page, found bool) (*page, otter.ComputeOp) {
-		if found && !p.dropped.Swap(true) {
+	m.pages.Compute(k, func(p *page.Page, found bool) (*page.Page, otter.ComputeOp) {
+		if found && !p.Dropped.Swap(true) {
 			dropped = p
 		}
 		if o, _ := m.outlines.GetIfPresent(k); o != nil {
@@ -192,25 +193,8 @@ func (m *memory) drop(k store.Key) {
 		return p, otter.CancelOp
 	})
 	if dropped != nil && m.note != nil {
-		m.note(Event{Kind: EventEvicted, Reason: "reloaded", Bytes: int64(dropped.weight())})
+		m.note(Event{Kind: EventEvicted, Reason: "reloaded", Bytes: int64(dropped.Weight())})
 	}
-}
-
-// A reading is the interval of a read or a write of an entry: at some moment in it the
-// entry was current. Both ends are by this process's monotonic clock.
-type reading struct {
-	began, ended time.Time
-	// asOf is when the purge marks that cover the entry were read; zero: they are as old as
-	// the last poll of the log.
-	asOf time.Time
-}
-
-// before reports whether r ended before other began, so that other saw the newer entry.
-func (r reading) before(other reading) bool { return !r.ended.After(other.began) }
-
-// contains reports whether a moment, which may be nil, lies within the reading.
-func (r reading) contains(t *time.Time) bool {
-	return t != nil && r.began.Before(*t) && t.Before(r.ended)
 }
 
 // LastUses returns when the pages in memory were last served from there, by partition

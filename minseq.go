@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -55,13 +56,13 @@ func (h *handler) meets(o outcome, seq int64) bool {
 	case unpublishedPage:
 		return h.mayServeSince(o.page, h.c.now(), seq)
 	case failure:
-		return o.fallback == nil && (o.detail == detailFailed || o.detail == detailRejected)
+		return o.fallback == nil && (o.detail == detailFailed || o.detail == page.DetailRejected)
 	}
 	return true
 }
 
 // mayServeSince reports whether a page may be served to a visitor with a receipt.
-func (h *handler) mayServeSince(p *page, now time.Time, seq int64) bool {
+func (h *handler) mayServeSince(p *page.Page, now time.Time, seq int64) bool {
 	state, _ := h.judge(nil, p, now)
 	return state >= store.Stale && h.c.acceptable(p, seq)
 }

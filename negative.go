@@ -8,6 +8,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -48,7 +49,7 @@ type negativeEntry struct {
 	until   time.Time        // by the monotonic clock, as returned by time.Now
 	refused string           // uncacheable, for this reason: requests pass through
 	failed  *render.Response // the error response, shown again meanwhile
-	page    *page            // a negative answer, such as 404
+	page    *page.Page       // a negative answer, such as 404
 	// ended may be set with any of them, and counts beyond until: generations from
 	// then or before are withdrawn, and the store does not know.
 	ended time.Time
@@ -59,11 +60,11 @@ func (e *negativeEntry) weight(k store.Key) uint32 {
 	if e.failed != nil {
 		n += cap(e.failed.Body)
 		for name, values := range e.failed.Header {
-			n += fieldOverhead + len(name) + textBytes(values)
+			n += page.FieldOverhead + len(name) + page.TextBytes(values)
 		}
 	}
 	if e.page != nil {
-		n += int(e.page.weight())
+		n += int(e.page.Weight())
 	}
 	return uint32(n)
 }
@@ -151,8 +152,8 @@ func (n *negativeCache) renew(k store.Key, was, e *negativeEntry) {
 }
 
 // reweigh accounts for the weight of a page that has changed, if it is still there.
-func (n *negativeCache) reweigh(p *page) {
-	n.byKey.Compute(p.key, func(old *negativeEntry, found bool) (*negativeEntry, otter.ComputeOp) {
+func (n *negativeCache) reweigh(p *page.Page) {
+	n.byKey.Compute(p.Key, func(old *negativeEntry, found bool) (*negativeEntry, otter.ComputeOp) {
 		if !found || old.page != p {
 			return old, otter.CancelOp
 		}
@@ -178,7 +179,7 @@ func (s *fill) refused(readAt time.Time, reason string) outcome {
 // not rendered over.
 func (s *fill) tooLarge(err error) outcome {
 	s.c.complaints.Log("requests for a stored page pass through, because its body exceeds this node's limit", "key", s.key.String(), "error", err)
-	return s.refused(s.latest.began, httpcache.RefusedTooLarge)
+	return s.refused(s.latest.Began, httpcache.RefusedTooLarge)
 }
 
 // isNegative reports whether a storable status means that there is no page.
@@ -202,7 +203,7 @@ func (s *fill) knownNegative(rec store.Record) outcome {
 	if e != nil && e.refused != "" {
 		return refusal{e.refused}
 	}
-	if rec.Entry != nil || e == nil || e.page == nil || store.Freshness(&e.page.entry, s.c.purges(s.f, e.page, s.c.now()).Merge(rec.Purges), s.c.now()) != store.Fresh {
+	if rec.Entry != nil || e == nil || e.page == nil || store.Freshness(&e.page.Entry, s.c.purges(s.f, e.page, s.c.now()).Merge(rec.Purges), s.c.now()) != store.Fresh {
 		return nil
 	}
 	return storedPage{page: e.page}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -32,8 +33,8 @@ func TestNegativeEntriesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	pageOf := func(k store.Key, body string) *page {
-		return newPage(k, store.Entry{GeneratedAt: now, Revalidate: time.Minute, Status: 200, Header: http.Header{"Content-Type": {"image/png"}}}, store.PurgeState{}, reading{began: now, ended: now}, []byte(body), new(presentation))
+	pageOf := func(k store.Key, body string) *page.Page {
+		return page.New(k, store.Entry{GeneratedAt: now, Revalidate: time.Minute, Status: 200, Header: http.Header{"Content-Type": {"image/png"}}}, store.PurgeState{}, page.Interval{Began: now, Ended: now}, []byte(body), new(page.View))
 	}
 	const pages = 100
 	for i := range pages {
@@ -63,7 +64,7 @@ func TestNegativeEntriesAreBounded(t *testing.T) {
 			held += cap(e.failed.Body)
 		}
 		if e.page != nil {
-			held += cap(e.page.body()) + e.page.coded.Load().weight()
+			held += cap(e.page.Body())
 		}
 	}
 	if held > bytes/16 {
@@ -84,7 +85,7 @@ func TestLargeNegativeEntries(t *testing.T) {
 	if e == nil || e.failed.Status != 503 || len(e.failed.Body) > 200 {
 		t.Errorf("of a large failure %+v is remembered, want its status and a plain sentence", e)
 	}
-	large := newPage(k, store.Entry{Status: 404}, store.PurgeState{}, reading{began: now, ended: now}, make([]byte, 9<<10), new(presentation))
+	large := page.New(k, store.Entry{Status: 404}, store.PurgeState{}, page.Interval{Began: now, Ended: now}, make([]byte, 9<<10), new(page.View))
 	if n.put(k, &negativeEntry{readAt: now, until: until, page: large}, new(flight)) || n.get(k, now) != nil {
 		t.Error("an answer is kept that would take more than its part, or what was remembered before is")
 	}

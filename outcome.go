@@ -10,6 +10,7 @@ import (
 
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -32,17 +33,17 @@ type outcome interface {
 }
 
 type storedPage struct {
-	page   *page
+	page   *page.Page
 	waited bool // another process rendered it while the flight waited for it
 }
 
 type renderedPage struct {
-	page          *page
+	page          *page.Page
 	forwardStatus int // what the renderer answered: 304 if it has validated the stored page
 }
 
 type unpublishedPage struct {
-	page   *page
+	page   *page.Page
 	detail string // in Cache-Status: why it is not stored
 	cause  error  // of a publish that failed; nil if none was attempted
 }
@@ -54,14 +55,14 @@ type failure struct {
 	detail   string           // in Cache-Status
 	response *render.Response // the renderer's own error page; nil without
 	own      *render.Response // the same for the visitor who caused the render, if it must not be shared
-	fallback *page            // an older page that may be served instead; nil without
+	fallback *page.Page       // an older page that may be served instead; nil without
 }
 
-func (o storedPage) result() (store.Entry, error) { return o.page.entry, nil }
+func (o storedPage) result() (store.Entry, error) { return o.page.Entry, nil }
 
-func (o renderedPage) result() (store.Entry, error) { return o.page.entry, nil }
+func (o renderedPage) result() (store.Entry, error) { return o.page.Entry, nil }
 
-func (o unpublishedPage) result() (store.Entry, error) { return o.page.entry, o.cause }
+func (o unpublishedPage) result() (store.Entry, error) { return o.page.Entry, o.cause }
 
 func (o failure) result() (store.Entry, error) { return store.Entry{}, o.cause }
 
@@ -99,7 +100,7 @@ const maxRejoins = 2
 // that is purged hard is never served, unless only visitors have purged it, and only since then
 // (see overtaken).
 func (h *handler) takes(f *flight, got reply, leader bool, known int64) bool {
-	var p *page
+	var p *page.Page
 	switch o := got.outcome.(type) {
 	case storedPage:
 		if p = o.page; !o.waited {
@@ -114,13 +115,13 @@ func (h *handler) takes(f *flight, got reply, leader bool, known int64) bool {
 		return true
 	}
 	if got.state == store.Purged {
-		return f != nil && p.entry.PurgeSeq >= known && h.c.overtaken(f, p)
+		return f != nil && p.Entry.PurgeSeq >= known && h.c.overtaken(f, p)
 	}
 	return h.takesPage(p, got.state, leader, known)
 }
 
 // takesPage is takes for a page in a state, which no flight has rendered to the end.
-func (h *handler) takesPage(p *page, state store.State, leader bool, known int64) bool {
+func (h *handler) takesPage(p *page.Page, state store.State, leader bool, known int64) bool {
 	return state != store.Purged && (leader || h.c.acceptable(p, known))
 }
 
@@ -128,14 +129,14 @@ func (h *handler) takesPage(p *page, state store.State, leader bool, known int64
 // alone, which arrived at this process while it was rendered. Visitors who came before them may
 // have it: otherwise a stranger who posts more often than the page renders could make them
 // wait for ever. Later visitors do not get it.
-func (c *Cache) overtaken(f *flight, p *page) bool {
-	since := p.entry.PurgeSeq
-	marks := c.marks.Covering(p.key, p.entry.Tags, c.now())
-	if p.entry.Foreign || marks.HardSeq > since {
+func (c *Cache) overtaken(f *flight, p *page.Page) bool {
+	since := p.Entry.PurgeSeq
+	marks := c.marks.Covering(p.Key, p.Entry.Tags, c.now())
+	if p.Entry.Foreign || marks.HardSeq > since {
 		return false
 	}
 	byPosts := seqsOf(&f.byPosts)
-	for _, seq := range append(slices.Clip(seqsOf(&f.hardPurges)), p.cover.HardSeq) {
+	for _, seq := range append(slices.Clip(seqsOf(&f.hardPurges)), p.Purges.HardSeq) {
 		if seq > since && !slices.Contains(byPosts, seq) {
 			return false
 		}
@@ -179,10 +180,10 @@ func orPurged(got reply) reply {
 // judge is the only place where a handler judges a page: its freshness, and whether it may
 // be served in place of a failure. It considers all purges that this process knows (see
 // [Cache.purges]); f may be nil.
-func (h *handler) judge(f *flight, p *page, now time.Time) (state store.State, onError bool) {
+func (h *handler) judge(f *flight, p *page.Page, now time.Time) (state store.State, onError bool) {
 	purges := h.c.purges(f, p, now)
-	state = store.Freshness(&p.entry, purges, now)
-	return state, h.route.servableOnError(&p.entry, state, purges, now)
+	state = store.Freshness(&p.Entry, purges, now)
+	return state, h.route.servableOnError(&p.Entry, state, purges, now)
 }
 
 // servableOnError reports whether an entry in a state may be served while the origin or
@@ -216,7 +217,7 @@ func (s *fill) servableOnError(rec store.Record) bool {
 
 // reply makes the reply to a visitor of a flight that has ended. old is the page that
 // was in memory when the request arrived; it may be nil.
-func (h *handler) reply(f *flight, leader bool, old *page) reply {
+func (h *handler) reply(f *flight, leader bool, old *page.Page) reply {
 	switch o := f.outcome.(type) {
 	case storedPage:
 		state, _ := h.judge(f, o.page, h.c.now())
@@ -244,8 +245,8 @@ func (h *handler) reply(f *flight, leader bool, old *page) reply {
 
 // orStale replies with a failure, and with an older page instead of it if that is
 // fresh or stale. A page that was dropped may have been withdrawn since.
-func (h *handler) orStale(f *flight, o failure, old *page) reply {
-	if old == nil || old.dropped.Load() {
+func (h *handler) orStale(f *flight, o failure, old *page.Page) reply {
+	if old == nil || old.Dropped.Load() {
 		return reply{outcome: o}
 	}
 	state, _ := h.judge(f, old, h.c.now())
@@ -257,8 +258,8 @@ func (h *handler) orStale(f *flight, o failure, old *page) reply {
 
 // orStaleIfError is orStale for an older page that may be used for longer, because it
 // allows stale-if-error or was pinned.
-func (h *handler) orStaleIfError(o failure, old *page) reply {
-	if old == nil || old.dropped.Load() {
+func (h *handler) orStaleIfError(o failure, old *page.Page) reply {
+	if old == nil || old.Dropped.Load() {
 		return reply{outcome: o}
 	}
 	state, ok := h.judge(nil, old, h.c.now())
@@ -273,7 +274,7 @@ func (h *handler) orStaleIfError(o failure, old *page) reply {
 func fallbackDetail(o failure, state store.State) string {
 	switch {
 	case state == store.Fresh && o.detail == detailStoreError:
-		return detailCutOff
+		return page.DetailCutOff
 	case state == store.Fresh:
 		return ""
 	case state == store.Stale:
@@ -313,7 +314,7 @@ func retryAt(err error, now time.Time) time.Time {
 	return now.Add(budget.BusyRetry)
 }
 
-// Reasons in Cache-Status, besides the reasons of hits (see page.go), of a bypass (see package cachekey) and of a
+// Reasons in Cache-Status, besides the reasons of hits (see package page), of a bypass (see package cachekey) and of a
 // refusal (see httpcache).
 const (
 	detailStaleIfError  = "stale-if-error"

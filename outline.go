@@ -11,6 +11,7 @@ import (
 
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -38,8 +39,8 @@ const (
 
 // An outline is a page without its body. It is immutable, but for its mark of being dropped.
 type outline struct {
-	text    string // of the entry (see entryText)
-	read    reading
+	text    string // of the entry (see Pack)
+	read    page.Interval
 	cover   *store.PurgeState // shared by pages with the same one
 	dropped *atomic.Bool      // that of the page
 	sum     uint64            // of the body, which was verified when it was read first
@@ -51,23 +52,23 @@ type outline struct {
 
 // newOutline returns the outline of a page, nil if it has none: its body may change, or is not in
 // the store.
-func (m *memory) newOutline(p *page) *outline {
-	if !p.stored || p.negative || m.isDropped(p) {
+func (m *memory) newOutline(p *page.Page) *outline {
+	if !p.Stored || p.Negative || m.isDropped(p) {
 		return nil
 	}
-	text, ok := entryText(&p.entry)
+	text, ok := page.Pack(&p.Entry)
 	if !ok {
 		return nil
 	}
-	o := &outline{text: text, read: p.read, dropped: p.dropped, unread: p.detached}
+	o := &outline{text: text, read: p.Read, dropped: p.Dropped, unread: p.Detached}
 	if !o.unread {
-		o.sum = maphash.Bytes(m.seed, p.body())
+		o.sum = maphash.Bytes(m.seed, p.Body())
 	}
-	if o.cover = m.cover.Load(); o.cover == nil || *o.cover != p.cover {
-		o.cover = new(p.cover)
+	if o.cover = m.cover.Load(); o.cover == nil || *o.cover != p.Purges {
+		o.cover = new(p.Purges)
 		m.cover.Store(o.cover)
 	}
-	_, o.none, o.absent = p.knownCodings()
+	_, o.none, o.absent = p.KnownCodings()
 	return o
 }
 
@@ -76,26 +77,11 @@ func (o *outline) weight(k store.Key) uint32 {
 }
 
 // page returns the page of an outline without its body, to be judged and not to be served.
-func (o *outline) page(k store.Key) *page { return o.pageIn(new(pageMemory), k) }
+func (o *outline) page(k store.Key) *page.Page { return o.pageIn(new(page.Memory), k) }
 
 // pageIn is page, made in memory that the next call reuses.
-func (o *outline) pageIn(m *pageMemory, k store.Key) *page {
-	return m.unpack(k, o.text, o.cover, o.read, o.dropped)
-}
-
-// A pageMemory is memory of a page that is forgotten with the response that it is made for, and used for
-// another page next.
-type pageMemory struct {
-	made  page
-	entry entryMemory
-}
-
-// unpack returns the page of the text of an entry, without its body, until the next one is made. It shares the
-// mark dropped.
-func (m *pageMemory) unpack(k store.Key, text string, cover *store.PurgeState, read reading, dropped *atomic.Bool) *page {
-	p, fields := &m.made, m.made.fields[:0]
-	*p = page{key: k, entry: m.entry.parse(text), cover: *cover, read: read, dropped: dropped, fields: fields}
-	return p
+func (o *outline) pageIn(m *page.Memory, k store.Key) *page.Page {
+	return m.Unpack(k, o.text, o.cover, o.read, o.dropped)
 }
 
 // outline returns the outline of a key if its page may be served; nil without.
@@ -104,14 +90,14 @@ func (m *memory) outline(k store.Key) *outline {
 		return nil
 	}
 	o, _ := m.outlines.GetIfPresent(k)
-	if o == nil || o.dropped.Load() || m.floor.above(o.read.began) {
+	if o == nil || o.dropped.Load() || m.floor.above(o.read.Began) {
 		return nil
 	}
 	return o
 }
 
 // known returns the page of a key if it may be served, or nil. It may lack its body.
-func (m *memory) known(k store.Key) *page {
+func (m *memory) known(k store.Key) *page.Page {
 	if p := m.get(k); p != nil {
 		return p
 	}
@@ -122,14 +108,14 @@ func (m *memory) known(k store.Key) *page {
 }
 
 // evicted keeps the outline of a page that is evicted. It is called under the lock of its key.
-func (m *memory) evicted(p *page) {
-	_, none, absent := p.knownCodings()
-	if o := m.outline(p.key); o != nil && o.dropped == p.dropped && o.none == none && o.absent == absent {
+func (m *memory) evicted(p *page.Page) {
+	_, none, absent := p.KnownCodings()
+	if o := m.outline(p.Key); o != nil && o.dropped == p.Dropped && o.none == none && o.absent == absent {
 		return // the page was made of it
 	}
 	if o := m.newOutline(p); o != nil {
-		m.outlineBytes.Add(int64(o.weight(p.key)))
-		m.outlines.Set(p.key, o)
+		m.outlineBytes.Add(int64(o.weight(p.Key)))
+		m.outlines.Set(p.Key, o)
 	}
 }
 
@@ -142,8 +128,8 @@ func (m *memory) forgetOutline(k store.Key) {
 
 // restore puts a page back that was made of an outline, unless there is another one meanwhile, or
 // it was dropped.
-func (m *memory) restore(p *page) {
-	m.pages.Compute(p.key, func(old *page, found bool) (*page, otter.ComputeOp) {
+func (m *memory) restore(p *page.Page) {
+	m.pages.Compute(p.Key, func(old *page.Page, found bool) (*page.Page, otter.ComputeOp) {
 		if found || m.isDropped(p) {
 			return old, otter.CancelOp
 		}
@@ -172,7 +158,7 @@ var errRestored = errors.New("the body has changed since it was read first")
 
 // restored makes a page of an outline, of its entry and of its body, and puts it back into memory,
 // if there is room. The caller judges it.
-func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as *presentation, addCoding func(*page)) (*page, error) {
+func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as *page.View, addCoding func(*page.Page)) (*page.Page, error) {
 	switch {
 	case o.unread:
 		if err := bodies.Verify(&e, body); err != nil {
@@ -181,12 +167,12 @@ func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as
 	case int64(len(body)) != e.Length || maphash.Bytes(c.memory.seed, body) != o.sum:
 		return nil, fmt.Errorf("%w: %s", errRestored, e.BodyKey)
 	}
-	p := newPage(k, e, *o.cover, o.read, body, as)
-	p.stored, p.dropped = true, o.dropped
-	if p.codable {
-		p.setCodings(o.none, o.absent)
+	p := page.New(k, e, *o.cover, o.read, body, as)
+	p.Stored, p.Dropped = true, o.dropped
+	if p.Codable {
+		p.SetCodings(o.none, o.absent)
 	}
-	if p.codable && !o.absent {
+	if p.Codable && !o.absent {
 		addCoding(p)
 	}
 	o.loads.Store(0)
@@ -210,7 +196,7 @@ func (h *handler) outlined(d *decision) bool {
 	}
 	m := d.memory
 	if m == nil {
-		m = new(pageMemory)
+		m = new(page.Memory)
 	}
 	p := o.pageIn(m, d.key)
 	if state, _ := h.judge(nil, p, d.now); state != store.Fresh {
@@ -222,7 +208,7 @@ func (h *handler) outlined(d *decision) bool {
 
 // recall returns the page of an outline that a visitor may get without a look at the table; nil
 // without. It reads the body from the store.
-func (s *fill) recall(ctx context.Context) *page {
+func (s *fill) recall(ctx context.Context) *page.Page {
 	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
 		return nil
 	}
@@ -233,15 +219,15 @@ func (s *fill) recall(ctx context.Context) *page {
 	if p := o.page(s.key); s.c.late(p, now) || s.c.blind(now) || s.c.state(s.f, p, now) != store.Fresh {
 		return nil
 	}
-	e := parseEntry(o.text)
+	e := page.Unpack(o.text)
 	if p, err := s.detached(ctx, store.Record{Entry: &e, Purges: *o.cover}, o.read); p != nil || err != nil {
 		if p == nil {
 			return nil // the fill goes on, and finds the reason
 		}
-		p.dropped = o.dropped
+		p.Dropped = o.dropped
 		return p
 	}
-	addCoding := func(*page) {}
+	addCoding := func(*page.Page) {}
 	if !o.absent {
 		addCoding = s.c.coder.prefetch(ctx, &e, s.route.present, s.accept)
 	}

@@ -5,21 +5,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
 // outlinedPage returns a memory in which a page has just been evicted, and its outline.
-func outlinedPage(t *testing.T) (*memory, *page, *outline) {
+func outlinedPage(t *testing.T) (*memory, *page.Page, *outline) {
 	t.Helper()
 	m, err := newMemory(1<<20, new(floor), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := reading{began: time.Now(), ended: time.Now()}
-	p := newPage(store.Key{Text: "h/"}, store.Entry{SHA256: strings.Repeat("00", 32), Version: 1}, store.PurgeState{}, at, []byte("body"), new(presentation))
-	p.stored = true
+	at := page.Interval{Began: time.Now(), Ended: time.Now()}
+	p := page.New(store.Key{Text: "h/"}, store.Entry{SHA256: strings.Repeat("00", 32), Version: 1}, store.PurgeState{}, at, []byte("body"), new(page.View))
+	p.Stored = true
 	m.evicted(p)
-	o := m.outline(p.key)
+	o := m.outline(p.Key)
 	if o == nil {
 		t.Fatal("an evicted page has no outline")
 	}
@@ -29,17 +30,17 @@ func outlinedPage(t *testing.T) (*memory, *page, *outline) {
 // A page that was made of an outline is dropped with the outline, wherever it is.
 func TestRestoredPageIsDropped(t *testing.T) {
 	m, evicted, o := outlinedPage(t)
-	made := o.page(evicted.key)
-	m.drop(evicted.key)
-	if !m.isDropped(made) || !m.isDropped(evicted) || m.outline(evicted.key) != nil {
+	made := o.page(evicted.Key)
+	m.drop(evicted.Key)
+	if !m.isDropped(made) || !m.isDropped(evicted) || m.outline(evicted.Key) != nil {
 		t.Error("a page whose outline was dropped may be served")
 	}
 	m.restore(made)
-	if m.last(evicted.key) != nil {
+	if m.last(evicted.Key) != nil {
 		t.Error("a page that was dropped while its body was read is put back")
 	}
 	m.evicted(evicted)
-	if m.outline(evicted.key) != nil {
+	if m.outline(evicted.Key) != nil {
 		t.Error("a dropped page has an outline")
 	}
 }
@@ -47,17 +48,17 @@ func TestRestoredPageIsDropped(t *testing.T) {
 // A page that is put into memory replaces the outline of an older one, and not of a newer one.
 func TestPutComparesWithOutline(t *testing.T) {
 	m, old, o := outlinedPage(t)
-	newer := newPage(old.key, store.Entry{Version: 2}, store.PurgeState{}, reading{began: time.Now(), ended: time.Now()}, nil, new(presentation))
-	older := newPage(old.key, store.Entry{Version: 0}, store.PurgeState{}, reading{began: old.read.began.Add(-2), ended: old.read.began.Add(-1)}, nil, new(presentation))
-	if !m.put(older, new(flight)) || m.last(old.key) != nil || m.outline(old.key) != o {
+	newer := page.New(old.Key, store.Entry{Version: 2}, store.PurgeState{}, page.Interval{Began: time.Now(), Ended: time.Now()}, nil, new(page.View))
+	older := page.New(old.Key, store.Entry{Version: 0}, store.PurgeState{}, page.Interval{Began: old.Read.Began.Add(-2), Ended: old.Read.Began.Add(-1)}, nil, new(page.View))
+	if !m.put(older, new(flight)) || m.last(old.Key) != nil || m.outline(old.Key) != o {
 		t.Error("an older page replaces an outline")
 	}
-	if !m.put(newer, new(flight)) || m.last(old.key) != newer || m.outline(old.key) != nil {
+	if !m.put(newer, new(flight)) || m.last(old.Key) != newer || m.outline(old.Key) != nil {
 		t.Error("a newer page does not replace an outline")
 	}
 	m.floor.raise(time.Now())
 	m.evicted(old)
-	if m.outline(old.key) != nil {
+	if m.outline(old.Key) != nil {
 		t.Error("a page below the floor has an outline")
 	}
 }
@@ -65,14 +66,14 @@ func TestPutComparesWithOutline(t *testing.T) {
 // Outlines weigh what they take of memory, and pages get the rest.
 func TestOutlinesTakeMemoryOfPages(t *testing.T) {
 	m, p, o := outlinedPage(t)
-	if got := m.outlineBytes.Load(); got != int64(o.weight(p.key)) {
-		t.Errorf("%d bytes of outlines, one has %d", got, o.weight(p.key))
+	if got := m.outlineBytes.Load(); got != int64(o.weight(p.Key)) {
+		t.Errorf("%d bytes of outlines, one has %d", got, o.weight(p.Key))
 	}
 	m.divide()
 	if n := m.pages.GetMaximum(); int64(n)+m.outlineBytes.Load() > m.limit || int64(n) < m.limit-m.limit/32 {
 		t.Errorf("pages may take %d of %d bytes beside %d of outlines", n, m.limit, m.outlineBytes.Load())
 	}
-	m.drop(p.key)
+	m.drop(p.Key)
 	m.divide()
 	if n := m.pages.GetMaximum(); m.outlineBytes.Load() != 0 || int64(n) < m.limit-m.limit/32 {
 		t.Errorf("after the drop, %d bytes of outlines, and pages may take %d", m.outlineBytes.Load(), n)

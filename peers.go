@@ -91,12 +91,12 @@ func (c *Cache) localBody(ctx context.Context, b store.PeerBody) []byte {
 	if p == nil {
 		return nil
 	}
-	e := &p.entry
+	e := &p.Entry
 	if e.Foreign || e.Withdrawn || e.BodyKey != b.BodyKey || e.SHA256 != b.SHA256 || e.Length != b.Length || e.Length > store.MaxPeerBody || c.state(nil, p, c.now()) == store.Purged {
 		return nil
 	}
-	if p.body() != nil {
-		return p.body()
+	if p.Body() != nil {
+		return p.Body()
 	}
 	if !c.reader.HasLocal() {
 		return nil

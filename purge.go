@@ -10,6 +10,7 @@ import (
 
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/breaker"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -404,8 +405,8 @@ func (c *Cache) hasVariantsLocked() bool {
 // purges returns all purges that this process knows to cover a page: the purges read with it,
 // the purges that the flight f, which may be nil, has read since, and all marks. It
 // is on the hit path.
-func (c *Cache) purges(f *flight, p *page, now time.Time) store.PurgeState {
-	return c.lasting(f.known(p.cover).Merge(c.marks.Recall(&p.marked, p.key, p.entry.Tags, now)))
+func (c *Cache) purges(f *flight, p *page.Page, now time.Time) store.PurgeState {
+	return c.lasting(f.known(p.Purges).Merge(c.marks.Recall(&p.Marked, p.Key, p.Entry.Tags, now)))
 }
 
 // lasting returns p with the lifetime of marks and the build that are known now. It is on
@@ -417,8 +418,8 @@ func (c *Cache) lasting(p store.PurgeState) store.PurgeState {
 }
 
 // state is the freshness of a page by [Cache.purges].
-func (c *Cache) state(f *flight, p *page, now time.Time) store.State {
-	return store.Freshness(&p.entry, c.purges(f, p, now), now)
+func (c *Cache) state(f *flight, p *page.Page, now time.Time) store.State {
+	return store.Freshness(&p.Entry, c.purges(f, p, now), now)
 }
 
 // purges returns all purges that this process knows to cover the entry of a record that
@@ -434,8 +435,8 @@ func (s *fill) purges(rec store.Record) store.PurgeState {
 // acceptable reports whether a page satisfies a visitor who must not get anything older
 // than the sequence minSeq: it was rendered after that, or nothing that this process knows
 // covers it. The process must have applied the log up to minSeq.
-func (c *Cache) acceptable(p *page, minSeq int64) bool {
-	return p.entry.PurgeSeq >= minSeq && !p.entry.Foreign || !p.entry.CoveredBy(c.purges(nil, p, c.now()))
+func (c *Cache) acceptable(p *page.Page, minSeq int64) bool {
+	return p.Entry.PurgeSeq >= minSeq && !p.Entry.Foreign || !p.Entry.CoveredBy(c.purges(nil, p, c.now()))
 }
 
 // readBuild finds the sequence at which this process's build of the site was deployed (see

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -127,7 +128,7 @@ func rejection(why string) render.Rendering {
 // failureDetail is the reason in Cache-Status for a render that has failed.
 func failureDetail(cause error) string {
 	if errors.Is(cause, ErrRejected) {
-		return detailRejected
+		return page.DetailRejected
 	}
 	return detailFailed
 }

@@ -13,7 +13,7 @@ func TestRejects(t *testing.T) {
 	html := http.Header{"Content-Type": {"text/html; charset=utf-8"}, "X-Robots-Tag": {"all"}}
 	current := &store.Entry{Status: 200, Length: 1000, Header: html}
 	all := Reject{SmallerThan: 0.5, Without: []string{"</html>"}, With: []string{"Fatal error"}, Status: true, ContentType: true, LostHeaders: []string{"x-robots-tag"}}
-	page := func(n int) string { return strings.Repeat("x", n-7) + "</html>" }
+	markup := func(n int) string { return strings.Repeat("x", n-7) + "</html>" }
 	for _, tt := range []struct {
 		name    string
 		rules   Reject
@@ -23,24 +23,24 @@ func TestRejects(t *testing.T) {
 		current *store.Entry
 		want    string // the beginning of the reason
 	}{
-		{"as large", all, 200, html, page(1000), current, ""},
-		{"half the size", all, 200, html, page(500), current, ""},
-		{"less than half the size", all, 200, html, page(499), current, "it has 499 bytes, the current generation 1000"},
-		{"small, without a current one", all, 200, html, page(10), nil, ""},
-		{"small, after another service's", all, 200, html, page(10), &store.Entry{Status: 200, Length: 1000, Foreign: true}, ""},
-		{"small, after a withdrawal", all, 200, html, page(10), &store.Entry{Status: 410, Length: 1000, Withdrawn: true}, ""},
+		{"as large", all, 200, html, markup(1000), current, ""},
+		{"half the size", all, 200, html, markup(500), current, ""},
+		{"less than half the size", all, 200, html, markup(499), current, "it has 499 bytes, the current generation 1000"},
+		{"small, without a current one", all, 200, html, markup(10), nil, ""},
+		{"small, after another service's", all, 200, html, markup(10), &store.Entry{Status: 200, Length: 1000, Foreign: true}, ""},
+		{"small, after a withdrawal", all, 200, html, markup(10), &store.Entry{Status: 410, Length: 1000, Withdrawn: true}, ""},
 		{"cut off", all, 200, html, strings.Repeat("x", 900), current, `it lacks the text "</html>"`},
 		{"the first one cut off", all, 200, html, strings.Repeat("x", 900), nil, `it lacks the text "</html>"`},
-		{"an error page", all, 200, html, "Fatal error: x" + page(900), current, `it has the text "Fatal error"`},
-		{"an error page that was not found", all, 404, html, "Fatal error: x" + page(900), nil, `it has the text "Fatal error"`},
+		{"an error page", all, 200, html, "Fatal error: x" + markup(900), current, `it has the text "Fatal error"`},
+		{"an error page that was not found", all, 404, html, "Fatal error: x" + markup(900), nil, `it has the text "Fatal error"`},
 		{"a style sheet has no </html>", all, 200, http.Header{"Content-Type": {"text/css"}}, "Fatal error", nil, ""},
 		{"a type that browsers would guess", all, 200, http.Header{}, "<!DOCTYPE html>Fatal error", nil, `it has the text`},
 		{"a redirect has no </html>", all, 301, html, "moved", nil, ""},
-		{"another status class", all, 404, html, page(1000), current, "its status is 404, that of the current generation 200"},
+		{"another status class", all, 404, html, markup(1000), current, "its status is 404, that of the current generation 200"},
 		{"another status class is allowed", Reject{SmallerThan: 0.5}, 301, html, "", current, ""},
-		{"another content type", all, 200, http.Header{"Content-Type": {"text/plain"}, "X-Robots-Tag": {"all"}}, page(1000), current, `its content type is "text/plain"`},
-		{"another charset", all, 200, http.Header{"Content-Type": {"Text/HTML"}, "X-Robots-Tag": {"all"}}, page(1000), current, ""},
-		{"a header is lost", all, 200, http.Header{"Content-Type": {"text/html"}}, page(1000), current, "it lacks the header X-Robots-Tag"},
+		{"another content type", all, 200, http.Header{"Content-Type": {"text/plain"}, "X-Robots-Tag": {"all"}}, markup(1000), current, `its content type is "text/plain"`},
+		{"another charset", all, 200, http.Header{"Content-Type": {"Text/HTML"}, "X-Robots-Tag": {"all"}}, markup(1000), current, ""},
+		{"a header is lost", all, 200, http.Header{"Content-Type": {"text/html"}}, markup(1000), current, "it lacks the header X-Robots-Tag"},
 		{"no rules", Reject{}, 200, http.Header{}, "", current, ""},
 	} {
 		got := newRouteRules(Route{Reject: tt.rules}).rejects(&render.Response{Status: tt.status, Header: tt.header, Body: []byte(tt.body)}, tt.current)

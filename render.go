@@ -13,6 +13,7 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/httpconn"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -134,7 +135,7 @@ func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Ke
 type passWriter struct {
 	http.ResponseWriter
 	request *http.Request
-	as      *presentation
+	as      *page.View
 	status  httpcache.Status
 	observe func(status int, h http.Header) // may be nil
 	report  *Report                         // nil: there is none
@@ -163,8 +164,8 @@ func (w *passWriter) begin(status int) {
 	if w.observe != nil {
 		w.observe(status, h)
 	}
-	limitError(status, h)
-	w.as.fields(h)
+	page.LimitError(status, h)
+	w.as.SetFields(h)
 }
 
 func (w *passWriter) Write(b []byte) (int, error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -79,8 +80,8 @@ func (h *handler) identify(w http.ResponseWriter, k store.Key) {
 }
 
 // ofPage records that a request is answered with a page of this age.
-func (r *Report) ofPage(label string, p *page, status httpcache.Status, age time.Duration) {
-	r.Route, r.Key, r.Age, r.Generation = label, p.key, age, p.entry.GenerationID
+func (r *Report) ofPage(label string, p *page.Page, status httpcache.Status, age time.Duration) {
+	r.Route, r.Key, r.Age, r.Generation = label, p.Key, age, p.Entry.GenerationID
 	r.answer(status)
 }
 

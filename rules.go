@@ -10,6 +10,7 @@ import (
 
 	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -21,12 +22,12 @@ type routeRules struct {
 	rules   httpcache.Rules
 	maxTags int
 	jitter  float64
-	present *presentation
+	present *page.View
 }
 
 func newRouteRules(rt Route) *routeRules {
-	b := &routeRules{Route: rt, keys: cachekey.New(rt.keyRules()), jitter: max(rt.Jitter, 0), present: newPresentation(rt.viewRules()), maxTags: DefaultMaxTags}
-	b.present.keys = b.keys
+	b := &routeRules{Route: rt, keys: cachekey.New(rt.keyRules()), jitter: max(rt.Jitter, 0), present: page.NewView(rt.viewRules()), maxTags: DefaultMaxTags}
+	b.present.Keys = b.keys
 	if rt.Jitter == 0 {
 		b.jitter = DefaultJitter
 	}

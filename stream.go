@@ -2,13 +2,13 @@ package isr
 
 import (
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/httpconn"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -66,7 +66,7 @@ func (s *fill) streamable(rec store.Record, status int, h http.Header) bool {
 // An offer is a response that visitors may attach to while it is rendered.
 type offer struct {
 	*render.Stream
-	page   *page            // without body; its header and its purges
+	page   *page.Page       // without body; its header and its purges
 	length int64            // Content-Length, -1 if there is none
 	status httpcache.Status // Stored, or the Detail for which it is not
 	settle func()           // tells its visitors that the page is stored, or will not be
@@ -79,12 +79,12 @@ func (s *fill) offerStream(st *render.Stream, e store.Entry, at timing, unstored
 	if size < 0 {
 		size = coding.MinBody
 	}
-	s.route.present.varyByCoding(e.Header, size) // as when it is stored
+	s.route.present.VaryByCoding(e.Header, size) // as when it is stored
 	stored := make(chan struct{})
 	st.SettlesWith(stored)
 	s.f.stream.Store(&offer{
 		Stream: st,
-		page:   newPage(s.key, e, store.PurgeState{}, reading{began: at.began, ended: at.began}, nil, s.route.present),
+		page:   page.New(s.key, e, store.PurgeState{}, page.Interval{Began: at.began, Ended: at.began}, nil, s.route.present),
 		length: length,
 		status: httpcache.Status{Stored: unstored == "", Detail: unstored},
 		settle: sync.OnceFunc(func() { close(stored) }),
@@ -94,9 +94,9 @@ func (s *fill) offerStream(st *render.Stream, e store.Entry, at timing, unstored
 
 // attach attaches a visitor to the stream of a flight, if he takes its page and his request
 // does not need the whole page first. The caller must serve the reply.
-func (h *handler) attach(r *http.Request, f *flight, leader bool, known int64, old *page) (got reply, ok bool) {
+func (h *handler) attach(r *http.Request, f *flight, leader bool, known int64, old *page.Page) (got reply, ok bool) {
 	st := f.stream.Load()
-	began := st.page.read.began
+	began := st.page.Read.Began
 	if !h.streams(r, st) || f.overtaken(began) || h.c.floor.above(began) {
 		return reply{}, false
 	}
@@ -115,15 +115,15 @@ func (h *handler) attach(r *http.Request, f *flight, leader bool, known int64, o
 // origin states no entity tag, conditions need the whole page; so does HTTP/1.0 without a
 // length, which has no way to tell a broken response from a complete one.
 func (h *handler) streams(r *http.Request, st *offer) bool {
-	if !h.route.keys.Matches(st.page.varies, r.Header) || r.Method != http.MethodGet || len(r.Header["Range"]) > 0 || st.length < 0 && !r.ProtoAtLeast(1, 1) {
+	if !h.route.keys.Matches(st.page.Varies, r.Header) || r.Method != http.MethodGet || len(r.Header["Range"]) > 0 || st.length < 0 && !r.ProtoAtLeast(1, 1) {
 		return false
 	}
-	return st.page.entry.ETag != "" || len(r.Header["If-None-Match"]) == 0
+	return st.page.Entry.ETag != "" || len(r.Header["If-None-Match"]) == 0
 }
 
 // serveStream answers with a page while it is rendered, and detaches the visitor. If the render has
 // ended already, it serves the page p; an error is then as of [page.serveHit].
-func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) (p *page, err error) {
+func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) (p *page.Page, err error) {
 	rd, st, f, began := got.stream, got.offer, got.flight, time.Now()
 	got.flight = nil // it has the body, and is not needed once that is copied
 	defer rd.Leave()
@@ -133,39 +133,13 @@ func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply,
 	if rendered := f.rendered.Load(); rendered != nil {
 		p := (*rendered)()
 		state, _ := h.judge(f, p, h.c.now())
-		if state != store.Purged && h.route.keys.Matches(p.varies, r.Header) && p.hold(&h.c.responses) {
-			defer p.release(&h.c.responses)
-			return p, p.serveNew(ending, httpconn.WithoutCoalescing(r), h.route.present, h.c.now(), state, status)
+		if state != store.Purged && h.route.keys.Matches(p.Varies, r.Header) && p.Hold(&h.c.responses) {
+			defer p.Release(&h.c.responses)
+			return p, p.ServeNew(ending, httpconn.WithoutCoalescing(r), h.route.present, h.c.now(), state, status)
 		}
 	}
-	if st.page.begin(ending, r, h.route.present, h.c.now(), got.state, status, st.length) {
+	if st.page.Begin(ending, r, h.route.present, h.c.now(), got.state, status, st.length) {
 		rd.CopyTo(r.Context(), ending)
 	}
 	return nil, nil
-}
-
-// begin sends the header of a page whose body is not known yet, and reports whether the body
-// follows. length is that of the body, -1 if it is unknown.
-func (p *page) begin(w http.ResponseWriter, r *http.Request, as *presentation, now time.Time, state store.State, status httpcache.Status, length int64) bool {
-	status.ForwardStatus = p.status()
-	as.hint(w, r, p)
-	if as.report != nil {
-		as.report(w, p, status, p.entry.Age(now))
-	}
-	h := w.Header()
-	h["Age"] = []string{p.age(now)}
-	h["Cache-Status"] = []string{status.After(p.upstream)}
-	p.header(h, as, p.lifetimes(as, now, state, false))
-	if p.plain.header != nil {
-		h["Etag"] = p.plain.header
-	}
-	if httpcache.NotModified(r.Header, p.plain.etag, p.modified) {
-		w.WriteHeader(http.StatusNotModified)
-		return false
-	}
-	if length >= 0 {
-		h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
-	}
-	w.WriteHeader(p.status())
-	return true
 }

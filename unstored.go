@@ -7,6 +7,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -46,7 +47,7 @@ const (
 // knows them, and the store takes precedence. While one is served, the store is asked again about once a second.
 type unpublishedPages struct {
 	c     *Cache
-	byKey *otter.Cache[store.Key, *page] // nil: nothing is kept
+	byKey *otter.Cache[store.Key, *page.Page] // nil: nothing is kept
 }
 
 func newUnpublishedPages(bytes int64, c *Cache) (*unpublishedPages, error) {
@@ -59,7 +60,7 @@ func newUnpublishedPages(bytes int64, c *Cache) (*unpublishedPages, error) {
 
 // get returns a page that may still be served, or nil. A page that is purged is rendered
 // again, even if the purge was soft: these pages are not regenerated behind.
-func (u *unpublishedPages) get(k store.Key) *page {
+func (u *unpublishedPages) get(k store.Key) *page.Page {
 	if u.byKey == nil {
 		return nil
 	}
@@ -67,8 +68,8 @@ func (u *unpublishedPages) get(k store.Key) *page {
 	if p == nil {
 		return nil
 	}
-	if time.Since(p.read.ended) >= min(keepUnpublished, p.entry.Revalidate) || u.c.floor.above(p.read.began) ||
-		p.entry.CoveredBy(u.c.purges(nil, p, u.c.now())) {
+	if time.Since(p.Read.Ended) >= min(keepUnpublished, p.Entry.Revalidate) || u.c.floor.above(p.Read.Began) ||
+		p.Entry.CoveredBy(u.c.purges(nil, p, u.c.now())) {
 		u.forget(k)
 		return nil
 	}
@@ -77,14 +78,14 @@ func (u *unpublishedPages) get(k store.Key) *page {
 
 // put keeps a page that a flight has rendered, unless the page was reloaded or purged since
 // the render began.
-func (u *unpublishedPages) put(p *page, f *flight) {
+func (u *unpublishedPages) put(p *page.Page, f *flight) {
 	if u.byKey == nil {
 		return
 	}
-	u.byKey.Compute(p.key, func(old *page, _ bool) (*page, otter.ComputeOp) {
+	u.byKey.Compute(p.Key, func(old *page.Page, _ bool) (*page.Page, otter.ComputeOp) {
 		// Checked under the key's lock, which forget takes after the reload was
 		// recorded.
-		if f.overtaken(p.read.began) || p.entry.CoveredBy(u.c.purges(f, p, u.c.now())) {
+		if f.overtaken(p.Read.Began) || p.Entry.CoveredBy(u.c.purges(f, p, u.c.now())) {
 			return old, otter.CancelOp
 		}
 		return p, otter.WriteOp
@@ -99,15 +100,15 @@ func (u *unpublishedPages) forget(k store.Key) {
 
 // newUnpublishedPage makes the page of an entry that is not in the store. It is as old
 // as its render.
-func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *presentation) *page {
-	return newPage(k, e, store.PurgeState{}, reading{began: at.began, ended: at.began.Add(at.took)}, body, as)
+func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *page.View) *page.Page {
+	return page.New(k, e, store.PurgeState{}, page.Interval{Began: at.began, Ended: at.began.Add(at.took)}, body, as)
 }
 
 // lookForStored looks for the stored page behind a request that gets an unpublished one, of an outage that may be over: the
 // store may have had a page all along, which takes precedence, such as one that an operator has rolled back to.
-func (h *handler) lookForStored(r *http.Request, p *page) {
-	if p.outage && p.nextTry.claim(p) && h.c.stores.Down() == nil {
-		s := h.fill(r, p.key)
+func (h *handler) lookForStored(r *http.Request, p *page.Page) {
+	if p.Outage && p.NextTry.Claim(p) && h.c.stores.Down() == nil {
+		s := h.fill(r, p.Key)
 		s.onlyStored = true
 		h.c.start(s)
 	}

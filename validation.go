@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -77,7 +78,7 @@ func (s *fill) conditions(rec store.Record, seq int64) http.Header {
 	purges := s.purges(rec)
 	switch {
 	case seq > known, e.CoveredBy(purges), e.Build < purges.Build, e.OutlivesMarks(purges.MarkLifetime, s.c.now()),
-		s.c.floor.above(s.latest.began), s.f.overtaken(s.latest.began):
+		s.c.floor.above(s.latest.Began), s.f.overtaken(s.latest.Began):
 		return nil
 	}
 	return httpcache.Conditions(originTag(e), e.Header)
@@ -140,12 +141,12 @@ func (s *fill) renewal(ctx context.Context, rec store.Record, answer render.Rend
 func (s *fill) storedBody(ctx context.Context, rec store.Record) ([]byte, error) {
 	e := rec.Entry
 	last := s.c.memory.last(s.key)
-	if last == nil || !sameBody(&last.entry, e) {
+	if last == nil || !page.SameBody(&last.Entry, e) {
 		body, err := s.body(ctx, rec, e)
 		if errors.Is(err, ErrNoBody) {
 			s.missBody(e.BodyKey, err)
 		}
 		return body, err
 	}
-	return last.body(), s.c.checkBody(ctx, *e)
+	return last.Body(), s.c.checkBody(ctx, *e)
 }

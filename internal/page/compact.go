@@ -1,4 +1,4 @@
-package isr
+package page
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/facetheory/isr/store"
@@ -18,9 +19,9 @@ import (
 //
 //	digest | times | numbers | texts, each after its length | tags | header fields
 
-// entryText returns the text of an entry; ok is false for one that this package did not write,
+// Pack returns the text of an entry; ok is false for one that this package did not write,
 // or whose page was withdrawn.
-func entryText(e *store.Entry) (text string, ok bool) {
+func Pack(e *store.Entry) (text string, ok bool) {
 	digest, err := hex.DecodeString(e.SHA256)
 	if err != nil || len(digest) != sha256.Size || hex.EncodeToString(digest) != e.SHA256 || e.Foreign || e.Withdrawn {
 		return "", false
@@ -67,8 +68,8 @@ func appendTexts(b []byte, texts []string) []byte {
 	return b
 }
 
-// parseEntry reverses entryText. The texts of the entry are parts of text.
-func parseEntry(text string) store.Entry { return new(entryMemory).parse(text) }
+// Unpack reverses Pack. The texts of the entry are parts of text.
+func Unpack(text string) store.Entry { return new(entryMemory).parse(text) }
 
 // An entryMemory is memory of an entry, its header and its lists, that is used for another one next.
 type entryMemory struct {
@@ -76,7 +77,7 @@ type entryMemory struct {
 	texts  []string
 }
 
-// parse is parseEntry. The entry is valid until the next one is parsed.
+// parse is Unpack. The entry is valid until the next one is parsed.
 func (m *entryMemory) parse(text string) store.Entry {
 	r := textReader(text)
 	var e store.Entry
@@ -156,4 +157,19 @@ func (r *textReader) texts(all []string) (texts, after []string) {
 		all = append(all, r.text())
 	}
 	return all[begin:len(all):len(all)], all
+}
+
+// A Memory is memory of a page that is forgotten with the response that it is made for, and used for
+// another page next.
+type Memory struct {
+	made  Page
+	entry entryMemory
+}
+
+// Unpack returns the page of the text of an entry, without its body, until the next one is made. It shares the
+// mark dropped.
+func (m *Memory) Unpack(k store.Key, text string, cover *store.PurgeState, read Interval, dropped *atomic.Bool) *Page {
+	p, fields := &m.made, m.made.fields[:0]
+	*p = Page{Key: k, Entry: m.entry.parse(text), Purges: *cover, Read: read, Dropped: dropped, fields: fields}
+	return p
 }

@@ -1,4 +1,4 @@
-package isr
+package page
 
 import (
 	"net/http"
@@ -38,8 +38,8 @@ func TestEntryText(t *testing.T) {
 	own := full
 	own.BodyKey, own.PinnedUntil = "bodies/ab/"+own.GenerationID, store.Forever()
 	for name, e := range map[string]store.Entry{"full": full, "own body": own, "empty": {SHA256: full.SHA256}} {
-		text, ok := entryText(&e)
-		if got := parseEntry(text); !ok || !reflect.DeepEqual(normalized(got), normalized(e)) {
+		text, ok := Pack(&e)
+		if got := Unpack(text); !ok || !reflect.DeepEqual(normalized(got), normalized(e)) {
 			t.Errorf("%s: %+v, want %+v", name, got, e)
 		}
 	}
@@ -49,7 +49,7 @@ func TestEntryText(t *testing.T) {
 	} {
 		e := full
 		change(&e)
-		if _, ok := entryText(&e); ok {
+		if _, ok := Pack(&e); ok {
 			t.Errorf("%s: the entry has a text", name)
 		}
 	}

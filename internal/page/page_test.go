@@ -1,4 +1,4 @@
-package isr
+package page
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-func testPage(change func(*store.Entry)) *page {
+func testPage(change func(*store.Entry)) *Page {
 	body := []byte(strings.Repeat("<p>A page.</p>", 200))
 	e := store.Entry{
 		GeneratedAt: at(0), Revalidate: time.Minute, ETag: `"v1"`, Status: 200, Length: int64(len(body)),
@@ -23,16 +23,16 @@ func testPage(change func(*store.Entry)) *page {
 	if change != nil {
 		change(&e)
 	}
-	return newPage(store.Key{Text: "h/"}, e, store.PurgeState{}, reading{began: at(0), ended: at(0)}, body, newPresentation(viewRules{codings: coding.All()}))
+	return New(store.Key{Text: "h/"}, e, store.PurgeState{}, Interval{Began: at(0), Ended: at(0)}, body, NewView(ViewRules{Codings: coding.All()}))
 }
 
 // coded gives a page codings, which are not those of its body.
-func coded(p *page, bodies map[httpcache.Coding]string) *page {
+func coded(p *Page, bodies map[httpcache.Coding]string) *Page {
 	var set coding.Set
 	for c, body := range bodies {
 		set[c] = []byte(body)
 	}
-	p.addCodings(coding.Has{}, set)
+	p.AddCodings(coding.Has{}, set)
 	return p
 }
 
@@ -79,9 +79,9 @@ func TestConditionalRequests(t *testing.T) {
 				}
 			}), map[httpcache.Coding]string{httpcache.Gzip: "gzip"})
 			w := httptest.NewRecorder()
-			r := request("http://h/", tt.header)
+			r := askFor("http://h/", tt.header)
 			r.Method = cmp.Or(tt.method, r.Method)
-			p.serveHit(w, r, newPresentation(viewRules{codings: coding.All()}), at(10), store.Fresh, false)
+			p.ServeHit(w, r, NewView(ViewRules{Codings: coding.All()}), at(10), store.Fresh, false)
 			if w.Code != tt.status {
 				t.Fatalf("status %d, want %d", w.Code, tt.status)
 			}
@@ -104,7 +104,7 @@ func TestModifiedSinceGenerated(t *testing.T) {
 	p := testPage(func(e *store.Entry) { e.Header.Del("Last-Modified") })
 	for since, want := range map[time.Time]int{at(0): http.StatusNotModified, at(5): http.StatusNotModified, at(-1): http.StatusOK} {
 		w := httptest.NewRecorder()
-		p.serveHit(w, request("http://h/", "If-Modified-Since: "+since.UTC().Format(http.TimeFormat)), new(presentation), at(10), store.Fresh, false)
+		p.ServeHit(w, askFor("http://h/", "If-Modified-Since: "+since.UTC().Format(http.TimeFormat)), new(View), at(10), store.Fresh, false)
 		if w.Code != want {
 			t.Errorf("If-Modified-Since %v after it was generated: %d, want %d", since.Sub(at(0)), w.Code, want)
 		}
@@ -124,7 +124,7 @@ func everyOtherByte(n int) string {
 func TestRangesDoNotAmplify(t *testing.T) {
 	for _, ranges := range []string{strings.Repeat("0-0,", 15_000) + "0-0", everyOtherByte(1400), everyOtherByte(32)} {
 		w := httptest.NewRecorder()
-		testPage(nil).serveHit(w, request("http://h/", "Range: bytes="+ranges), new(presentation), at(10), store.Fresh, false)
+		testPage(nil).ServeHit(w, askFor("http://h/", "Range: bytes="+ranges), new(View), at(10), store.Fresh, false)
 		if n := w.Body.Len(); n > 2800+32*256 {
 			t.Errorf("%d bytes of ranges have an answer of %d, of a page of 2,800", len(ranges), n)
 		}
@@ -133,90 +133,32 @@ func TestRangesDoNotAmplify(t *testing.T) {
 
 func TestPageHead(t *testing.T) {
 	w := httptest.NewRecorder()
-	r := request("http://h/", "")
+	r := askFor("http://h/", "")
 	r.Method = http.MethodHead
-	testPage(nil).serveHit(w, r, new(presentation), at(0), store.Fresh, false)
+	testPage(nil).ServeHit(w, r, new(View), at(0), store.Fresh, false)
 	if w.Code != 200 || w.Body.Len() != 0 || w.Header().Get("Content-Length") != "2800" {
 		t.Errorf("status %d, %d bytes, Content-Length %s", w.Code, w.Body.Len(), w.Header().Get("Content-Length"))
 	}
 }
 
-// testMemory is a memory that keeps readings from start or later.
-func testMemory(t *testing.T, start time.Time) *memory {
-	t.Helper()
-	m, err := newMemory(1<<20, new(floor), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.floor.raise(start)
-	return m
-}
-
-func TestMemoryPrefersNewerReadings(t *testing.T) {
-	start := time.Now()
-	saw := func(version int64, began, ended int) *page {
-		at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
-		return newPage(store.Key{Text: "h/"}, store.Entry{Version: version, Foreign: version == 0}, store.PurgeState{}, reading{began: at(began), ended: at(ended)}, nil, new(presentation))
-	}
-	const (
-		older = iota
-		newer
-		unclear
-	)
-	tests := []struct {
-		name     string
-		old, new *page
-		kept     int
-	}{
-		{"a later version, read later", saw(1, 0, 1), saw(2, 1, 2), newer},
-		{"a later version, read earlier", saw(1, 1, 2), saw(2, 0, 1), older},
-		{"an earlier version, read later: another service has replaced the row", saw(2, 0, 1), saw(1, 1, 2), newer},
-		{"the same version, read later", saw(2, 0, 1), saw(2, 1, 2), newer},
-		{"the same version, read earlier", saw(2, 1, 2), saw(2, 0, 1), older},
-		{"the same version, overlapping reads", saw(2, 0, 2), saw(2, 1, 3), newer},
-		{"another writer's, read later", saw(2, 0, 1), saw(0, 1, 2), newer},
-		{"another writer's, read earlier", saw(2, 1, 2), saw(0, 0, 1), older},
-		{"another version, overlapping reads", saw(1, 0, 2), saw(2, 1, 3), unclear},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			m := testMemory(t, start)
-			m.put(tt.old, new(flight))
-			clear := m.put(tt.new, new(flight))
-			if want := tt.kept != unclear; clear != want {
-				t.Errorf("clear: %v, want %v", clear, want)
-			}
-			if got, want := m.get(tt.old.key), []*page{tt.old, tt.new, tt.old}[tt.kept]; got != want {
-				t.Errorf("kept %p; the old one is %p, the new one %p", got, tt.old, tt.new)
-			}
-		})
-	}
-}
-
-// A page that was read during a reload is not kept, and the order is unclear only if it may
-// have been read after the reload.
-func TestReadsDuringAReloadAreNotKept(t *testing.T) {
-	start := time.Now()
-	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
-	k := store.Key{Text: "h/"}
-	m := testMemory(t, start)
-	f := new(flight)
-	fs := flights{flying: map[store.Key][]*flight{k: {f}}}
-	fs.overtake(k, at(2))
-	for _, tt := range []struct {
-		read  reading
-		clear bool
-	}{
-		{reading{began: at(0), ended: at(1)}, true},
-		{reading{began: at(1), ended: at(3)}, false},
-	} {
-		if clear := m.put(newPage(k, store.Entry{Version: 1}, store.PurgeState{}, tt.read, nil, new(presentation)), f); clear != tt.clear {
-			t.Errorf("%v: clear: %v, want %v", tt.read, clear, tt.clear)
-		}
-		if m.get(k) != nil {
-			t.Errorf("%v was kept", tt.read)
-		}
-	}
-}
-
 func at(seconds int64) time.Time { return time.Unix(1_800_000_000+seconds, 0) }
+
+// askFor returns a request with a header, whose fields are lines.
+func askFor(target, header string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, target, http.NoBody)
+	for line := range strings.SplitSeq(header, "\n") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			r.Header.Add(name, value)
+		}
+	}
+	return r
+}
+
+// The weight of a page counts the capacity of its slices, not their length.
+func TestWeightCountsCapacity(t *testing.T) {
+	body := make([]byte, 10_000, 30_000)
+	p := New(store.Key{Text: "h/"}, store.Entry{Tags: []string{string(make([]byte, 5_000))}}, store.PurgeState{}, Interval{}, body, new(View))
+	if w := int(p.Weight()); w < 30_000+5_000 || w > 30_000+5_000+4<<10 {
+		t.Errorf("weight %d of a page that holds 30,000 bytes of body and 5,000 of tags", w)
+	}
+}
