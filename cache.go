@@ -32,7 +32,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Errors of a [Cache], in addition to those of package store.
+// Errors of a [Cache], in addition to the errors of package store.
 var (
 	// ErrNoBody: the body of an entry is missing, or differs from what was published.
 	// The entry counts as missing.
@@ -114,12 +114,12 @@ type boundRoute struct {
 	renderer http.Handler
 	budget   *budget.Budget // never nil
 
-	// Those of the route, or else of the cache.
+	// The route's values, or else the cache's.
 	renderTimeout time.Duration
 	wait          time.Duration
 	maxBody       int64
 
-	renders recentTimes // those of its pages that this process has made, or found in the table
+	renders recentTimes // of its pages that this process has made, or found in the table
 }
 
 // New returns a Cache on its stores. The caller must Close it. If fields of cfg are
@@ -425,7 +425,7 @@ func (c *Cache) Close(ctx context.Context) error {
 }
 
 // closeFlights prevents further flights, and waits for those in progress. Both kinds are
-// shut first, so that a request whose flight fails meanwhile cannot start one of the
+// shut first, so that a request whose flight fails during the wait cannot start one of the
 // other kind.
 func (c *Cache) closeFlights(ctx context.Context) error {
 	c.flights.shut()

@@ -231,7 +231,7 @@ func (s *fill) lookUp(ctx context.Context) (store.Record, error) {
 	}
 }
 
-// read calls [Cache.read], and repeats it if the page was reloaded meanwhile.
+// read calls [Cache.read], and repeats it if the page was reloaded during the read.
 func (s *fill) read(ctx context.Context) (rec store.Record, err error) {
 	for again := true; again; again = s.c.floor.crossed(s.latest) || s.f.crossed(s.latest) {
 		s.asOf = s.c.follower.Committed()
@@ -277,7 +277,7 @@ func (s *fill) redirectsToItself(e *store.Entry) bool {
 // keep puts a page that was just read, or published, into memory. If it may be older
 // than a page that was served already, or newer than one that will be, the page is
 // reloaded, so that no later visitor gets an older one. ErrPurged: the page was purged
-// meanwhile, and must not be served.
+// since it was read, and must not be served.
 func (s *fill) keep(p *page.Page) error {
 	clear := s.c.memory.put(p, s.f)
 	known := s.f.known(p.Purges)
@@ -292,7 +292,7 @@ func (s *fill) keep(p *page.Page) error {
 
 // load makes a page of the record that was read last, and keeps it in memory. It takes
 // the body from memory if possible, even from a dropped page. ErrPurged: the page was
-// purged meanwhile.
+// purged since it was read.
 func (s *fill) load(ctx context.Context, rec store.Record) (p *page.Page, err error) {
 	e := *rec.Entry // a copy, which reading the body of another service's page completes
 	if p := s.c.memory.get(s.key); p != nil && page.SameEntry(&p.Entry, &e) && p.Purges == rec.Purges && !s.c.late(p, s.c.now()) {

@@ -26,7 +26,7 @@ func WriteErrorPage(w http.ResponseWriter, status int, text string) {
 // Identified is an [http.ResponseWriter] that knows the id of the request that it answers.
 type Identified interface {
 	http.ResponseWriter
-	// RequestID returns the id, which may be made by the first call; empty without. It is called
+	// RequestID returns the id, which may be made by the first call; empty if there is none. It is called
 	// by the goroutine that serves the request.
 	RequestID() string
 }
@@ -41,7 +41,7 @@ func RequestIDLine(w http.ResponseWriter) string {
 	return ""
 }
 
-// requestID returns the id of the request that w answers; empty without.
+// requestID returns the id of the request that w answers; empty if it has none.
 func requestID(w http.ResponseWriter) string {
 	for {
 		switch inner := w.(type) {

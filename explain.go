@@ -65,7 +65,7 @@ type Decision struct {
 type Reason struct {
 	Text   string // a sentence for people, without a full stop
 	Advice string // what to change; empty if there is nothing to change
-	RFC    string // the section that says so, such as "RFC 9111, section 4.2.4"; empty without
+	RFC    string // the section that requires it, such as "RFC 9111, section 4.2.4"; empty if there is none
 }
 
 // A Verdict says in a word how a request is answered.
@@ -83,17 +83,17 @@ const (
 
 // Memory is what a process knows of a page without asking the store.
 type Memory struct {
-	// Page is the page in memory; nil without.
+	// Page is the page in memory; nil if there is none.
 	Page *MemoryPage
 	// Refused is why the last render was not cacheable, and FailedStatus the status of the last
-	// failure, until Until; empty and 0 without.
+	// failure, until Until; empty and 0 if there is none.
 	Refused      string
 	FailedStatus int
 	Until        time.Time
 	// Rendering: a request or a render of the page is in progress in this process.
 	Rendering bool
-	// StoresDown are the stores whose circuit breaker is open, and OriginDown whether that of the
-	// origin is.
+	// StoresDown are the stores whose circuit breaker is open, and OriginDown whether the
+	// origin's is.
 	StoresDown []string
 	OriginDown bool
 	// LogAge is the time since the log of changes was read; negative if it never was.
@@ -107,7 +107,7 @@ type MemoryPage struct {
 	Age         time.Duration
 	FreshFor    time.Duration // negative after the freshness window
 	StaleFor    time.Duration // negative after the stale window
-	PinnedUntil time.Time     // zero without
+	PinnedUntil time.Time     // zero if it is not pinned
 	Rejected    bool          // the last render was rejected
 	Negative    bool          // a response such as 404, which is not stored
 	Unpublished bool          // it could not be stored

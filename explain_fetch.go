@@ -37,10 +37,10 @@ type Fetched struct {
 
 // An Obstacle keeps a response from being stored.
 type Obstacle struct {
-	Detail string // as in Cache-Status: "private", "vary", …
+	Detail string // of Cache-Status: "private", "vary", …
 	What   string // what forbids it, such as `Cache-Control: private`
 	Advice string // what to change
-	RFC    string // the section; empty without
+	RFC    string // the section; empty if there is none
 }
 
 // An answer is the header of a response.

@@ -14,7 +14,7 @@ import (
 // waitTimes are what a flight has waited for. A visitor who reads a stream refers to them, and to nothing
 // else of the flight (see reader).
 type waitTimes struct {
-	// took is how long renders of the flight have taken, in nanoseconds; 0 without.
+	// took is how long renders of the flight have taken, in nanoseconds; 0 if there were none.
 	took atomic.Int64
 	// leaseWait is when another process held the lease; nil: it did not.
 	leaseWait atomic.Pointer[period]
@@ -60,13 +60,13 @@ type flight struct {
 	streaming chan struct{}
 	stream    atomic.Pointer[offer] // nil before the first bytes; it does not change then
 
-	// unstored is the page that was rendered meanwhile for requests that did not wait
-	// for the store, nil without. This flight may publish it.
+	// unstored is the page that another flight rendered because the store was slow; nil if
+	// there is none. This flight may publish it.
 	unstored atomic.Pointer[page.Page]
 
 	// begun is closed once work is set.
 	begun chan struct{}
-	work  context.Context //nolint:containedctx // that of the observed operation, which requests join
+	work  context.Context //nolint:containedctx // of the observed operation, which requests join
 
 	*waitTimes
 

@@ -1061,7 +1061,7 @@ func (s *fill) client() netip.Prefix {
 }
 
 // waiting returns a fill for a visitor who waits for it, with their claim to its response;
-// nil without one.
+// nil if there is none.
 func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *fill {
 	s := h.fill(r, k)
 	s.own, s.head = own, r.Method == http.MethodHead

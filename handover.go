@@ -83,7 +83,7 @@ func (h *handler) handOver(r *http.Request) *handover {
 	return o
 }
 
-// waits returns a channel that is closed once the response is here; nil without a claim.
+// waits returns a channel that is closed once the response is here; nil if there is no claim.
 func (o *handover) waits() <-chan struct{} {
 	if o == nil {
 		return nil
@@ -187,7 +187,7 @@ func (o *handover) waive(got reply) {
 	}
 }
 
-// close ends the claim. A render whose response nobody claims any more ends.
+// close ends the claim. A render whose response no visitor claims any more ends.
 func (o *handover) close() {
 	if o == nil {
 		return

@@ -61,13 +61,13 @@ func WithUnpin() RegenerateOption {
 func WithUnlessFresh() RegenerateOption { return WithUnlessFreshExcept("", 0) }
 
 // WithUnlessFreshExcept is [WithUnlessFresh], but renders the page if it is fresh and still has
-// this generation and version ([StalePage.Fence]): it was about to expire. An empty generation is
-// that of no page. A page that was renewed meanwhile keeps its generation, but not its version.
+// this generation and version ([StalePage.Fence]): it was about to expire. An empty generation means
+// that there is no page. A page that was renewed since keeps its generation, but not its version.
 func WithUnlessFreshExcept(generation string, version int64) RegenerateOption {
 	return func(r *regeneration) { r.unless = &freshVersion{generation, version} }
 }
 
-// A freshVersion is that of a fresh page which is regenerated nevertheless.
+// A freshVersion names a fresh page that is regenerated nevertheless.
 type freshVersion struct {
 	generation string
 	version    int64
@@ -89,8 +89,8 @@ func WithReload() RegenerateOption {
 // published. The render starts after the call: one that is in progress is awaited, not
 // joined.
 //
-// The renderer is that of the route that rendered the stored page; if no entry names a
-// route, that of the cache's only route.
+// The route that rendered the stored page renders it; if no entry names a
+// route, the cache's only route does.
 //
 // Errors:
 //   - [ErrNoRenderer]: there is no such route.

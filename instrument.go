@@ -29,7 +29,7 @@ func (c *Cache) note(e Event) {
 	}
 }
 
-// notes returns the function that the observer has for events; nil without an observer.
+// notes returns the function that the observer has for events; nil if there is no observer.
 func (cfg Config) notes() func(Event) {
 	if cfg.Observer == nil {
 		return nil

@@ -24,7 +24,7 @@ type memory struct {
 	note  func(Event)                         // of what is evicted and dropped; nil: not wanted
 	pages *otter.Cache[store.Key, *page.Page] // nil: nothing is kept
 
-	// outlines are those of evicted pages (see outline). They are written under the lock of the
+	// outlines are the outlines of evicted pages (see outline). They are written under the lock of the
 	// key in pages. Nil if pages is.
 	outlines     *otter.Cache[store.Key, *outline]
 	outlineBytes atomic.Int64 // what outlines weigh

@@ -67,7 +67,7 @@ func (h *handler) mayServeSince(p *page.Page, now time.Time, seq int64) bool {
 	return state >= store.Stale && h.c.acceptable(p, seq)
 }
 
-// worthRejoining reports whether the next flight may succeed where one has failed: that of
+// worthRejoining reports whether the next flight may succeed where one has failed: a flight of
 // another visitor, which did not wait for a new generation.
 func (h *handler) worthRejoining(f *flight, o failure, leader bool) bool {
 	return !leader && (f.fill.minSeq == 0 || f.forced) && o.detail != detailStoreError

@@ -48,7 +48,7 @@ type negativeEntry struct {
 	seq     int64
 	until   time.Time        // by the monotonic clock, as returned by time.Now
 	refused string           // uncacheable, for this reason: requests pass through
-	failed  *render.Response // the error response, shown again meanwhile
+	failed  *render.Response // the error response, shown again until then
 	page    *page.Page       // a negative answer, such as 404
 	// ended may be set with any of them, and counts beyond until: generations from
 	// then or before are withdrawn, and the store does not know.
@@ -194,7 +194,7 @@ func (s *fill) staysInMemory(rec store.Record, next *store.Entry) bool {
 
 // knownNegative returns what another flight of this process has found since this flight's
 // leader looked for a negative entry: that the page is not cacheable, or a negative answer;
-// nil without.
+// nil if there is neither.
 func (s *fill) knownNegative(rec store.Record) outcome {
 	if s.force {
 		return nil

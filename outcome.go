@@ -20,8 +20,8 @@ import (
 //	storedPage       the store, or the negative cache, has a page that need not be rendered
 //	renderedPage     the flight rendered a page, or had it validated, and published it
 //	unpublishedPage  the flight rendered a page that is not in the store
-//	refusal          the response must not be stored: every request passes through, but for
-//	                 that of the visitor whom the response is for (see handover)
+//	refusal          the response must not be stored: every request passes through, except
+//	                 the visitor's whose response it is (see handover)
 //	failure          there is no new page; an older one may be served instead
 //
 // A step of a fill that returns nil has not ended it: another process was faster, and
@@ -53,9 +53,9 @@ type refusal struct{ reason string }
 type failure struct {
 	cause    error
 	detail   string           // in Cache-Status
-	response *render.Response // the renderer's own error page; nil without
+	response *render.Response // the renderer's own error page; nil if there is none
 	own      *render.Response // the same for the visitor who caused the render, if it must not be shared
-	fallback *page.Page       // an older page that may be served instead; nil without
+	fallback *page.Page       // an older page that may be served instead; nil if there is none
 }
 
 func (o storedPage) result() (store.Entry, error) { return o.page.Entry, nil }
@@ -178,7 +178,7 @@ func orPurged(got reply) reply {
 }
 
 // judge is the only place where a handler judges a page: its freshness, and whether it may
-// be served in place of a failure. It considers all purges that this process knows (see
+// be served when rendering fails. It considers all purges that this process knows (see
 // [Cache.purges]); f may be nil.
 func (h *handler) judge(f *flight, p *page.Page, now time.Time) (state store.State, onError bool) {
 	purges := h.c.purges(f, p, now)
@@ -269,8 +269,8 @@ func (h *handler) orStaleIfError(o failure, old *page.Page) reply {
 	return reply{outcome: o, state: state}
 }
 
-// fallbackDetail is the reason in Cache-Status of a page that is served in place of a
-// failure.
+// fallbackDetail is the reason in Cache-Status of a page that is served because rendering
+// failed.
 func fallbackDetail(o failure, state store.State) string {
 	switch {
 	case state == store.Fresh && o.detail == detailStoreError:

@@ -37,12 +37,12 @@ const (
 	outlineOverhead = 320
 )
 
-// An outline is a page without its body. It is immutable, but for its mark of being dropped.
+// An outline is a page without its body. It is immutable, except its mark of being dropped.
 type outline struct {
 	text    string // of the entry (see Pack)
 	read    page.Interval
 	cover   *store.PurgeState // shared by pages with the same one
-	dropped *atomic.Bool      // that of the page
+	dropped *atomic.Bool      // the page's
 	sum     uint64            // of the body, which was verified when it was read first
 	unread  bool              // the body was not read yet: there is no sum
 	none    coding.Has        // the codings that are known not to exist
@@ -84,7 +84,7 @@ func (o *outline) pageIn(m *page.Memory, k store.Key) *page.Page {
 	return m.Unpack(k, o.text, o.cover, o.read, o.dropped)
 }
 
-// outline returns the outline of a key if its page may be served; nil without.
+// outline returns the outline of a key if its page may be served; nil if there is none.
 func (m *memory) outline(k store.Key) *outline {
 	if m.outlines == nil {
 		return nil
@@ -126,7 +126,7 @@ func (m *memory) forgetOutline(k store.Key) {
 	}
 }
 
-// restore puts a page back that was made of an outline, unless there is another one meanwhile, or
+// restore puts a page back that was made of an outline, unless there is another one by then, or
 // it was dropped.
 func (m *memory) restore(p *page.Page) {
 	m.pages.Compute(p.Key, func(old *page.Page, found bool) (*page.Page, otter.ComputeOp) {
@@ -180,7 +180,7 @@ func (c *Cache) restored(k store.Key, o *outline, e store.Entry, body []byte, as
 	return p, nil
 }
 
-// A visitor whose page is in memory but for its body waits for the disk, within
+// A visitor whose page is in memory without its body waits for the disk, within
 // Config.StoreTimeout. All that ask for the page at once share one read, which is not a flight:
 // it searches for nothing, and renders nothing.
 
@@ -207,7 +207,7 @@ func (h *handler) outlined(d *decision) bool {
 }
 
 // recall returns the page of an outline that a visitor may get without a look at the table; nil
-// without. It reads the body from the store.
+// if there is none. It reads the body from the store.
 func (s *fill) recall(ctx context.Context) *page.Page {
 	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
 		return nil

@@ -50,7 +50,7 @@ func (c *Cache) HearPeer(at netip.AddrPort) {
 
 // HearChange is called when a peer says that the log has changed up to a sequence: this process
 // reads the log, unless peers have made it do so often lately, and returns once it has applied
-// that change. The error is that of ctx, or says that the log does not reach the sequence. It is safe
+// that change. The error is ctx's, or means that the log does not reach the sequence. It is safe
 // for concurrent use.
 func (c *Cache) HearChange(ctx context.Context, seq int64) error {
 	return c.follower.Hear(ctx, seq)
@@ -72,9 +72,9 @@ func (c *Cache) AwaitFlight(ctx context.Context, k store.Key) bool {
 	}
 }
 
-// LocalBody returns a stored body for a peer: that of a page which this process has in memory, or
+// LocalBody returns a stored body for a peer: the body of a page which this process has in memory, or
 // whose outline is there and whose body is on the local disk. Nothing is read from elsewhere. Keys
-// are only compared with those of these pages, and name no file. nil: there is no such body, or this process
+// are only compared with the keys of these pages, and name no file. nil: there is no such body, or this process
 // knows that the page was purged hard. The body must not be changed. It is safe for concurrent use.
 func (c *Cache) LocalBody(ctx context.Context, b store.PeerBody) []byte {
 	body := c.localBody(ctx, b)

@@ -29,7 +29,7 @@ type Queue interface {
 // A StalePage is a request for the regeneration of a page.
 type StalePage struct {
 	Key store.Key
-	// Generation is that of the page that was found stale; empty if its writer gave none.
+	// Generation is the generation of the page that was found stale; empty if its writer gave none.
 	Generation string
 	// Fence is the version of its entry: a page that was renewed keeps its generation.
 	Fence int64

@@ -50,7 +50,7 @@ func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarde
 // that the origin could not be reached, and why. The renderer's response is then treated
 // like a 5xx, but the failure counts against the origin instead of the page alone (see
 // [budget.Config]). w is the renderer's ResponseWriter, or one that unwraps to it (see
-// [http.ResponseController]). If w is not that of a render, nothing happens.
+// [http.ResponseController]). If w is not a render's, nothing happens.
 func OriginUnreachable(w http.ResponseWriter, err error) {
 	if r := render.Of(w); r != nil {
 		r.Unreachable(err)
@@ -84,8 +84,8 @@ func (h *handler) passThrough(w http.ResponseWriter, r *http.Request, status htt
 	pw.WriteHeader(http.StatusOK) // in case nothing was written
 }
 
-// passJudged is passThrough for a request for the page of k. judged is called with the verdict on the response, as if it
-// were that of a render, before it is sent. It is not called for a response to a range or to conditions, which renders
+// passJudged is passThrough for a request for the page of k. judged is called with the verdict on the response, as if a
+// render had made it, before it is sent. It is not called for a response to a range or to conditions, which renders
 // do not have: it says nothing of the page.
 func (h *handler) passJudged(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status, judged func(httpcache.Verdict)) {
 	began := h.c.now()

@@ -16,7 +16,7 @@ import (
 // section 4.3). A 304 renews the entry:
 //
 //	render with If-None-Match, If-Modified-Since -> 304
-//	  -> header of the entry and of the 304, judged like that of a response with this body
+//	  -> header of the entry and of the 304, judged like the header of a response with this body
 //	  -> publish META with the same generation and body
 //
 // Everything else is as for a response with the body that is stored: the lease, the fence and
@@ -38,7 +38,7 @@ func (s *fill) produce(ctx context.Context, rec store.Record, seq int64) (render
 	return got, at
 }
 
-// isBlank reports whether a response that is refused is a blank page in place of a good one, which it never replaces: the
+// isBlank reports whether a response that is refused is a blank page, which never replaces a good one: the
 // render has failed.
 func isBlank(refused string, rec store.Record) bool {
 	return refused == httpcache.RefusedEmpty && rec.Entry != nil && !rec.Entry.Withdrawn
@@ -61,9 +61,9 @@ func (s *fill) renderOrValidate(ctx context.Context, rec store.Record, seq int64
 	return s.render(ctx, rec, seq, "", nil)
 }
 
-// conditions returns the fields by which a render validates the stored page, nil if it is to be
-// unconditional. The purges that are known here include all up to seq, which those of a
-// renewed entry no longer include.
+// conditions returns If-None-Match and If-Modified-Since for validating the stored page, nil if it must be
+// rendered in full. It must see every purge up to seq: a 304 renews the entry with seq, after which older
+// purges no longer apply.
 func (s *fill) conditions(rec store.Record, seq int64) http.Header {
 	e := rec.Entry
 	if s.force && s.unless == nil || s.minSeq > 0 || e == nil || e.Foreign || e.Withdrawn || e.Status != http.StatusOK ||
