@@ -68,9 +68,9 @@ type Cache struct {
 	unpublished *unpublishedPages
 	negative    *negativeCache
 	activity    *activity // what requests have begun and need not wait for
-	flights     flights
+	flights     *flights
 	lookUps     chan struct{} // has an element for each read of a fill in progress (see maxLookUps)
-	unstored    flights       // those that call no store
+	unstored    *flights      // those that call no store
 	follower    *changelog.Follower
 	presence    *fleet.Members // nil: it has no name
 	peers       *fleet.Peers
@@ -378,9 +378,9 @@ func (c *Cache) routeOf(ctx context.Context, k store.Key) (*boundRoute, error) {
 // start returns the flight of the fill's key, or starts one that runs the fill, which
 // leader reports. It returns nil once the cache is closed.
 func (c *Cache) start(s *fill) (f *flight, leader bool) {
-	return c.flights.join(s, func(f *flight) outcome {
+	return c.flights.Join(s.key, func() *flight { return newFlight(s) }, func(f *flight) {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
-		return s.observed(c.ctx, s.run)
+		f.outcome = s.observed(c.ctx, s.run)
 	})
 }
 
@@ -393,9 +393,9 @@ func (c *Cache) join(s *fill) (f *flight, leader bool) {
 
 // joinUnstored is join for a fill that calls no store.
 func (c *Cache) joinUnstored(s *fill) (f *flight, leader bool) {
-	f, leader = c.unstored.join(s, func(f *flight) outcome {
+	f, leader = c.unstored.Join(s.key, func() *flight { return newFlight(s) }, func(f *flight) {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
-		return s.observed(c.ctx, s.runUnstored)
+		f.outcome = s.observed(c.ctx, s.runUnstored)
 	})
 	c.joined(f, leader, s.cause)
 	return f, leader
@@ -428,10 +428,10 @@ func (c *Cache) Close(ctx context.Context) error {
 // shut first, so that a request whose flight fails during the wait cannot start one of the
 // other kind.
 func (c *Cache) closeFlights(ctx context.Context) error {
-	c.flights.shut()
-	c.unstored.shut()
+	c.flights.Shut()
+	c.unstored.Shut()
 	c.invalidations.Shut()
-	return errors.Join(c.flights.wait(ctx), c.unstored.wait(ctx), c.invalidations.Wait(ctx))
+	return errors.Join(c.flights.Wait(ctx), c.unstored.Wait(ctx), c.invalidations.Wait(ctx))
 }
 
 // partition returns the partition key of a caller's key. Errors wrap ErrInvalidKey.

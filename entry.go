@@ -164,7 +164,7 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 	}
 	// A flight that puts a page into memory checks afterwards what was learned: either
 	// it sees this, or this sees its page.
-	c.flights.learn(k, rec.Purges)
+	c.flights.Learn(k, rec.Purges)
 	withdrawn := rec.Entry != nil && rec.Entry.Withdrawn
 	if p := c.memory.known(k); p != nil && (withdrawn || store.Freshness(&p.Entry, c.purges(nil, p, c.now()).Merge(rec.Purges), c.now()) == store.Purged) {
 		c.reload(k)

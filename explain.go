@@ -241,9 +241,9 @@ func (x *explainer) regenerated() {
 // of a flight of its own, which it runs without effects.
 func (x *explainer) join(_ *http.Request, d *decision) joined {
 	h := x.h
-	f := h.c.flights.current(d.key)
+	f := h.c.flights.Current(d.key)
 	if d.act == actUnstored {
-		f = h.c.unstored.current(d.key)
+		f = h.c.unstored.Current(d.key)
 	}
 	if f != nil && d.act != actFindStored {
 		return x.joinCurrent(d, f)
@@ -401,7 +401,7 @@ func (h *handler) remembered(k store.Key) Memory {
 	if k == (store.Key{}) {
 		return m
 	}
-	m.Rendering = h.c.flights.current(k) != nil || h.c.unstored.current(k) != nil
+	m.Rendering = h.c.flights.Current(k) != nil || h.c.unstored.Current(k) != nil
 	p := h.c.memory.get(k)
 	if known := h.c.negative.get(k, time.Now()); known != nil {
 		m.Refused, m.Until = known.refused, now.Add(time.Until(known.until))

@@ -527,13 +527,13 @@ func (s *fill) awaitUnstored(ctx context.Context) bool {
 	if s.force || s.gaveWay || !s.isOverdue() {
 		return false
 	}
-	f := s.c.unstored.current(s.key)
+	f := s.c.unstored.Current(s.key)
 	if f == nil {
 		return false
 	}
 	s.gaveWay = true
 	select {
-	case <-f.done:
+	case <-f.Done():
 	case <-ctx.Done():
 	}
 	return true
@@ -555,7 +555,7 @@ func (s *fill) isOverdue() bool {
 func (s *fill) unstoredPage(rec store.Record) *page.Page {
 	p := s.f.unstored.Load()
 	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
-		s.c.floor.above(p.Read.Began) || s.f.overtaken(p.Read.Began) ||
+		s.c.floor.above(p.Read.Began) || s.f.InvalidatedSince(p.Read.Began) ||
 		store.Freshness(&p.Entry, s.c.purges(s.f, p, s.c.now()), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.Entry) {
 		return nil
 	}
@@ -1030,7 +1030,7 @@ func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 	if m.at.began.Before(since) {
 		since = m.at.began // it was rendered before the lease was acquired
 	}
-	if !s.c.floor.above(since) && !s.f.overtaken(since) {
+	if !s.c.floor.above(since) && !s.f.InvalidatedSince(since) {
 		return s.keep(p)
 	}
 	// The page was reloaded after META was read under the lease. A rollback or a
@@ -1254,7 +1254,7 @@ func (s *fill) serveUnstored() step {
 	p := s.renderedUnstored()
 	s.c.unpublished.put(p, s.f)
 	if s.followed {
-		s.c.flights.give(s.key, p)
+		s.c.flights.Each(s.key, func(f *flight) { f.unstored.Store(p) })
 	}
 	return s.end(unpublishedPage{page: p, detail: s.unstored})
 }

@@ -49,20 +49,21 @@ func TestFlightKnowsPurges(t *testing.T) {
 	k := store.Key{Text: "h/"}
 	old := page.New(k, store.Entry{Version: 1, GeneratedAt: now, Revalidate: time.Minute, Stale: time.Minute}, store.PurgeState{}, page.Interval{Began: now, Ended: now}, nil, new(page.View))
 	f := new(flight)
-	fs := flights{flying: map[store.Key][]*flight{k: {f}}}
+	fs := newFlights(new(activity))
+	fly(t, fs, k, f)
 	c := new(Cache)
 	if state := c.state(f, old, now); state != store.Fresh {
 		t.Errorf("%v before any purge", state)
 	}
-	fs.learn(k, store.PurgeState{Seq: 2, At: now})
+	fs.Learn(k, store.PurgeState{Seq: 2, At: now})
 	if state := c.state(f, old, now); state != store.Stale {
 		t.Errorf("%v after a soft purge", state)
 	}
-	fs.learn(k, store.PurgeState{HardSeq: 1, Seq: 1, At: now})
+	fs.Learn(k, store.PurgeState{HardSeq: 1, Seq: 1, At: now})
 	if state := c.state(f, old, now); state != store.Purged {
 		t.Errorf("%v after a hard purge", state)
 	}
-	fs.learn(store.Key{Text: "h/other"}, store.PurgeState{}) // without a flight
+	fs.Learn(store.Key{Text: "h/other"}, store.PurgeState{}) // without a flight
 }
 
 // A page that this process has purged while it rendered it without the store is not kept, even
@@ -79,17 +80,16 @@ func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	}
 	keep := func(purge bool) *page.Page {
 		purged := make(chan struct{})
-		f, _ := c.unstored.join(&fill{fillRequest: fillRequest{key: k}}, func(f *flight) outcome {
+		f, _ := c.unstored.Join(k, func() *flight { return newFlight(&fill{fillRequest: fillRequest{key: k}}) }, func(f *flight) {
 			<-purged
 			e := store.Entry{Status: 200, GeneratedAt: now, Revalidate: time.Minute, PurgeSeq: 1}
 			kept.put(page.New(k, e, store.PurgeState{}, page.Interval{Began: time.Now(), Ended: time.Now()}, nil, new(page.View)), f)
-			return failure{}
 		})
 		if purge {
 			c.applyPurge([]store.PurgeTarget{PurgeKey(k)}, false, 2)
 		}
 		close(purged)
-		<-f.done
+		<-f.Done()
 		return kept.get(k)
 	}
 	if keep(true) != nil {
@@ -124,26 +124,37 @@ func TestReloadsAreRecordedInFlights(t *testing.T) {
 	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 	page, other := store.Key{Text: "h/"}, store.Key{Text: "h/other"}
 	c := &Cache{memory: &memory{}, unpublished: &unpublishedPages{}, negative: testNegativeCache(t, 1<<20)}
-	c.flights = newFlights(new(activity))
+	c.flights, c.unstored = newFlights(new(activity)), newFlights(new(activity))
 	land := make(chan struct{})
-	f, _ := c.flights.join(&fill{fillRequest: fillRequest{key: page}}, func(*flight) outcome { <-land; return failure{} })
+	f, _ := c.flights.Join(page, func() *flight { return newFlight(&fill{fillRequest: fillRequest{key: page}}) }, func(*flight) { <-land })
 
 	c.reload(other) // which has no flight
-	if f.overtaken(at(-1)) {
+	if f.InvalidatedSince(at(-1)) {
 		t.Error("the reload of another page overtakes the flight")
 	}
 	c.reload(page)
-	if !f.overtaken(at(-1)) || f.overtaken(at(1)) {
+	if !f.InvalidatedSince(at(-1)) || f.InvalidatedSince(at(1)) {
 		t.Error("the flight's reads are to be overtaken that began before the reload, and no others")
 	}
-	next, began := c.flights.join(&fill{fillRequest: fillRequest{key: page}}, func(*flight) outcome { return failure{} })
-	if !began || next.overtaken(at(-1)) {
+	next, began := c.flights.Join(page, func() *flight { return newFlight(&fill{fillRequest: fillRequest{key: page}}) }, func(*flight) {})
+	if !began || next.InvalidatedSince(at(-1)) {
 		t.Error("a flight that begins after the reload has nothing to do with it")
 	}
 	close(land)
-	<-f.done
-	<-next.done
-	if n := len(c.flights.flying); n != 0 {
-		t.Errorf("%d pages are remembered once all flights have landed", n)
+	<-f.Done()
+	<-next.Done()
+	if n := c.flights.Len(); n != 0 {
+		t.Errorf("%d flights are remembered once all flights have landed", n)
 	}
+}
+
+// fly keeps a flight in a group until the test ends.
+func fly(t *testing.T, fs *flights, k store.Key, f *flight) {
+	t.Helper()
+	land := make(chan struct{})
+	fs.Join(k, func() *flight { return f }, func(*flight) { <-land })
+	t.Cleanup(func() {
+		close(land)
+		<-f.Done()
+	})
 }

@@ -77,7 +77,7 @@ func (c *Cache) resetToLog(ctx context.Context, recent []store.Change, keep int6
 	c.floor.raise(time.Now())
 	select {
 	case <-c.follower.Begun():
-		c.flights.retireAll()
+		c.flights.Retire()
 	default: // no flight has read anything yet
 	}
 	return nil

@@ -984,7 +984,7 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 		}
 		select {
 		case <-own.waits():
-		case <-f.done:
+		case <-f.Done():
 		case <-ctx.Done():
 			return joined{end: joinNothing}
 		}
@@ -1019,7 +1019,7 @@ func (v *visit) joinStored(r *http.Request, d *decision) joined {
 		return joined{end: joinNothing}
 	}
 	select {
-	case <-f.done:
+	case <-f.Done():
 	case <-r.Context().Done():
 		return joined{end: joinGone}
 	}
@@ -1093,7 +1093,7 @@ func (h *handler) awaitEnd(r *http.Request, f *flight, own *handover, leader boo
 			if got, ok := h.attach(r, f, leader, known, old); ok {
 				return got, true
 			}
-		case <-f.done:
+		case <-f.Done():
 			if got, ok := own.reply(); ok {
 				return got, true
 			}
@@ -1157,7 +1157,7 @@ func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, 
 			return h.orStale(f, failure{cause: guard.ErrSlow, detail: detailStoreError}, old), true
 		case <-late:
 			waited = true // if the store is slow, the page is read later
-		case <-f.done:
+		case <-f.Done():
 			if got, ok := own.reply(); ok {
 				return got, true
 			}

@@ -194,7 +194,7 @@ func (c *Cache) renderNow(ctx context.Context, wanted *fill) (e store.Entry, fre
 			return store.Entry{}, false, ErrClosed
 		}
 		select {
-		case <-f.done:
+		case <-f.Done():
 		case <-ctx.Done():
 			return store.Entry{}, false, context.Cause(ctx)
 		}

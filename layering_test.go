@@ -33,6 +33,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/render", []string{module + "$", module + "/budget", "github.com/aws/"}, "a render knows no key and no route"},
 		{"/internal/page", []string{module + "$", module + "/internal/changelog", module + "/internal/fleet", "github.com/aws/"}, "a page is sent by what it is made of, wherever it is kept"},
 		{"/internal/offload", []string{module + "$", "github.com/aws/"}, "pages go to any queue"},
+		{"/internal/singleflight", []string{module + "$", module + "/internal/marks", "github.com/aws/"}, "a flight knows nothing of what its search does"},
 		{"/internal/localfile", []string{module}, "files know no store"},
 		{"/cmd/isr", []string{module + "/internal/localfile/crashfs"}, "the file system that loses what was not synced is for tests"},
 		{"/cmd/isr/cli", []string{module + "/cmd/isr/server"}, "what all commands share does not know a server"},

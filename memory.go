@@ -162,7 +162,7 @@ func (m *memory) succeeds(p, last *page.Page, f *flight) (newer, clear bool) {
 	// Checked under the key's lock, which drop takes after the reload was recorded: either this
 	// sees the reload, or drop sees the page.
 	switch {
-	case m.floor.above(p.Read.Began), f.overtaken(p.Read.Began):
+	case m.floor.above(p.Read.Began), f.InvalidatedSince(p.Read.Began):
 		return false, !m.floor.crossed(p.Read) && !f.crossed(p.Read)
 	case last == nil, m.isDropped(last), last.Read.Before(p.Read):
 		return true, true

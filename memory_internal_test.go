@@ -68,8 +68,9 @@ func TestReadsDuringAReloadAreNotKept(t *testing.T) {
 	k := store.Key{Text: "h/"}
 	m := testMemory(t, start)
 	f := new(flight)
-	fs := flights{flying: map[store.Key][]*flight{k: {f}}}
-	fs.overtake(k, at(2))
+	fs := newFlights(new(activity))
+	fly(t, fs, k, f)
+	fs.Invalidate(k, at(2))
 	for _, tt := range []struct {
 		read  page.Interval
 		clear bool

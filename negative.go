@@ -109,7 +109,7 @@ func (n *negativeCache) put(k store.Key, e *negativeEntry, f *flight) (kept bool
 	n.byKey.Compute(k, func(old *negativeEntry, found bool) (*negativeEntry, otter.ComputeOp) {
 		// Checked under the key's lock, which forget takes after the reload was
 		// recorded: either this sees the reload, or forget sees the entry.
-		if kept = !f.overtaken(e.readAt); !kept {
+		if kept = !f.InvalidatedSince(e.readAt); !kept {
 			return old, otter.CancelOp
 		}
 		if found && e.ended.IsZero() {

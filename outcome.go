@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/facetheory/isr/budget"
@@ -135,13 +134,7 @@ func (c *Cache) overtaken(f *flight, p *page.Page) bool {
 	if p.Entry.Foreign || marks.HardSeq > since {
 		return false
 	}
-	byPosts := seqsOf(&f.byPosts)
-	for _, seq := range append(slices.Clip(seqsOf(&f.hardPurges)), p.Purges.HardSeq) {
-		if seq > since && !slices.Contains(byPosts, seq) {
-			return false
-		}
-	}
-	return true
+	return f.PostedAlone(since, p.Purges.HardSeq)
 }
 
 // worthRetrying reports whether a request that joined a flight, and did not start it,

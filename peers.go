@@ -60,12 +60,12 @@ func (c *Cache) HearChange(ctx context.Context, seq int64) error {
 // publish. It returns false if it does not work on it, or if ctx ends first. It is safe for
 // concurrent use.
 func (c *Cache) AwaitFlight(ctx context.Context, k store.Key) bool {
-	f := c.flights.oldest(k)
+	f := c.flights.Oldest(k)
 	if f == nil {
 		return false
 	}
 	select {
-	case <-f.done:
+	case <-f.Done():
 		return true
 	case <-ctx.Done():
 		return false

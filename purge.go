@@ -131,8 +131,8 @@ func (c *Cache) applyPurge(targets []store.PurgeTarget, hard bool, seq int64) {
 	for _, t := range targets {
 		if t.Kind == store.PurgeKey {
 			k := store.Key{Tenant: t.Tenant, Text: t.Value}
-			c.flights.learn(k, m.State(m.At))
-			c.unstored.learn(k, m.State(m.At))
+			c.flights.Learn(k, m.State(m.At))
+			c.unstored.Learn(k, m.State(m.At))
 			continue
 		}
 		m.Target = t

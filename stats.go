@@ -50,7 +50,7 @@ func (c *Cache) Stats() Stats {
 		PurgeMarks:      c.marks.Len(),
 		Renders:         int(c.rendering.Load()),
 		Queued:          int(c.queued.Load()),
-		Flights:         c.flights.count() + c.unstored.count(),
+		Flights:         c.flights.Len() + c.unstored.Len(),
 		LeasesHeld:      c.held.count(),
 		StoresDown:      c.StoresDown(),
 	}
@@ -67,16 +67,6 @@ func (c *Cache) Stats() Stats {
 		}
 	}
 	return s
-}
-
-// count returns how many flights there are.
-func (fs *flights) count() (n int) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	for _, of := range fs.flying {
-		n += len(of)
-	}
-	return n
 }
 
 // A Held is a lease that this process holds.

@@ -208,8 +208,8 @@ func (c *Cache) purgePosted(ctx context.Context, p store.Purge) (store.Receipt, 
 	receipt, err := c.commitPurge(ctx, p, func(seq int64) {
 		for _, t := range p.Targets {
 			k := store.Key{Tenant: t.Tenant, Text: t.Value}
-			c.flights.postedTo(k, seq)
-			c.unstored.postedTo(k, seq)
+			c.flights.Posted(k, seq)
+			c.unstored.Posted(k, seq)
 		}
 	})
 	if err == nil {

@@ -85,7 +85,7 @@ func (u *unpublishedPages) put(p *page.Page, f *flight) {
 	u.byKey.Compute(p.Key, func(old *page.Page, _ bool) (*page.Page, otter.ComputeOp) {
 		// Checked under the key's lock, which forget takes after the reload was
 		// recorded.
-		if f.overtaken(p.Read.Began) || p.Entry.CoveredBy(u.c.purges(f, p, u.c.now())) {
+		if f.InvalidatedSince(p.Read.Began) || p.Entry.CoveredBy(u.c.purges(f, p, u.c.now())) {
 			return old, otter.CancelOp
 		}
 		return p, otter.WriteOp

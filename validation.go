@@ -78,7 +78,7 @@ func (s *fill) conditions(rec store.Record, seq int64) http.Header {
 	purges := s.purges(rec)
 	switch {
 	case seq > known, e.CoveredBy(purges), e.Build < purges.Build, e.OutlivesMarks(purges.MarkLifetime, s.c.now()),
-		s.c.floor.above(s.latest.Began), s.f.overtaken(s.latest.Began):
+		s.c.floor.above(s.latest.Began), s.f.InvalidatedSince(s.latest.Began):
 		return nil
 	}
 	return httpcache.Conditions(originTag(e), e.Header)

@@ -36,7 +36,7 @@ func mutants() []mutant {
 			{"follow.go", "\tc.floor.raise(time.Now())\n\tselect", "\tif !mutated(\"the floor is raised before SEQ is read\") {\n\t\tc.floor.raise(time.Now())\n\t}\n\tselect"},
 		}},
 		{"visitors that cannot wait for the store render alone", "network", []edited{
-			{"cache.go", "c.unstored.join(", "c.mutantUnstored().join("},
+			{"cache.go", "c.unstored.Join(", "c.mutantUnstored().Join("},
 		}},
 		{"a reload throws bodies away", "rollbacks", []edited{
 			{"memory.go", "return p, otter.CancelOp\n\t})\n\tif dropped", "return p, mutantDrop()\n\t})\n\tif dropped"},
@@ -113,10 +113,9 @@ func (s *fill) mutantRead(ctx context.Context) (store.Record, error) {
 
 func (c *Cache) mutantUnstored() *flights {
 	if mutated("visitors that cannot wait for the store render alone") {
-		alone := newFlights(c.activity)
-		return &alone
+		return newFlights(c.activity)
 	}
-	return &c.unstored
+	return c.unstored
 }
 
 func mutantDrop() otter.ComputeOp {
