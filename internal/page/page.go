@@ -40,7 +40,7 @@ func SameEntry(a, b *store.Entry) bool {
 // ended. Both are by the monotonic clock of this process.
 type Interval struct {
 	Began, Ended time.Time
-	// asOf is when the purge marks that cover the entry were read; zero: they are as old as
+	// AsOf is when the purge marks that cover the entry were read; zero: they are as old as
 	// the last poll of the log.
 	AsOf time.Time
 }
@@ -58,18 +58,18 @@ func (r Interval) Contains(t *time.Time) bool {
 type Page struct {
 	Key   store.Key
 	Entry store.Entry
-	// cover is the purge state when the page was read. Marks that were made since are in
+	// Purges is the purge state when the page was read. Marks that were made since are in
 	// the table of marks: marked has those of its last version.
 	Purges store.PurgeState
 	Marked marks.Memo
 	Read   Interval // by which it was found
-	// negative: the page is a response such as 404, of the negative cache.
+	// Negative: the page is a response such as 404, of the negative cache.
 	Negative bool
-	// stored: the body is in the store under entry.BodyKey, and its codings may be beside it.
+	// Stored: the body is in the store under Entry.BodyKey, and its codings may be beside it.
 	Stored bool
-	// outage: the page could not be stored, since a store did not answer, which may have another one.
+	// Outage: the page could not be stored, since a store did not answer, which may have another one.
 	Outage bool
-	// detached: the page lacks its body, which is read from the store when it is sent (see NewDetached).
+	// Detached: the page lacks its body, which is read from the store when it is sent (see NewDetached).
 	Detached bool
 
 	fields   []field               // the stored header, with Vary and Date
@@ -84,17 +84,17 @@ type Page struct {
 	digests  bool                    // fields has digests of the plain body
 	coded    atomic.Pointer[codings] // nil: nothing is known of them
 
-	// dropped: the page is no longer served, but its body may be reused. The stub that memory keeps of an evicted
+	// Dropped: the page is no longer served, but its body may be reused. The stub that memory keeps of an evicted
 	// page, and pages that were made of the stub, share the mark.
 	Dropped *atomic.Bool
-	// rejected: the last attempt in this process to replace the page was rejected.
+	// Rejected: the last attempt in this process to replace the page was rejected.
 	Rejected atomic.Bool
-	// stamp has Age and Cache-Status of hits in the current second of the page's age.
+	// hit has Age and Cache-Status of hits in the current second of the page's age.
 	hit atomic.Pointer[hitFields]
-	// nextTry is the earliest moment of the next fill for a newer generation, so
+	// NextTry is the earliest moment of the next fill for a newer generation, so
 	// that a stale page does not start a flight per request.
 	NextTry attempt
-	// nextEarly is the same while the page is fresh. It is separate so that requests
+	// NextEarly is the same while the page is fresh. It is separate so that requests
 	// that find the page stale a moment later wait for the flight.
 	NextEarly attempt
 	// nextCoding is the earliest moment at which the coder is asked for a coding.

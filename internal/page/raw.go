@@ -16,10 +16,10 @@ import (
 // next one.
 type Raw struct {
 	Status int
-	// head is the status line and the header, up to and including the empty line, and body is empty for
+	// Head is the status line and the header, up to and including the empty line, and body is empty for
 	// HEAD, and for 304. Both are shared: they must not be changed. They are valid until the next response.
 	Head, Body []byte
-	// shown and age are what is reported of the hit.
+	// Shown and age are what is reported of the hit.
 	Shown httpcache.Status
 	Age   time.Duration
 

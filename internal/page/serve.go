@@ -30,9 +30,9 @@ func (p *Page) IsLight(r *http.Request, as *View) bool {
 // A BodyStore is where the bodies of detached pages are, and bodies that there is no memory for.
 type BodyStore struct {
 	Reader *bodies.Reader
-	// patience is how long the first bytes of a body may take.
+	// Patience is how long the first bytes of a body may take.
 	Patience time.Duration
-	// suspect is called with a page whose body could not be read to its end.
+	// Suspect is called with a page whose body could not be read to its end.
 	Suspect func(p *Page, err error)
 }
 

@@ -30,7 +30,7 @@ func (a *View) controls() bool { return a.browsers.fixed != nil || a.browsers.be
 // served, so that it does not depend on what is stored. The lists are shared by all
 // responses: nothing may append to them.
 type View struct {
-	// keys decide which requests may get a page (RFC 9111, section 4.1).
+	// Keys decide which requests may get a page (RFC 9111, section 4.1).
 	Keys *cachekey.Mapper
 
 	set    []field
@@ -39,24 +39,24 @@ type View struct {
 	browsers, cdn, surrogate lifetimeField
 
 	hints hinter
-	// report is called when a request is answered with a page of this age, before the header is written. It
+	// Report is called when a request is answered with a page of this age, before the header is written. It
 	// is on the hit path. Nil: nobody is told.
 	Report func(w http.ResponseWriter, p *Page, status httpcache.Status, age time.Duration)
 
 	Codings coding.Has
-	// want is called when a visitor wants a coding that the page lacks, at most once per RetryPause and
+	// Want is called when a visitor wants a coding that the page lacks, at most once per RetryPause and
 	// page. It must not block. Nil: nothing makes codings.
 	Want func(*Page, httpcache.Coding)
-	// responses bounds the memory of long bodies that are being sent. Nil: nothing does.
+	// Responses bounds the memory of long bodies that are being sent. Nil: nothing does.
 	Responses *ResponseMemory
-	Bodies    *BodyStore // not nil if responses is not
+	Bodies    *BodyStore // not nil if Responses is not
 }
 
 // ViewRules are what a route declares of its responses.
 type ViewRules struct {
 	Set    http.Header // fields that are set
 	Remove []string    // names of fields that are removed
-	// cacheControl, cdn and surrogate are the fields that tell downstream caches how long they may keep a
+	// CacheControl, CDN and Surrogate are the fields that tell downstream caches how long they may keep a
 	// page. They may have "remaining" in place of a number of seconds. Empty: the page has its own fields.
 	CacheControl, CDN, Surrogate string
 	EarlyHints                   bool       // the links of pages are sent ahead of them
