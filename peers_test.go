@@ -527,7 +527,7 @@ func TestWaitingNodesSeeAPageWhenItIsStored(t *testing.T) {
 		{time.Second, 1050 * time.Millisecond, aim, 4},
 		{time.Second, 1200 * time.Millisecond, 400 * time.Millisecond, 6},
 		{4 * time.Second, 4200 * time.Millisecond, 120 * time.Millisecond, 10}, // a pause is up to half of the 200 ms, and 10 ms of jitter
-		{4 * time.Second, 3200 * time.Millisecond, 850 * time.Millisecond, 4}, // it is early
+		{4 * time.Second, 3200 * time.Millisecond, 850 * time.Millisecond, 4},  // it is early
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			tb, site := newTable(t), newSite()
