@@ -63,7 +63,7 @@ func (c *lsCommand) pages(all iter.Seq2[admin.Page, error]) iter.Seq2[admin.Page
 
 // sorted yields pages in the order of --sort.
 func (c *lsCommand) sorted(pages iter.Seq2[admin.Page, error], yield func(admin.Page, error) bool) {
-	s := &sorter{compare: c.compare, limit: c.Limit}
+	s := &sorter{compare: c.compare, limit: c.Limit, folders: []string{"", c.Data}}
 	defer func() { _ = s.close() }() // the file has no name
 	var broken error
 	for p, err := range pages {

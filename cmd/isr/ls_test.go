@@ -150,8 +150,7 @@ func pagesOf(list iter.Seq2[admin.Page, error]) iter.Seq[admin.Page] {
 	}
 }
 
-// A list that breaks off is shown as far as it came, with the error at its end, and so is one that
-// cannot be sorted because there is no room for the temporary file.
+// A list that breaks off is shown as far as it came, with the error at its end.
 func TestListThatBreaksOff(t *testing.T) {
 	broken := func(yield func(admin.Page, error) bool) {
 		_ = yield(admin.Page{Key: "b"}, nil) && yield(admin.Page{Key: "a"}, nil) && yield(admin.Page{}, errors.New("broke off"))
@@ -166,12 +165,34 @@ func TestListThatBreaksOff(t *testing.T) {
 	if !slices.Equal(got, []string{"a", "b", "broke off"}) {
 		t.Errorf("a list that breaks off: %q", got)
 	}
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
-	n, last := 0, error(nil)
-	for _, err := range (&lsCommand{Sort: "key"}).pages(scattered(2 * runPages)) {
-		n, last = n+1, err
+}
+
+// Without a folder for temporary files, pages are sorted in the data folder; without that, in memory, up to a
+// bound.
+func TestListWithoutTemporaryFolder(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	t.Setenv("TMPDIR", missing)
+	list := func(data string, many int) (n int, sorted bool, last error) {
+		c, before := &lsCommand{Sort: "key"}, ""
+		c.Data, sorted = data, true
+		for p, err := range c.pages(scattered(many)) {
+			n, last, sorted = n+1, err, sorted && (err != nil || p.Key >= before)
+			before = p.Key
+		}
+		return n, sorted, last
 	}
-	if !errors.Is(last, fs.ErrNotExist) || !strings.Contains(last.Error(), "--sort none") || n != runPages+1 {
-		t.Errorf("without a folder for temporary files: %d, error %v", n, last)
+	data := t.TempDir()
+	if n, sorted, err := list(data, maxHeld+1); n != maxHeld+1 || !sorted || err != nil {
+		t.Errorf("in the data folder: %d pages, sorted: %v, error %v", n, sorted, err)
+	}
+	if left, err := os.ReadDir(data); err != nil || len(left) > 0 {
+		t.Errorf("temporary files remain: %v, error %v", left, err)
+	}
+	if n, sorted, err := list(missing, 2*runPages); n != 2*runPages || !sorted || err != nil {
+		t.Errorf("in memory: %d pages, sorted: %v, error %v", n, sorted, err)
+	}
+	n, _, err := list(missing, maxHeld+1)
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "--sort none") || n != maxHeld+1 {
+		t.Errorf("beyond the bound: %d, error %v", n, err)
 	}
 }

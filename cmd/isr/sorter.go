@@ -18,15 +18,18 @@ import (
 //
 //	add ──► held ──(runPages)──► sorted runs in a temporary file ──► merge
 //
-// The file has no name and is gone with the process. Few pages never reach it.
+// The file has no name and is gone with the process. Few pages never reach it. If no folder takes a file, as in a
+// container whose file system is read-only, more pages are held in memory.
 type sorter struct {
 	compare func(a, b *admin.Page) int
-	limit   int // only so many pages are wanted, the first ones; 0 means all
+	limit   int      // only so many pages are wanted, the first ones; 0 means all
+	folders []string // where the file may be, the best first; empty for the system's folder of temporary files
 
-	held []admin.Page
-	file *os.File // nil before the first run
-	end  int64    // of the runs in file
-	runs []sortedRun
+	held    []admin.Page
+	file    *os.File // nil before the first run
+	fileErr error    // why there is no file; nil if none was needed yet
+	end     int64    // of the runs in file
+	runs    []sortedRun
 }
 
 // A sortedRun is a part of the temporary file.
@@ -35,6 +38,8 @@ type sortedRun struct{ begin, end int64 }
 const (
 	// runPages is how many pages are held in memory, some 10 MB.
 	runPages = 8192
+	// maxHeld is how many are, if there is no file.
+	maxHeld = 8 * runPages
 	// runBuffer is how much of each run is read at once, in bytes.
 	runBuffer = 16 << 10
 )
@@ -42,17 +47,45 @@ const (
 // add adds a page.
 func (s *sorter) add(p admin.Page) error {
 	s.held = append(s.held, p)
-	if len(s.held) < runPages {
+	most := runPages
+	if s.fileErr != nil {
+		most = maxHeld
+	}
+	if len(s.held) < most {
 		return nil
 	}
 	s.sortHeld()
-	if len(s.held) <= runPages/2 {
+	if len(s.held) <= most/2 {
 		return nil // the limit leaves room for more
 	}
-	if err := s.spill(); err != nil {
-		return fmt.Errorf("sort more than %d pages in a temporary file: %w; --sort none needs no file", runPages, err)
+	if s.file == nil && s.fileErr == nil {
+		s.file, s.fileErr = temporaryFile(s.folders)
+		if s.fileErr != nil {
+			return nil
+		}
+	}
+	err := s.fileErr
+	if err == nil {
+		err = s.spill()
+	}
+	if err != nil {
+		return fmt.Errorf("sort more than %d pages in a temporary file: %w; make one of the folders writable, or use --sort none", most, err)
 	}
 	return nil
+}
+
+// temporaryFile returns a file without a name in the first of the folders that takes one.
+func temporaryFile(folders []string) (*os.File, error) {
+	var all []error
+	for _, folder := range folders {
+		f, err := os.CreateTemp(folder, "isr-ls-")
+		if err != nil {
+			all = append(all, err)
+			continue
+		}
+		return f, os.Remove(f.Name())
+	}
+	return nil, errors.Join(all...)
 }
 
 // sortHeld sorts the pages in memory, of which those beyond the limit are dropped.
@@ -66,16 +99,6 @@ func (s *sorter) sortHeld() {
 
 // spill writes the sorted pages in memory to the file, as a run.
 func (s *sorter) spill() error {
-	if s.file == nil {
-		f, err := os.CreateTemp("", "isr-ls-")
-		if err != nil {
-			return err
-		}
-		s.file = f
-		if err := os.Remove(f.Name()); err != nil {
-			return err
-		}
-	}
 	to := bufio.NewWriter(io.NewOffsetWriter(s.file, s.end))
 	encoder := gob.NewEncoder(to)
 	for i := range s.held {
