@@ -166,7 +166,7 @@ locals {
       periods     = 5
     }
     purges-dead = {
-      description = "A purge was not valid, and waits in the dead-letter queue: its pages are still served. The log says why."
+      description = "A purge was not valid, and waits in the dead-letter queue: its pages are still served. The log has the reason."
       namespace   = "AWS/SQS"
       metric      = "ApproximateNumberOfMessagesVisible"
       dimensions  = { QueueName = "${var.name}-purges-dead" }
@@ -186,7 +186,7 @@ locals {
       periods     = 15
     }
     regeneration-dead = {
-      description = "Pages could not be regenerated in five attempts; visitors get the stale ones. The log of the workers says why."
+      description = "Pages could not be regenerated in five attempts; visitors get the stale ones. The log of the workers has the reason."
       namespace   = "AWS/SQS"
       metric      = "ApproximateNumberOfMessagesVisible"
       dimensions  = { QueueName = "${var.name}-regeneration-dead.fifo" }
@@ -241,7 +241,7 @@ locals {
       periods     = 5
     }
     downstream-failing = {
-      description = "Purges are not delivered to CloudFront: isr outbox says why."
+      description = "Purges are not delivered to CloudFront: isr outbox shows the reason."
       namespace   = "isr"
       metric      = "isr_downstream_failing"
       dimensions  = { "service.name" = "isr" }

@@ -49,7 +49,7 @@ func (n *nextSite) pages(t *testing.T) {
 		{path: "/articles/missing", status: 404, cached: true},
 		{path: "/nothing", status: 404, said: "detail=private"},
 		{path: "/now", status: 200, live: true, said: "detail=private"},
-		{path: "/api/time", status: 200, live: true, said: "detail=no-freshness"},
+		{path: "/api/time", status: 200, live: true, said: "detail=off"},
 		{path: "/old", status: 308, said: "fwd-status=308"},
 		{path: "/articles/rye/", status: 308, said: "fwd-status=308"},
 		{path: "/?x=1", status: 200, said: "detail=query"},
@@ -89,9 +89,9 @@ func (n *nextSite) assets(t *testing.T) {
 		{path: "/loaf.svg", status: 200, said: "detail=no-freshness"},
 		{path: "/cloth.png", status: 200, said: "detail=no-freshness"},
 		{path: "/_next/static/none.js", status: 404, said: "fwd-status=404"},
-		{path: "/_next/image?url=%2Fcloth.png&w=64&q=75", status: 200, said: "detail=query"},
-		{path: "/_next/image?url=%2Fcloth.png&w=64&q=75", h: field{"Accept": "image/webp"}, status: 200, said: "detail=query"},
-		{path: "/_next/image?url=%2Fcloth.png&w=5&q=75", status: 400, said: "detail=query"},
+		{path: "/_next/image?url=%2Fcloth.png&w=64&q=75", status: 200, said: "detail=off"},
+		{path: "/_next/image?url=%2Fcloth.png&w=64&q=75", h: field{"Accept": "image/webp"}, status: 200, said: "detail=off"},
+		{path: "/_next/image?url=%2Fcloth.png&w=5&q=75", status: 400, said: "detail=off"},
 	} {
 		p.check(t, w)
 	}
@@ -161,8 +161,9 @@ func (n *nextSite) revalidate(t *testing.T) {
 	t.Parallel()
 	p, _ := n.behind(t, "--revalidate", "1h")
 	for _, w := range []want{
-		{path: "/api/time", status: 200, live: true, cached: true},
 		{path: "/old", status: 308, cached: true},
+		{path: "/loaf.svg", status: 200, said: "detail=no-freshness"}, // max-age=0
+		{path: "/api/time", status: 200, live: true, said: "detail=off"},
 		{path: "/now", status: 200, live: true, said: "detail=private"},
 		// A redirect to the right checksum depends on the request, not on the page.
 		{path: "/articles/rye?_rsc=wrong", h: field{"RSC": "1"}, status: 307, said: "detail=no-freshness"},
