@@ -97,8 +97,14 @@ func TestSlowHandshakes(t *testing.T) {
 		}
 	}
 	awaitLine(t, &text, "i/o timeout")
-	if got, err := getTLS(t, address); err != nil || got != "served" {
-		t.Errorf("got %q, %v", got, err)
+	for begin := time.Now(); ; {
+		got, err := getTLS(t, address)
+		if err == nil && got == "served" {
+			return
+		}
+		if time.Since(begin) > 5*time.Minute { // a busy machine may need longer than ReadHeaderTimeout for one handshake
+			t.Fatalf("got %q, %v", got, err)
+		}
 	}
 }
 
