@@ -192,7 +192,7 @@ def test_wheel_under_other_versions(
     built: Path, apart: Path, engine: Engine, table_name: str, tmp_path: Path, version: str
 ) -> None:
     python = VERSIONS[version]
-    pip = (python, "-m", "pip")  # its own, which takes a third of the time that pip --python takes
+    pip = (sys.executable, "-m", "pip", "--python", python)  # environments of other versions have none
     wheel = built / f"{NAME}-py3-none-any.whl"
     run(*pip, "install", "--quiet", "--no-index", "--no-deps", "--force-reinstall", wheel)
     run(*pip, "check")
