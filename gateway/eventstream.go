@@ -3,22 +3,15 @@ package gateway
 import (
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 )
 
-// eventStreams are the event streams of an origin that are being sent (WHATWG HTML, section 9.2). They do not end by
+// eventStreams are the event streams of an origin that are being sent (see [httpcache.IsEndless]). They do not end by
 // themselves, and their clients connect again when they end. There are no more than connections to the origin.
 type eventStreams struct {
 	mu      sync.Mutex
 	open    map[*eventStream]struct{}
 	drained bool
-}
-
-// isEventStream reports whether a response is an event stream.
-func isEventStream(res *http.Response) bool {
-	media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
-	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
 }
 
 // add returns the body of an event stream that ends when the streams are drained.

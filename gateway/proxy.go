@@ -19,6 +19,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/httpconn"
 )
 
@@ -309,7 +310,7 @@ func (p *proxy) receive(res *http.Response) error {
 	if len(res.Trailer) > 0 {
 		res.Header.Del("Content-Length") // HTTP/1.1 sends trailers only after chunks
 	}
-	if isEventStream(res) {
+	if httpcache.IsEndless(res.Header.Get("Content-Type")) {
 		res.Body = p.streams.add(res.Body)
 	}
 	if res.StatusCode != http.StatusSwitchingProtocols {

@@ -150,7 +150,7 @@ func foundText(site *survey.Site) string {
 func configOf(site *survey.Site, today time.Time) (string, error) {
 	var of survey.Preset
 	if preset := site.Framework.Preset; preset != "" {
-		f, err := config.Parse("preset "+preset, []byte("preset: "+preset+"\norigins: {site: {url: http://127.0.0.1}}\n"), os.LookupEnv)
+		f, err := config.OfPreset(preset)
 		if err != nil {
 			return "", err
 		}

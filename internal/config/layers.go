@@ -98,6 +98,12 @@ func PresetText(name string) (string, bool) {
 	return string(text), err == nil
 }
 
+// OfPreset returns the file that names a preset, and an origin with the name site, which the caller replaces.
+func OfPreset(name string) (*File, error) {
+	text := "preset: " + name + "\norigins: {site: {demo: true}}\n"
+	return Parse("preset "+name, []byte(text), func(string) (string, bool) { return "", false })
+}
+
 // preset is the content of a preset.
 type preset struct {
 	Defaults Settings `yaml:"defaults"`

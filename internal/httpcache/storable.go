@@ -136,7 +136,7 @@ func (r Rules) refuse(status int, h http.Header, d Directives) string {
 		return RefusedVary
 	case !Decodable(h["Content-Encoding"]):
 		return RefusedCoding
-	case isEndless(h.Get("Content-Type")):
+	case IsEndless(h.Get("Content-Type")):
 		return RefusedStream
 	case DeclaredLength(h) > r.MaxBody:
 		return RefusedTooLarge
@@ -381,8 +381,9 @@ func staleFor(d Directives, directive string, route time.Duration, allowed bool)
 	return route
 }
 
-// isEndless reports whether a content type is a stream that does not end.
-func isEndless(contentType string) bool {
+// IsEndless reports whether a content type is a stream that does not end by itself: server-sent events (WHATWG HTML,
+// section 9.2), or parts that replace each other.
+func IsEndless(contentType string) bool {
 	contentType = strings.ToLower(contentType) // RFC 9110, section 8.3.1
 	return strings.HasPrefix(contentType, "text/event-stream") || strings.HasPrefix(contentType, "multipart/x-mixed-replace")
 }

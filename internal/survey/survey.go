@@ -77,7 +77,6 @@ func Run(ctx context.Context, at *url.URL, transport http.RoundTripper) (*Site, 
 	if !isAddress(at.Hostname()) {
 		s.site.Host, s.site.HTTPS = at.Host, at.Scheme == "https"
 	}
-	defer func() { s.site.Requests = s.client.Requests() }()
 	start := at.Path
 	if at.RawQuery != "" {
 		start += "?" + at.RawQuery

@@ -229,9 +229,8 @@ func (c *ServeCommand) FileOfFlags(g given) (*config.File, error) {
 		Routes:  []config.Route{{Match: "/", Settings: config.Settings{Origin: "site"}}},
 	}
 	if c.Preset != "" {
-		text := "preset: " + c.Preset + "\norigins: {site: {demo: true}}\n" // replaced by the flags
 		var err error
-		if f, err = config.Parse("preset "+c.Preset, []byte(text), func(string) (string, bool) { return "", false }); err != nil {
+		if f, err = config.OfPreset(c.Preset); err != nil {
 			return nil, err
 		}
 	}

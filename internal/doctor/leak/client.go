@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dunglas/httpsfv"
 
@@ -33,16 +32,6 @@ type answer struct {
 	body   []byte
 	cache  cacheStatus
 	links  func() []string
-}
-
-// pause waits. It returns an error if ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // get requests a URL. host, if not empty, is the Host of the request.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/httpcache"
 )
 
@@ -72,7 +73,7 @@ const (
 func (s *subject) visit(ctx context.Context) error {
 	for n := 0; n < visits || n < maxVisits && s.unsettled(); n++ {
 		if n >= visits {
-			if err := pause(ctx, visitPause); err != nil {
+			if err := backoff.Wait(ctx, visitPause); err != nil {
 				return err
 			}
 		}
