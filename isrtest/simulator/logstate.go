@@ -24,6 +24,7 @@ type logState struct {
 	reach  int64     // the last sequence that it has received
 	asking int       // reads of the log in progress
 	since  time.Time // when the latest read ended, or the process began
+	read   time.Time // when the latest successful read ended; zero before the first
 	heard  time.Time // when it may last have received a change; guarded by world.mu
 }
 
@@ -112,6 +113,7 @@ func (w *world) checkChanges(e event) {
 	if e.err != nil {
 		return
 	}
+	h.read = later(h.read, e.at)
 	w.counts["poll"]++
 	for _, change := range e.changes {
 		switch {

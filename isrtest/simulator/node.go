@@ -182,11 +182,17 @@ func (l *life) isDead() bool {
 }
 
 // mayVisit reports whether a visitor may request a page: not together with a rollback of the
-// page before the process has read SEQ and the marks (see mayAssert), or with a forced regeneration.
+// page before the process has read SEQ and the marks (see mayAssert), with a forced regeneration,
+// or, at a process that may be late, with a visitor that has a receipt.
 func (l *life) mayVisit(p *page) bool {
 	v := l.pages[p]
-	return v.mayVisit() && (l.begun.Load() || v.asserting == 0)
+	return v.mayVisit() && (l.begun.Load() || v.asserting == 0) && (!v.demanding || !l.mayBeLate())
 }
+
+// mayBeLate reports whether visitors may have to wait for the next read of the log. The seed does
+// not decide which of those that wait for the same read starts the flight, and a visitor with a
+// receipt may join a second flight only if it did not start the first.
+func (l *life) mayBeLate() bool { return time.Since(l.log.read) > l.w.pace.poll() }
 
 // mayVisit and mayForce separate visitors from forced regenerations of the same page at the
 // same process until the regeneration has begun. Both would wait for the same flight, and

@@ -15,7 +15,7 @@ const minSeqHeader = "ISR-Min-Seq"
 // nodes would do nothing but read.
 func (w *world) drawReceipt(v *visitor, r *http.Request) {
 	seen := v.life.pages[v.page]
-	if len(w.receipts) == 0 || seen.demanding || w.rng.IntN(6) > 0 {
+	if len(w.receipts) == 0 || seen.demanding || w.rng.IntN(6) > 0 || w.pace.ordered() && seen.waiting > 1 && v.life.mayBeLate() {
 		return
 	}
 	newest := w.receipts[max(0, len(w.receipts)-3):]
