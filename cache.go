@@ -111,15 +111,8 @@ type Cache struct {
 // A boundRoute is a route with its renderer.
 type boundRoute struct {
 	*routeRules
-	renderer http.Handler
-	budget   *budget.Budget // never nil
-
-	// The route's values, or else the cache's.
-	renderTimeout time.Duration
-	wait          time.Duration
-	maxBody       int64
-
-	renders recentTimes // of its pages that this process has made, or found in the table
+	maxBody int64 // the route's, or else the cache's
+	fills   *policy
 }
 
 // New returns a Cache on its stores. The caller must Close it. If fields of cfg are
@@ -293,11 +286,9 @@ func (c *Cache) Bind(bindings []Binding, find func(store.Key) int) ([]http.Handl
 
 // bind returns a route with its renderer, and what the cache decides for it.
 func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
-	b := &boundRoute{
-		routeRules: newRouteRules(rt), renderer: h, budget: rt.Budget,
-		renderTimeout: cmp.Or(rt.RenderTimeout, c.cfg.RenderTimeout),
-		wait:          rt.Wait,
-		maxBody:       c.cfg.MaxBody,
+	b := &boundRoute{routeRules: newRouteRules(rt), maxBody: c.cfg.MaxBody}
+	if rt.MaxBody > 0 {
+		b.maxBody = min(rt.MaxBody, b.maxBody)
 	}
 	b.rules.MaxHeader, b.maxTags = c.cfg.MaxHeader, c.cfg.MaxTags
 	b.present.Responses, b.present.Bodies = &c.responses, &page.BodyStore{Reader: c.reader, Patience: c.cfg.StoreTimeout, Suspect: c.suspect}
@@ -308,19 +299,36 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 			r.ofPage(b.Label, p, status, age)
 		}
 	}
-	if b.budget == nil {
-		b.budget = budget.Unlimited()
+	b.fills = c.policy(b, h)
+	return b
+}
+
+// policy returns what fills use of a route, whose renderer is h.
+func (c *Cache) policy(b *boundRoute, h http.Handler) *policy {
+	p := &policy{
+		name: b.Name, label: b.Label, keys: b.keys, present: b.present, renderer: h, budget: b.Budget,
+		renderTimeout: cmp.Or(b.RenderTimeout, c.cfg.RenderTimeout), wait: b.Wait, waits: b.Policy == Wait, maxBody: b.maxBody,
+		jitter: b.jitter, minWindow: b.Auto.Min, maxWindow: b.Auto.Max, nextWindow: b.Auto.Next,
+		foreignStale: max(b.Stale, 0), history: b.History, maxVariants: cmp.Or(b.MaxVariants, DefaultMaxVariants),
+		storeNegative: b.StoreNegative, rejectsText: len(b.Reject.Without)+len(b.Reject.With) > 0, tags: b.Tags,
+		judge: func(k store.Key, status int, h http.Header, tags []string, requested time.Time) httpcache.Verdict {
+			return b.judge(k, status, h, b.maxBody, tags, requested)
+		},
+		rejects: b.rejects, servableOnError: b.servableOnError,
+		cacheable: func(k store.Key) { c.sections.cacheable(b, k) },
+		refused:   func(k store.Key, reason string) { c.sections.refused(b, k, reason) },
+		renders:   new(recentTimes),
+	}
+	if p.budget == nil {
+		p.budget = budget.Unlimited()
 	}
 	switch {
-	case rt.Wait == 0 && rt.RenderTimeout > 0:
-		b.wait = rt.RenderTimeout + 2*c.cfg.Lease
-	case rt.Wait == 0:
-		b.wait = c.cfg.Wait
+	case b.Wait == 0 && b.RenderTimeout > 0:
+		p.wait = b.RenderTimeout + 2*c.cfg.Lease
+	case b.Wait == 0:
+		p.wait = c.cfg.Wait
 	}
-	if rt.MaxBody > 0 {
-		b.maxBody = min(rt.MaxBody, b.maxBody)
-	}
-	return b
+	return p
 }
 
 // routeAt returns the route that the last Bind chooses for a key, nil for none. bound is

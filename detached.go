@@ -93,12 +93,12 @@ func (s *fill) detached(ctx context.Context, rec store.Record, read page.Interva
 	if !s.c.reader.Sendable(&e) {
 		return nil, nil
 	}
-	p := page.NewDetached(s.key, e, rec.Purges, read, s.route.present)
+	p := page.NewDetached(s.key, e, rec.Purges, read, s.policy.present)
 	if s.light != nil {
-		s.c.coder.describe(ctx, p, s.route.present, s.accept)
+		s.c.coder.describe(ctx, p, s.policy.present, s.accept)
 	}
 	switch {
-	case p.IsLight(s.light, s.route.present):
+	case p.IsLight(s.light, s.policy.present):
 		return p, nil
 	case !s.c.sentFromDisk(p):
 		return nil, nil

@@ -51,7 +51,7 @@ func (s *fill) draft(status int, h http.Header, v httpcache.Verdict, at timing, 
 		GeneratedAt: at.generatedAt,
 		Revalidate:  wholeSeconds(v.Revalidate),
 		Key:         s.key.Text,
-		Route:       s.route.Name,
+		Route:       s.policy.name,
 		Status:      status,
 		Tags:        v.Tags,
 		Stale:       store.ClampInterval(v.Stale.Truncate(time.Second)),
@@ -68,20 +68,20 @@ func (s *fill) draft(status int, h http.Header, v httpcache.Verdict, at timing, 
 // was read under the lease. It is shortened at random (see [Route.Jitter]).
 func (s *fill) window(got render.Rendering, at timing, rec store.Record, digest string) time.Duration {
 	window, read := wholeSeconds(got.Verdict.Revalidate), rec.Entry
-	if !got.Verdict.RouteWindow || !s.route.Auto.enabled() || read == nil || read.Revalidate == 0 {
-		return s.c.shorten(window, s.route.jitter)
+	if !got.Verdict.RouteWindow || s.policy.maxWindow == 0 || read == nil || read.Revalidate == 0 {
+		return s.c.shorten(window, s.policy.jitter)
 	}
-	next := min(max(read.Revalidate, s.route.Auto.Min), s.route.Auto.Max)
+	next := min(max(read.Revalidate, s.policy.minWindow), s.policy.maxWindow)
 	// A purge says that the content changes, and when: visitors did not find it stale, however
 	// long the window. Of the content of other services nothing is known.
 	if !read.Foreign && !read.CoveredBy(s.purges(rec)) {
 		changed := read.SHA256 != digest || read.Status != got.Response.Status
-		next = s.route.Auto.Next(read.Revalidate, max(at.generatedAt.Sub(read.GeneratedAt), 0), changed)
+		next = s.policy.nextWindow(read.Revalidate, max(at.generatedAt.Sub(read.GeneratedAt), 0), changed)
 	}
 	if next == read.Revalidate {
 		return next // it is shortened already: many times the jitter would be a trend
 	}
-	return s.c.shorten(next, s.route.jitter)
+	return s.c.shorten(next, s.policy.jitter)
 }
 
 // newGenerationID returns an id that is unique and sorts by time: ids of one page sort
@@ -128,8 +128,8 @@ func expiry(e store.Entry, now time.Time, retention time.Duration) time.Time {
 // whose page cannot be served, does not prevent that.
 func (s *fill) publishOptions(read store.Record, next *store.Entry) store.PublishOptions {
 	return store.PublishOptions{
-		History:    s.route.History > 0,
-		Keep:       s.route.History,
+		History:    s.policy.history > 0,
+		Keep:       s.policy.history,
 		Superseded: s.c.now().Add(s.c.cfg.Retention),
 		Unchanged:  read.Entry != nil && sameContent(read.Entry, next),
 		Unpin:      s.unpin || !s.pinned(read),
@@ -252,7 +252,7 @@ func (s *fill) adapt(rec *store.Record) {
 	if e := rec.Entry; e != nil && e.Foreign {
 		// Another service's row has no stale window: the route's applies.
 		foreign := *e
-		foreign.Stale = max(s.route.Stale, 0)
+		foreign.Stale = s.policy.foreignStale
 		rec.Entry = &foreign
 	}
 	s.ended = s.withdrawnHere(rec.Entry)
@@ -270,7 +270,7 @@ func (s *fill) redirectsToItself(e *store.Entry) bool {
 	if e == nil || e.Withdrawn {
 		return false
 	}
-	_, itself := s.route.keys.SelfRedirect(s.key, e.Status, e.Header)
+	_, itself := s.policy.keys.SelfRedirect(s.key, e.Status, e.Header)
 	return itself
 }
 
@@ -299,17 +299,17 @@ func (s *fill) load(ctx context.Context, rec store.Record) (p *page.Page, err er
 		return p, nil
 	}
 	if last := s.c.memory.last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
-		p = page.New(s.key, e, rec.Purges, s.latest, last.Body(), s.route.present)
+		p = page.New(s.key, e, rec.Purges, s.latest, last.Body(), s.policy.present)
 		p.Inherit(last)
 	} else if p, err = s.detached(ctx, rec, s.latest); err != nil {
 		return nil, err
 	} else if p == nil {
-		addCoding := s.c.coder.prefetch(ctx, rec.Entry, s.route.present, s.accept)
+		addCoding := s.c.coder.prefetch(ctx, rec.Entry, s.policy.present, s.accept)
 		body, err := s.body(ctx, rec, &e)
 		if err != nil {
 			return nil, err
 		}
-		p = page.New(s.key, e, rec.Purges, s.latest, body, s.route.present)
+		p = page.New(s.key, e, rec.Purges, s.latest, body, s.policy.present)
 		addCoding(p)
 	}
 	p.Stored = !e.Foreign

@@ -393,7 +393,7 @@ func (x *explainer) settle(v Verdict, status int, cacheStatus string) {
 
 // remembered returns what this process knows of a page.
 func (h *handler) remembered(k store.Key) Memory {
-	m := Memory{StoresDown: h.c.StoresDown(), OriginDown: h.route.budget.IsOpen(), LogAge: -1}
+	m := Memory{StoresDown: h.c.StoresDown(), OriginDown: h.route.fills.budget.IsOpen(), LogAge: -1}
 	now := h.c.now()
 	if age, ok := h.c.follower.Age(now); ok {
 		m.LogAge = age

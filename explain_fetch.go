@@ -82,38 +82,39 @@ func (w *watcher) Flush() {
 // Unwrap lets [OriginUnreachable] reach the recorder.
 func (w *watcher) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// watched returns the route with a renderer that shows the header of what it answers.
-func (b *boundRoute) watched(show func(answer)) *boundRoute {
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// watched returns a renderer that shows the header of what h answers.
+func watched(h http.Handler, show func(answer)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &watcher{ResponseWriter: w, show: show}
-		b.renderer.ServeHTTP(seen, r)
+		h.ServeHTTP(seen, r)
 		if r.Context().Err() == nil {
 			seen.sent(http.StatusOK) // in case nothing was written
 		}
 	})
-	return &boundRoute{routeRules: b.routeRules, renderer: h, budget: b.budget, renderTimeout: b.renderTimeout, wait: b.wait, maxBody: b.maxBody}
 }
 
 // ask calls the renderer by call, a method of the fill, and describes what it answers. rec is
 // what the answer would replace.
 func (x *explainer) ask(s *fill, rec store.Record, call func() (render.Rendering, timing)) (render.Rendering, timing) {
 	answers := make(chan answer, 2) // a validation may be repeated without conditions
-	plain := s.route
-	s.route = plain.watched(func(a answer) {
+	plain, watching := s.policy, *s.policy
+	watching.renders = new(recentTimes) // it is not remembered
+	watching.renderer = watched(plain.renderer, func(a answer) {
 		select {
 		case answers <- a:
 		default:
 		}
 	})
+	s.policy = &watching
 	got, at := call()
 	s.releaseMemory()
-	s.route = plain
+	s.policy = plain
 	f := &Fetched{Took: at.took}
 	x.out.Fetched = f
 	for len(answers) > 0 {
 		a := <-answers
 		f.Status, f.Header = a.status, tellingFields(a.header)
-		f.Obstacles = plain.obstacles(s.key, a.status, a.header, at.generatedAt)
+		f.Obstacles = x.h.route.obstacles(s.key, a.status, a.header, at.generatedAt)
 	}
 	switch {
 	case got.Failure != nil:

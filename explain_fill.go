@@ -71,7 +71,7 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 	case stepChoose, stepUnstored:
 		return d.choose(at)
 	case stepEnter:
-		if s.route.budget.IsOpen() {
+		if s.policy.budget.IsOpen() {
 			return s.notAdmitted(&budget.Error{Open: true})
 		}
 		return stepConfirm
@@ -95,7 +95,7 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 		return s.end(unpublishedPage{page: s.negativePage(), detail: page.DetailNegative})
 	case stepStoreBody:
 		m := s.made
-		return s.end(renderedPage{newUnpublishedPage(s.key, m.entry, m.at, m.body, s.route.present), m.forwardStatus()})
+		return s.end(renderedPage{newUnpublishedPage(s.key, m.entry, m.at, m.body, s.policy.present), m.forwardStatus()})
 	case stepSleep:
 		d.x.because((&store.HeldError{Lock: *s.rec.Lock}).Error()+"; the request waits for its page", "RFC 9211, section 2.6")
 		return d.leaveOpen(storedPage{waited: true})
@@ -108,7 +108,7 @@ func (d *dryRun) doUnstored(ctx context.Context, at step) step {
 	s := d.s
 	switch at {
 	case stepEnterUnstored:
-		if err := (&budget.Error{Open: true}); s.route.budget.IsOpen() {
+		if err := (&budget.Error{Open: true}); s.policy.budget.IsOpen() {
 			return s.end(failure{cause: err, detail: admissionDetail(err)})
 		}
 		return stepRenderUnstored
@@ -187,7 +187,7 @@ func (d *dryRun) load(ctx context.Context) step {
 func (d *dryRun) page(ctx context.Context) (*page.Page, error) {
 	s, e := d.s, *d.s.rec.Entry
 	if last := s.c.memory.last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
-		p := page.New(s.key, e, s.rec.Purges, s.latest, nil, s.route.present)
+		p := page.New(s.key, e, s.rec.Purges, s.latest, nil, s.policy.present)
 		p.Rejected.Store(last.Rejected.Load() && !last.Dropped.Load() && page.SameEntry(&last.Entry, &e))
 		return p, nil
 	}
@@ -203,14 +203,14 @@ func (d *dryRun) page(ctx context.Context) (*page.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	return page.New(s.key, e, s.rec.Purges, s.latest, nil, s.route.present), nil
+	return page.New(s.key, e, s.rec.Purges, s.latest, nil, s.policy.present), nil
 }
 
 // offer ends the fill with a page that its visitor gets without waiting for a new one.
 func (d *dryRun) offer() step {
 	s := d.s
 	s.f.stale.Store(s.page)
-	if s.route.Policy != Wait && s.minSeq == 0 {
+	if !s.policy.waits && s.minSeq == 0 {
 		return s.end(storedPage{page: s.page})
 	}
 	return stepChoose
@@ -238,7 +238,7 @@ func (d *dryRun) confirm(ctx context.Context) step {
 	}
 	// Of the variants that the request would render before this one, the store knows nothing.
 	x.out.Open = x.out.Open || x.learned
-	x.learned = x.learned || len(s.route.keys.Learned(s.key)) > 0
+	x.learned = x.learned || len(s.policy.keys.Learned(s.key)) > 0
 	x.because("the page is rendered, and stored if the response allows it", "RFC 9111, section 3")
 	if !x.fetch {
 		return d.leaveOpen(nil)

@@ -32,7 +32,7 @@ func (x *explainer) askPassing(s httpcache.Status) {
 		x.because("the origin was not asked: "+why, "")
 		return
 	}
-	ctx, cancel := context.WithTimeout(x.ctx(), x.h.route.renderTimeout)
+	ctx, cancel := context.WithTimeout(x.ctx(), x.h.route.fills.renderTimeout)
 	defer cancel()
 	began := x.h.c.now()
 	f := &Fetched{}
@@ -79,7 +79,7 @@ func (h *handler) headerOf(r *http.Request) (answer, error) {
 				failed <- fmt.Errorf("%w: %v", render.ErrPanicked, v)
 			}
 		}()
-		h.route.renderer.ServeHTTP(w, withoutReceipt(r))
+		h.route.fills.renderer.ServeHTTP(w, withoutReceipt(r))
 		w.sent(http.StatusOK) // in case nothing was written
 	}()
 	select {

@@ -100,10 +100,10 @@ type fill struct {
 
 // A fillRequest is what is asked of a fill. It does not change while the fill runs.
 type fillRequest struct {
-	route *boundRoute
-	key   store.Key
-	force bool // render even if the page is fresh
-	unpin bool // render even if the page is pinned
+	policy *policy // of its route
+	key    store.Key
+	force  bool // render even if the page is fresh
+	unpin  bool // render even if the page is pinned
 	// unless: a fresh page is not rendered although the fill is forced, unless it has this
 	// version; nil if it is rendered in any case.
 	unless *freshVersion
@@ -418,10 +418,10 @@ func (s *fill) wanted(rec store.Record) bool {
 
 // found ends the fill with the stored page.
 func (s *fill) found() step {
-	s.route.noteRenderTime(s.rec.Entry)
+	s.policy.noteRenderTime(s.rec.Entry)
 	s.c.unpublished.forget(s.key)
 	if !isNegative(s.rec.Entry.Status) {
-		s.c.sections.cacheable(s.route, s.key)
+		s.policy.cacheable(s.key)
 	}
 	return s.end(storedPage{page: s.page, waited: s.waited})
 }
@@ -595,7 +595,7 @@ func (s *fill) acquire(ctx context.Context) step {
 	held, stop := store.KeepLease(work, lease, acquiredAt, s.c.meta.Refresh, s.c.log)
 	s.held = &tenure{
 		lease: lease, since: acquiredAt, ctx: held, stop: sync.OnceFunc(stop), cancel: cancel,
-		forget: s.c.hold(s.key, s.route.Label, s.rec.Lock),
+		forget: s.c.hold(s.key, s.policy.label, s.rec.Lock),
 	}
 	return stepConfirm
 }
@@ -622,9 +622,9 @@ func (s *fill) leaseTime() time.Duration {
 // renderTime bounds a render. A tenth of what is left is for storing the page and answering.
 func (s *fill) renderTime() time.Duration {
 	if left, ok := s.left(); ok {
-		return min(s.route.renderTimeout, max(left-left/10, 0))
+		return min(s.policy.renderTimeout, max(left-left/10, 0))
 	}
-	return s.route.renderTimeout
+	return s.policy.renderTimeout
 }
 
 // yield ends the work under the lease, which was given up or lost, or which the publish has ended. If
@@ -866,7 +866,7 @@ func (s *fill) negativePage() *page.Page {
 	next := s.made.entry
 	next.BodyKey, next.Stale = "", 0
 	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
-	p := page.New(s.key, next, s.f.known(store.PurgeState{}), s.latest, s.made.body, s.route.present)
+	p := page.New(s.key, next, s.f.known(store.PurgeState{}), s.latest, s.made.body, s.policy.present)
 	p.Negative = true
 	return p
 }
@@ -882,7 +882,7 @@ func (s *fill) render(ctx context.Context, rec store.Record, seq int64, unstored
 		maps.Copy(fields, s.forwarded)
 	}
 	s.c.rendering.Add(1)
-	got := s.c.render(ctx, s.route, s.key, fields, s.renderTime(), s.nextMemory(), render.Audience{
+	got := s.c.render(ctx, s.policy, s.key, fields, s.renderTime(), s.nextMemory(), render.Audience{
 		Begun: func(r render.Head) {
 			if s.streamable(rec, r.Status, r.Header) {
 				e := s.draft(r.Status, r.Header, r.Verdict, at, seq)
@@ -893,7 +893,7 @@ func (s *fill) render(ctx context.Context, rec store.Record, seq int64, unstored
 	})
 	at.took = time.Since(at.began)
 	s.noteRender(got, at.took)
-	s.route.renders.add(at.took)
+	s.policy.renders.add(at.took)
 	if cause := got.Verdict.Cause; cause != nil {
 		s.c.refusals.Log("a page is not stored", "key", s.key.String(), "reason", got.Verdict.Refused, "error", cause)
 	}
@@ -922,7 +922,7 @@ func (s *fill) storeBody(ctx context.Context) step {
 	// Waiting requests get this if storing takes too long.
 	unpublished := s.made // a copy: the body's key may change
 	s.f.rendered.Store(new(sync.OnceValue(func() *page.Page {
-		return newUnpublishedPage(s.key, unpublished.entry, unpublished.at, unpublished.body, s.route.present)
+		return newUnpublishedPage(s.key, unpublished.entry, unpublished.at, unpublished.body, s.policy.present)
 	})))
 	h, m := s.held, &s.made
 	if !m.renews {
@@ -982,7 +982,7 @@ func (s *fill) publish(ctx context.Context) step {
 	s.rendering.published(m.renews)
 	s.c.renderLog.stored(s.key, &m.entry, m.renews, m.at.took)
 	// The marks in s.rec.Purges may cover only the entry that was replaced.
-	p := page.New(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.route.present)
+	p := page.New(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.policy.present)
 	p.Stored = true
 	if err := s.keepPublished(ctx, p); err != nil && s.mustRenderAgain(p) {
 		s.out = nil
@@ -1013,7 +1013,7 @@ func (s *fill) overtaken(ctx context.Context, what string, err error, forced out
 func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 	m := &s.made
 	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.reader.Sendable(&p.Entry) {
-		c, detached := s.c, page.NewDetached(s.key, p.Entry, store.PurgeState{}, p.Read, s.route.present)
+		c, detached := s.c, page.NewDetached(s.key, p.Entry, store.PurgeState{}, p.Read, s.policy.present)
 		st.Move(p.Entry.Length, func(ctx context.Context, w http.ResponseWriter, offset int64) { c.sendRest(ctx, w, detached, offset) })
 	}
 	if !m.renews && strings.HasSuffix(p.Entry.BodyKey, p.Entry.GenerationID) {
@@ -1022,7 +1022,7 @@ func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 	if last := s.c.memory.last(s.key); last != nil && page.SameBody(&last.Entry, &p.Entry) {
 		p.Inherit(last)
 	} else if last != nil {
-		defer s.c.coder.succeed(p, last, s.route.present) // once it is kept
+		defer s.c.coder.succeed(p, last, s.policy.present) // once it is kept
 	}
 	s.c.negative.forget(s.key)
 	s.c.unpublished.forget(s.key)
@@ -1085,8 +1085,8 @@ func (s *fill) wait() step {
 		return s.postponed(min(s.rec.Lock.ExpiresAt.Sub(s.c.now()), maxPause), held, detailBackOff)
 	case s.background():
 		return s.postponed(s.c.jitter(page.RetryPause), nil, "")
-	case time.Since(s.since) > s.route.wait:
-		s.trouble = failure{cause: fmt.Errorf("waited %s: %w", s.route.wait, held), detail: detailTimeout}
+	case time.Since(s.since) > s.policy.wait:
+		s.trouble = failure{cause: fmt.Errorf("waited %s: %w", s.policy.wait, held), detail: detailTimeout}
 		return stepUnavailable
 	}
 	return stepSleep
@@ -1126,7 +1126,7 @@ func (s *fill) postponed(wait time.Duration, cause error, detail string) step {
 // fill ends, or the stale window of the page does.
 func (s *fill) background() bool {
 	p := s.f.stale.Load()
-	return p != nil && !s.force && s.minSeq == 0 && (s.early != nil || s.route.Policy != Wait) && s.c.state(s.f, p, s.c.now()) >= store.Stale
+	return p != nil && !s.force && s.minSeq == 0 && (s.early != nil || !s.policy.waits) && s.c.state(s.f, p, s.c.now()) >= store.Stale
 }
 
 // overdue is called when the store has taken too long for the waiting requests. They
@@ -1224,7 +1224,7 @@ func (s *fill) renderUnstored(ctx context.Context) step {
 // judgeUnstored decides what is made of a rendering that will not be stored.
 func (s *fill) judgeUnstored() step {
 	if s.got.Response != nil {
-		if why := s.route.rejects(s.got.Response, nil); why != "" {
+		if why := s.policy.rejects(s.got.Response, nil); why != "" {
 			s.got = rejection(why)
 		}
 	}
@@ -1261,7 +1261,7 @@ func (s *fill) serveUnstored() step {
 
 // renderedUnstored is the page of a rendering that will not be stored.
 func (s *fill) renderedUnstored() *page.Page {
-	p := newUnpublishedPage(s.key, s.entry(s.got, s.at, s.asOf, store.Record{}), s.at, s.got.Response.Body, s.route.present)
+	p := newUnpublishedPage(s.key, s.entry(s.got, s.at, s.asOf, store.Record{}), s.at, s.got.Response.Body, s.policy.present)
 	p.Outage = s.unstored == detailStoreError
 	return p
 }

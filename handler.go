@@ -971,7 +971,7 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 	own := h.handOver(r)
 	defer func() { own.waive(j.reply) }()
 	came := time.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), h.route.wait)
+	ctx, cancel := context.WithTimeout(r.Context(), h.route.fills.wait)
 	defer cancel()
 	// This process may know of later purges than that of the receipt.
 	known := h.c.follower.Committed()
@@ -1034,7 +1034,7 @@ func (v *visit) joinStored(r *http.Request, d *decision) joined {
 // fill returns a fill for a visitor.
 func (h *handler) fill(r *http.Request, k store.Key) *fill {
 	return &fill{fillRequest: fillRequest{
-		route: h.route, key: k, cause: r.Context(), forwarded: h.route.keys.Forwarded(r),
+		policy: h.route.fills, key: k, cause: r.Context(), forwarded: h.route.keys.Forwarded(r),
 		accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), light: lightRequest(r),
 	}, turn: originTurn{clients: h.clients(r)}}
 }
@@ -1111,7 +1111,7 @@ func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, 
 	usable, streaming := f.usable, f.streaming
 	var late <-chan time.Time
 	if h.route.Policy == Wait {
-		timer := time.NewTimer(h.route.wait)
+		timer := time.NewTimer(h.route.fills.wait)
 		defer timer.Stop()
 		late = timer.C
 	}

@@ -77,7 +77,7 @@ func (h *handler) handOver(r *http.Request) *handover {
 		keys: h.route.keys, head: r.Method == http.MethodHead, asked: r.Header.Clone(), ready: make(chan struct{}),
 		settled: settled, settle: sync.OnceFunc(func() { close(settled) }),
 	}
-	if a, ok := h.route.renderer.(Admitter); ok {
+	if a, ok := h.route.fills.renderer.(Admitter); ok {
 		o.admit = func() (func(), bool) { return a.Admit(r) }
 	}
 	return o

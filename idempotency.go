@@ -136,7 +136,7 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 	if err != nil {
 		return Regeneration{}, err
 	}
-	e, fresh, err := c.renderNow(ctx, &fill{fillRequest: fillRequest{route: route, key: k, force: true, unpin: r.unpin, reload: r.reload, unless: r.unless, claim: claim}})
+	e, fresh, err := c.renderNow(ctx, &fill{fillRequest: fillRequest{policy: route.fills, key: k, force: true, unpin: r.unpin, reload: r.reload, unless: r.unless, claim: claim}})
 	var earlier *store.RequestError
 	switch {
 	case errors.As(err, &earlier) && errors.Is(err, store.ErrRequestCompleted):

@@ -39,7 +39,7 @@ func (cfg Config) notes() func(Event) {
 
 // operation returns an operation of the fill.
 func (s *fill) operation(kind OperationKind) Operation {
-	return Operation{Kind: kind, Route: s.route.Label, Key: s.key, Cause: s.cause}
+	return Operation{Kind: kind, Route: s.policy.label, Key: s.key, Cause: s.cause}
 }
 
 // observed executes the fill by run, as an operation that requests can join.

@@ -147,8 +147,11 @@ func (s *sections) roomLocked(now time.Time) {
 }
 
 // refused records that the render of a page was refused, or that the response to a request for it
-// looks as if it would be.
+// looks as if it would be. What only a body or a visitor's spelling of the URL decides says nothing of others.
 func (s *sections) refused(b *boundRoute, k store.Key, reason string) {
+	if !b.decidedByHeader(reason) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -219,13 +222,13 @@ func (c *Cache) Learned() []LearnedSection {
 }
 
 // learn records what a render says of the section of its page. An answer for an invented URL says
-// nothing, and neither does what only a body or a visitor's spelling of the URL decides.
+// nothing.
 func (s *fill) learn(got render.Rendering) {
 	switch {
 	case got.Response != nil && !isNegative(got.Response.Status):
-		s.c.sections.cacheable(s.route, s.key)
-	case got.Refused != "" && s.route.decidedByHeader(got.Refused) && got.Status != http.StatusNotFound && got.Status != http.StatusGone:
-		s.c.sections.refused(s.route, s.key, got.Refused)
+		s.policy.cacheable(s.key)
+	case got.Refused != "" && got.Status != http.StatusNotFound && got.Status != http.StatusGone:
+		s.policy.refused(s.key, got.Refused)
 	}
 }
 

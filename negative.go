@@ -189,7 +189,7 @@ func isNegative(status int) bool { return status >= http.StatusBadRequest }
 // any number of invented URLs, and each would become a row and a body. An entry that
 // exists, even one that cannot be read, is replaced.
 func (s *fill) staysInMemory(rec store.Record, next *store.Entry) bool {
-	return isNegative(next.Status) && rec.Entry == nil && rec.Malformed == nil && !s.force && !s.route.StoreNegative
+	return isNegative(next.Status) && rec.Entry == nil && rec.Malformed == nil && !s.force && !s.policy.storeNegative
 }
 
 // knownNegative returns what another flight of this process has found since this flight's
@@ -250,7 +250,7 @@ func (s *fill) withdrawable(rec store.Record) bool {
 func (s *fill) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
 	e.GenerationID = s.c.newGenerationID()
 	e.GeneratedAt, e.Revalidate, e.Stale = at.generatedAt, 0, 0
-	e.Key, e.Route = s.key.Text, s.route.Name
+	e.Key, e.Route = s.key.Text, s.policy.name
 	e.Status, e.ETag, e.Header, e.Tags = http.StatusGone, "", nil, nil
 	e.PinnedUntil, e.AssertedAt, e.PurgeSeq, e.Build, e.Withdrawn = time.Time{}, time.Time{}, seq, s.c.build.Load(), true
 	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)

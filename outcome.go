@@ -155,7 +155,7 @@ func (h *handler) worthRetrying(r *http.Request, f *flight, got reply, attempt i
 		case f.forced: // this visitor did not ask for a forced render
 			return true
 		case o.detail == detailOriginBusy: // there may be room for this client where there is none for another
-			return h.route.Client != nil && attempt < maxPayers && time.Since(came) < h.route.wait
+			return h.route.Client != nil && attempt < maxPayers && time.Since(came) < h.route.fills.wait
 		}
 	}
 	return false
@@ -205,7 +205,7 @@ func (b *routeRules) servableOnError(e *store.Entry, state store.State, purges s
 // servableOnError is the same for a record.
 func (s *fill) servableOnError(rec store.Record) bool {
 	purges, now := s.purges(rec), s.c.now()
-	return s.route.servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now)
+	return s.policy.servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now)
 }
 
 // reply makes the reply to a visitor of a flight that has ended. old is the page that

@@ -229,13 +229,13 @@ func (s *fill) recall(ctx context.Context) *page.Page {
 	}
 	addCoding := func(*page.Page) {}
 	if !o.absent {
-		addCoding = s.c.coder.prefetch(ctx, &e, s.route.present, s.accept)
+		addCoding = s.c.coder.prefetch(ctx, &e, s.policy.present, s.accept)
 	}
 	body, err := s.c.reader.ReadOnce(ctx, s.key, &e)
 	if err != nil {
 		return nil // the fill goes on, and finds the reason
 	}
-	p, err := s.c.restored(s.key, o, e, body, s.route.present, addCoding)
+	p, err := s.c.restored(s.key, o, e, body, s.policy.present, addCoding)
 	if err != nil || s.c.memory.isDropped(p) {
 		return nil
 	}

@@ -102,7 +102,7 @@ func (s *fill) suspicious(rec store.Record, got render.Rendering) string {
 	if s.servableOnError(rec) {
 		current = rec.Entry
 	}
-	return s.route.rejects(got.Response, current)
+	return s.policy.rejects(got.Response, current)
 }
 
 // reject quarantines a render whose result is suspicious: it counts as a failure. If we crash
@@ -163,7 +163,7 @@ func (s *fill) quarantine(ctx context.Context, lease store.Lease, e store.Entry,
 		return fmt.Errorf("storing the body of %s: %w", s.key, err)
 	}
 	e.Expires = now.Add(quarantineLife)
-	return s.c.meta.Quarantine(ctx, lease, store.Quarantined{PK: s.pk, Entry: e, Tenant: s.key.Tenant, Reason: why, RejectedAt: now, Keep: s.route.History})
+	return s.c.meta.Quarantine(ctx, lease, store.Quarantined{PK: s.pk, Entry: e, Tenant: s.key.Tenant, Reason: why, RejectedAt: now, Keep: s.policy.history})
 }
 
 // Quarantined returns the generation of a page that was rejected last. It is kept for a week.

@@ -30,19 +30,19 @@ var errEmpty = errors.New("the response is empty, and the stored page is not")
 
 // render calls the renderer of a route with the request built from a key and forwarded headers, and reads the
 // whole response (see Do). limit is how long the renderer may take.
-func (c *Cache) render(ctx context.Context, b *boundRoute, k store.Key, forwarded http.Header, limit time.Duration, memory *render.Memory, to render.Audience) render.Rendering {
-	req, err := b.keys.Request(ctx, k)
+func (c *Cache) render(ctx context.Context, p *policy, k store.Key, forwarded http.Header, limit time.Duration, memory *render.Memory, to render.Audience) render.Rendering {
+	req, err := p.keys.Request(ctx, k)
 	if err != nil {
 		return render.Rendering{Failure: err}
 	}
 	maps.Copy(req.Header, forwarded)
 	requested := c.now()
 	return render.Do(ctx, render.Call{
-		Handler: b.renderer, Request: req, Tags: b.Tags,
+		Handler: p.renderer, Request: req, Tags: p.tags,
 		Judge: func(status int, h http.Header, tags []string) httpcache.Verdict {
-			return b.judge(k, status, h, b.maxBody, tags, requested)
+			return p.judge(k, status, h, tags, requested)
 		},
-		Limit: limit, MaxBody: b.maxBody, Memory: memory, Pieces: c.reader.Pieces(), Closing: c.ctx, To: to,
+		Limit: limit, MaxBody: p.maxBody, Memory: memory, Pieces: c.reader.Pieces(), Closing: c.ctx, To: to,
 	})
 }
 
@@ -80,7 +80,7 @@ func (h *handler) pass(w http.ResponseWriter, r *http.Request, status httpcache.
 func (h *handler) passThrough(w http.ResponseWriter, r *http.Request, status httpcache.Status, observe func(int, http.Header)) {
 	pw := &passWriter{ResponseWriter: w, request: r, as: h.route.present, status: status, observe: observe, report: ReportOf(w)}
 	pw.report.answer(status) // in case there is no response
-	h.route.renderer.ServeHTTP(pw, withoutReceipt(r))
+	h.route.fills.renderer.ServeHTTP(pw, withoutReceipt(r))
 	pw.WriteHeader(http.StatusOK) // in case nothing was written
 }
 

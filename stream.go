@@ -57,7 +57,7 @@ func (s *fill) streamable(rec store.Record, status int, h http.Header) bool {
 		return false // small, and kept or withdrawn by rules of their own
 	case len(h["Content-Encoding"]) > 0, len(h["Content-Type"]) == 0:
 		return false // it is decoded, or its type detected, as a whole
-	case len(s.route.Reject.Without)+len(s.route.Reject.With) > 0:
+	case s.policy.rejectsText:
 		return false
 	}
 	return !s.servableOnError(rec)
@@ -79,12 +79,12 @@ func (s *fill) offerStream(st *render.Stream, e store.Entry, at timing, unstored
 	if size < 0 {
 		size = coding.MinBody
 	}
-	s.route.present.VaryByCoding(e.Header, size) // as when it is stored
+	s.policy.present.VaryByCoding(e.Header, size) // as when it is stored
 	stored := make(chan struct{})
 	st.SettlesWith(stored)
 	s.f.stream.Store(&offer{
 		Stream: st,
-		page:   page.New(s.key, e, store.PurgeState{}, page.Interval{Began: at.began, Ended: at.began}, nil, s.route.present),
+		page:   page.New(s.key, e, store.PurgeState{}, page.Interval{Began: at.began, Ended: at.began}, nil, s.policy.present),
 		length: length,
 		status: httpcache.Status{Stored: unstored == "", Detail: unstored},
 		settle: sync.OnceFunc(func() { close(stored) }),

@@ -128,7 +128,7 @@ func (s *fill) awaitTurn(ctx context.Context, rec store.Record) (come bool, err 
 	turn := s.turn.current()
 	if turn == nil {
 		s.turn.known = s.isKnown(rec)
-		if turn, err = s.turn.enter(s.route.budget, s.background()); err != nil {
+		if turn, err = s.turn.enter(s.policy.budget, s.background()); err != nil {
 			return false, err
 		}
 	}
@@ -140,7 +140,7 @@ func (s *fill) awaitTurn(ctx context.Context, rec store.Record) (come bool, err 
 	default:
 	}
 	s.turn.beginQueue(func() func(Result) { return s.beginQueue(ctx) })
-	left := s.route.wait - time.Since(s.since)
+	left := s.policy.wait - time.Since(s.since)
 	if left <= 0 {
 		s.turn.endQueue("timeout")
 		return false, &budget.Error{RetryAfter: budget.BusyRetry}

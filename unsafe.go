@@ -159,7 +159,7 @@ func (u *unsafeRequest) page(uri *url.URL) (changed invalidate.Change, ok bool) 
 	if route.UnsafeRequests == UnsafeIgnore {
 		return changed, false
 	}
-	changed.Hard, changed.RenderTime = route.UnsafeRequests == UnsafeHard, route.renders.median(0)
+	changed.Hard, changed.RenderTime = route.UnsafeRequests == UnsafeHard, route.fills.renders.median(0)
 	tenant, _, err := route.keys.Tenant(u.header)
 	if err != nil {
 		return changed, false

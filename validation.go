@@ -114,7 +114,7 @@ func (s *fill) renewal(ctx context.Context, rec store.Record, answer render.Rend
 		return render.Rendering{}, "the clock was set back"
 	}
 	got = render.Rendering{Renews: true, Response: &render.Response{Status: e.Status, Header: httpcache.Freshen(tag, e.Header, answer.NotModified)}}
-	got.Verdict = s.route.judge(s.key, e.Status, got.Response.Header, s.route.maxBody, answer.Tags, at.generatedAt)
+	got.Verdict = s.policy.judge(s.key, e.Status, got.Response.Header, answer.Tags, at.generatedAt)
 	switch got.Verdict.Refused {
 	case "":
 	case httpcache.RefusedNoFreshness, httpcache.RefusedOld:

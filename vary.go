@@ -1,7 +1,6 @@
 package isr
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -43,19 +42,19 @@ func (s *fill) admitVariant(ctx context.Context, rec store.Record) (refused bool
 
 // otherVariants reports whether the page has too many other variants, and which.
 func (s *fill) otherVariants(ctx context.Context, rec store.Record) (kept []store.Key, tooMany bool, err error) {
-	if len(s.route.keys.Learned(s.key)) == 0 {
+	if len(s.policy.keys.Learned(s.key)) == 0 {
 		return nil, false, nil
 	}
 	if state := store.Freshness(rec.Entry, rec.Purges, s.c.now()); state == store.Fresh || state == store.Stale {
 		return nil, false, nil
 	}
 	base, _ := s.key.WithoutVariant()
-	most := cmp.Or(s.route.MaxVariants, DefaultMaxVariants)
+	most := s.policy.maxVariants
 	listed, more, err := s.c.listedVariants(ctx, base, listedPerVariant*most)
 	if err != nil {
 		return nil, false, err
 	}
-	listed = slices.DeleteFunc(listed, func(k store.Key) bool { return k == s.key || len(s.route.keys.Learned(k)) == 0 })
+	listed = slices.DeleteFunc(listed, func(k store.Key) bool { return k == s.key || len(s.policy.keys.Learned(k)) == 0 })
 	if len(listed) < most && !more {
 		return nil, false, nil
 	}

@@ -177,13 +177,13 @@ func (s *fill) expected(rec store.Record) time.Duration {
 	if rec.Entry != nil && rec.Entry.RenderTime > 0 {
 		return rec.Entry.RenderTime
 	}
-	return s.route.renders.median(0)
+	return s.policy.renders.median(0)
 }
 
 // noteRenderTime records how long a page took that was found in the table.
-func (b *boundRoute) noteRenderTime(e *store.Entry) {
+func (p *policy) noteRenderTime(e *store.Entry) {
 	if e.RenderTime > 0 {
-		b.renders.add(e.RenderTime)
+		p.renders.add(e.RenderTime)
 	}
 }
 
