@@ -96,6 +96,7 @@ func execute(ctx context.Context, args []string, out *cli.Streams) int {
 		kong.Writers(out.Out, out.Err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		grammar.Usage.prices(),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(out),
 	)

@@ -6,13 +6,16 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/cost"
 )
 
 type usageCommand struct {
-	ReadPrice  float64 `default:"0.125" placeholder:"USD" help:"Price of a million read units in dollars (${default}: on demand in us-east-1)."`
-	WritePrice float64 `default:"0.625" placeholder:"USD" help:"Price of a million write units in dollars (${default}: on demand in us-east-1)."`
+	ReadPrice  float64 `default:"${read_price}" placeholder:"USD" help:"Price of a million read units in dollars (${default}: on demand in us-east-1)."`
+	WritePrice float64 `default:"${write_price}" placeholder:"USD" help:"Price of a million write units in dollars (${default}: on demand in us-east-1)."`
 	JSON       bool    `name:"json" help:"Write JSON."`
 
 	askFlags `embed:""`
@@ -66,6 +69,11 @@ func (c *usageCommand) writeRow(t *tabwriter.Writer, op admin.OperationUsage) {
 
 // cost returns the cost of an operation in dollars.
 func (c *usageCommand) cost(op admin.OperationUsage) float64 {
-	const million = 1e6
-	return (op.ReadUnits*c.ReadPrice + op.WriteUnits*c.WritePrice) / million
+	return cost.Prices{ReadUnits: c.ReadPrice, WriteUnits: c.WritePrice}.Capacity(op.ReadUnits, op.WriteUnits)
+}
+
+// prices are the defaults of the flags, as kong's variables.
+func (usageCommand) prices() kong.Vars {
+	list := cost.USEast1()
+	return kong.Vars{"read_price": fmt.Sprint(list.ReadUnits), "write_price": fmt.Sprint(list.WriteUnits)}
 }

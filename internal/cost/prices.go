@@ -1,0 +1,97 @@
+// Package cost computes what a site costs on AWS in a month of 30 days.
+//
+// An [Activity] is what a fleet of servers does with its table and its bucket: pages that are regenerated, pages that a
+// server reads because another one has rendered them, polls of the log. Its bill follows from the units of
+// docs/cost.md, which dynamostore/units_test.go measures, and from [Prices]. A replay of a log counts the activity; a
+// [Site] estimates it from the number of pages and the rate of requests.
+//
+//	Site ──(requests by Zipf's law, one regeneration per freshness window)──► Activity ──(units)──► Bill
+//
+// It knows no store and no server. Everything is a pure function, safe for concurrent use.
+package cost
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Month is the month of all bills: 30 days. AWS bills hours, and a month of 30 days has 720.
+const Month = 30 * 24 * time.Hour
+
+// Prices are in US dollars.
+type Prices struct {
+	ReadUnits    float64 `json:"read_units"`
+	WriteUnits   float64 `json:"write_units"`
+	TableStorage float64 `json:"table_storage"`
+	Puts         float64 `json:"puts"`
+	Gets         float64 `json:"gets"`
+	Storage      float64 `json:"storage"`
+}
+
+// USEast1 returns the list prices of us-east-1 on demand, as of the version of this program. They change, and differ
+// by region.
+func USEast1() Prices {
+	return Prices{ReadUnits: 0.125, WriteUnits: 0.625, TableStorage: 0.25, Puts: 5, Gets: 0.40, Storage: 0.023}
+}
+
+// A Price is one of [Prices] with its name, which [Prices.Set] takes, and what is bought for it.
+type Price struct {
+	Name    string
+	Of      string
+	Dollars float64
+}
+
+// List returns all prices.
+func (p Prices) List() []Price {
+	var all []Price
+	for _, field := range p.fields() {
+		all = append(all, Price{field.name, field.of, *field.dollars})
+	}
+	return all
+}
+
+// Set changes the price of a name.
+func (p *Prices) Set(name string, dollars float64) error {
+	if !(dollars >= 0) || math.IsInf(dollars, 0) { // the first also refuses NaN
+		return fmt.Errorf("price %s must be a number of dollars of at least 0 (got %v)", name, dollars)
+	}
+	var names []string
+	for _, field := range p.fields() {
+		if field.name == name {
+			*field.dollars = dollars
+			return nil
+		}
+		names = append(names, field.name)
+	}
+	return fmt.Errorf("unknown price %q; expected one of %s", name, strings.Join(names, ", "))
+}
+
+type priceField struct {
+	name, of string
+	dollars  *float64
+}
+
+func (p *Prices) fields() []priceField {
+	return []priceField{
+		{"read-units", "a million read request units of DynamoDB", &p.ReadUnits},
+		{"write-units", "a million write request units of DynamoDB", &p.WriteUnits},
+		{"table-storage", "a GB and month in DynamoDB", &p.TableStorage},
+		{"puts", "a million PUTs and LISTs on S3", &p.Puts},
+		{"gets", "a million GETs and HEADs on S3", &p.Gets},
+		{"storage", "a GB and month in S3", &p.Storage},
+	}
+}
+
+// Capacity returns the price of units of DynamoDB in dollars.
+func (p Prices) Capacity(readUnits, writeUnits float64) float64 {
+	return (readUnits*p.ReadUnits + writeUnits*p.WriteUnits) / million
+}
+
+// requests returns the price of requests to S3 in dollars.
+func (p Prices) requests(puts, gets float64) float64 {
+	return (puts*p.Puts + gets*p.Gets) / million
+}
+
+const million = 1e6
