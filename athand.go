@@ -1,13 +1,13 @@
 package isr
 
 import (
-	"bytes"
 	"context"
 	"hash/maphash"
 	"net/http"
 
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
+	"github.com/facetheory/isr/internal/encoder"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
@@ -44,13 +44,13 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page.Pag
 	case e.Header.Get("Content-Type") == "":
 		return nil // the body says whether codings are to be made, which outlast the buffer
 	}
-	as, got, body := h.route.present, storedCoding{c: httpcache.Identity}, []byte(nil)
+	as, got, body := h.route.present, encoder.Stored{}, []byte(nil)
 	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
 	wants := accept.Prefer(as.Codings.Without(o.none)) != httpcache.Identity && coding.Useful(e.Header.Get("Content-Type"), e.Length)
 	if wants && (o.absent || !h.c.codingAtHand(r.Context(), e, as, accept, buffer, &got)) {
 		return nil // one is to be made, or to be read from elsewhere
 	}
-	if got.coded == nil {
+	if !got.HasContent() {
 		if body = h.c.bodyAtHand(r.Context(), o, e, buffer); body == nil {
 			return nil
 		}
@@ -58,7 +58,7 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page.Pag
 	p.PrepareOnce(d.key, body, as)
 	switch {
 	case wants:
-		got.addTo(p)
+		got.AddTo(p)
 	case o.none != coding.Has{}:
 		p.SetCodings(o.none, o.absent)
 	}
@@ -77,14 +77,11 @@ func (c *Cache) bodyAtHand(ctx context.Context, o *outline, e *store.Entry, buff
 
 // codingAtHand reads the coding that a visitor prefers of those beside the body of an entry. It
 // returns false if they are not at hand, or damaged.
-func (c *Cache) codingAtHand(ctx context.Context, e *store.Entry, as *page.View, accept httpcache.Accept, buffer *[]byte, got *storedCoding) bool {
-	all, err := c.reader.Cached(ctx, store.CodingsKey(e.BodyKey), maxCodings(e.Length), buffer)
+func (c *Cache) codingAtHand(ctx context.Context, e *store.Entry, as *page.View, accept httpcache.Accept, buffer *[]byte, got *encoder.Stored) bool {
+	all, err := c.reader.Cached(ctx, store.CodingsKey(e.BodyKey), encoder.MaxStored(e.Length), buffer)
 	if err != nil {
 		return false
 	}
-	got.has, got.coded, err = coding.Read(bytes.NewReader(all), int64(len(all)), e.Length, e.SHA256, func(has coding.Has) httpcache.Coding {
-		got.c = accept.Prefer(as.Codings.And(has))
-		return got.c
-	})
+	*got, err = encoder.Choose(all, e, as, accept)
 	return err == nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/changelog"
+	"github.com/facetheory/isr/internal/encoder"
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/internal/frequency"
 	"github.com/facetheory/isr/internal/guard"
@@ -78,7 +79,7 @@ type Cache struct {
 	sender        *offload.Sender    // nil: there is no queue
 	invalidations *invalidate.Purges // by unsafe requests
 	crowded       crowdedPages
-	coder         *coder
+	encoder       *encoder.Encoder
 	local         store.LocalReader   // the bodies on a local disk; nil: there are none
 	reader        *bodies.Reader      // of stored bodies
 	responses     page.ResponseMemory // of bodies that are being sent
@@ -158,7 +159,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	c.rendered = cfg.Buffers.Part(bytes / renderShare)
 	c.sender = newSender(c)
 	c.invalidations = newInvalidations(c)
-	c.coder = newCoder(c, c.stores.Observed)
+	c.encoder = newEncoder(c)
 	c.peers = fleet.NewPeers(cfg.Peers)
 	c.reader = newReader(c, bodies)
 	c.follow()
@@ -202,6 +203,16 @@ func newReader(c *Cache, all store.BodyStore) *bodies.Reader {
 		o.Ask = c.cfg.Peers.ReadBody
 	}
 	return bodies.New(c.ctx, o)
+}
+
+// newEncoder returns the encoder of the pages of a cache.
+func newEncoder(c *Cache) *encoder.Encoder {
+	return encoder.New(c.ctx, encoder.Options{
+		Bodies: c.stores.Observed, Local: c.local,
+		Full: c.full, Reweigh: c.reweigh,
+		Go: c.background.Go, Begin: c.activity.begin, End: c.activity.end,
+		Complain: c.complaints.Log,
+	})
 }
 
 // StoresDown returns the stores whose circuit breaker is open: "table", "bodies".
@@ -292,7 +303,7 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 	}
 	b.rules.MaxHeader, b.maxTags = c.cfg.MaxHeader, c.cfg.MaxTags
 	b.present.Responses, b.present.Bodies = &c.responses, &page.BodyStore{Reader: c.reader, Patience: c.cfg.StoreTimeout, Suspect: c.suspect}
-	b.present.Want = func(p *page.Page, wanted httpcache.Coding) { c.coder.want(p, b.present, wanted) }
+	b.present.Want = func(p *page.Page, wanted httpcache.Coding) { c.encoder.Want(p, b.present, wanted) }
 	b.Label = cmp.Or(b.Label, b.Name)
 	b.present.Report = func(w http.ResponseWriter, p *page.Page, status httpcache.Status, age time.Duration) {
 		if r := ReportOf(w); r != nil {
@@ -417,7 +428,7 @@ func (c *Cache) Close(ctx context.Context) error {
 	defer c.cfg.Buffers.Release(netip.Prefix{}, c.responses.Shut())
 	defer c.background.Wait()
 	defer c.renderLog.write()
-	c.coder.shut()
+	c.encoder.Shut()
 	err := c.closeFlights(ctx)
 	if err == nil {
 		c.abort(ErrClosed)

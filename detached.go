@@ -77,7 +77,7 @@ func (h *handler) detached(r *http.Request, d *decision) *page.Page {
 		p.SetCodings(o.none, o.absent)
 	}
 	if light != nil {
-		h.c.coder.describe(r.Context(), p, h.route.present, httpcache.AcceptEncoding(r.Header["Accept-Encoding"]))
+		h.c.encoder.Describe(r.Context(), p, h.route.present, httpcache.AcceptEncoding(r.Header["Accept-Encoding"]))
 	}
 	if p.IsLight(light, h.route.present) || h.c.sentFromDisk(p) && (p.Size() > h.c.memory.limit/maxShare || o.loads.Add(1) < maxLoads) {
 		return p
@@ -95,7 +95,7 @@ func (s *fill) detached(ctx context.Context, rec store.Record, read page.Interva
 	}
 	p := page.NewDetached(s.key, e, rec.Purges, read, s.policy.present)
 	if s.light != nil {
-		s.c.coder.describe(ctx, p, s.policy.present, s.accept)
+		s.c.encoder.Describe(ctx, p, s.policy.present, s.accept)
 	}
 	switch {
 	case p.IsLight(s.light, s.policy.present):

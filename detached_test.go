@@ -160,7 +160,7 @@ func TestLargePagesOutOfMemory(t *testing.T) {
 				get(warm, path)
 				for _, coding := range []string{"gzip", "br"} {
 					get(warm, path, "Accept-Encoding: "+coding)
-					time.Sleep(5 * time.Second) // the coder is asked once in a while
+					time.Sleep(5 * time.Second) // a coding is asked for once in a while
 				}
 				etag := get(warm, path).Header().Get("Etag")
 				bodies := &metered{BodyStore: tb.bodies}

@@ -304,7 +304,7 @@ func (s *fill) load(ctx context.Context, rec store.Record) (p *page.Page, err er
 	} else if p, err = s.detached(ctx, rec, s.latest); err != nil {
 		return nil, err
 	} else if p == nil {
-		addCoding := s.c.coder.prefetch(ctx, rec.Entry, s.policy.present, s.accept)
+		addCoding := s.c.encoder.Prefetch(ctx, rec.Entry, s.policy.present, s.accept)
 		body, err := s.body(ctx, rec, &e)
 		if err != nil {
 			return nil, err

@@ -1022,7 +1022,7 @@ func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 	if last := s.c.memory.last(s.key); last != nil && page.SameBody(&last.Entry, &p.Entry) {
 		p.Inherit(last)
 	} else if last != nil {
-		defer s.c.coder.succeed(p, last, s.policy.present) // once it is kept
+		defer s.c.encoder.Succeed(p, last, s.policy.present) // once it is kept
 	}
 	s.c.negative.forget(s.key)
 	s.c.unpublished.forget(s.key)

@@ -876,7 +876,7 @@ func (v *visit) load(r *http.Request, d *decision) (*page.Page, error) {
 	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
 	// What an outline says does not change, and all who wait judge the page again.
 	read := h.c.reader.Load(k, &e, func(ctx context.Context, body []byte) (any, error) {
-		return h.c.restored(k, o, e, body, as, func(p *page.Page) { h.c.coder.addStored(ctx, p, as, accept) })
+		return h.c.restored(k, o, e, body, as, func(p *page.Page) { h.c.encoder.AddStored(ctx, p, as, accept) })
 	})
 	timer := time.NewTimer(h.c.cfg.StoreTimeout)
 	defer timer.Stop()

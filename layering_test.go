@@ -25,6 +25,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/breaker", []string{module + "$", module + "/store"}, "the breaker counts answers, and knows no store"},
 		{"/internal/cachekey", []string{module + "$", module + "/internal/marks", "github.com/aws/"}, "keys depend on requests alone"},
 		{"/internal/changelog", []string{module + "$", module + "/internal/marks", module + "/internal/fleet", "github.com/aws/"}, "the log knows nothing of what its changes are for"},
+		{"/internal/encoder", []string{module + "$", module + "/internal/changelog", module + "/internal/fleet", "github.com/aws/"}, "codings are made of pages, wherever these are kept"},
 		{"/internal/fleet", []string{module + "$", module + "/internal/peer", "github.com/aws/"}, "the list of nodes needs the seam alone"},
 		{"/internal/frequency", []string{module}, "the sketch must not depend on the cache"},
 		{"/internal/telemetry/live", []string{module + "/gateway", module + "/dynamostore", "github.com/aws/"}, "counting needs the reports of the cache alone"},

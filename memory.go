@@ -197,6 +197,26 @@ func (m *memory) drop(k store.Key) {
 	}
 }
 
+// reweigh accounts for the weight of a page that got codings, if it is still in memory.
+func (c *Cache) reweigh(p *page.Page) {
+	reweigh(c.memory.pages, p)
+	reweigh(c.unpublished.byKey, p)
+	c.negative.reweigh(p)
+}
+
+// reweigh accounts for the weight of a page that has changed, if it is still there.
+func reweigh(pages *otter.Cache[store.Key, *page.Page], p *page.Page) {
+	if pages == nil {
+		return
+	}
+	pages.Compute(p.Key, func(old *page.Page, found bool) (*page.Page, otter.ComputeOp) {
+		if !found || old != p {
+			return old, otter.CancelOp
+		}
+		return p, otter.WriteOp
+	})
+}
+
 // LastUses returns when the pages in memory were last served from there, by partition
 // key, rounded up to whole seconds. The stores do not know that (see [gc.EvictOptions]).
 func (c *Cache) LastUses() map[string]time.Time {

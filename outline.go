@@ -229,7 +229,7 @@ func (s *fill) recall(ctx context.Context) *page.Page {
 	}
 	addCoding := func(*page.Page) {}
 	if !o.absent {
-		addCoding = s.c.coder.prefetch(ctx, &e, s.policy.present, s.accept)
+		addCoding = s.c.encoder.Prefetch(ctx, &e, s.policy.present, s.accept)
 	}
 	body, err := s.c.reader.ReadOnce(ctx, s.key, &e)
 	if err != nil {

@@ -288,3 +288,15 @@ func (rt Route) validateReject() error {
 	}
 	return errors.Join(errs...)
 }
+
+func (rt Route) validateCodings() error {
+	for i, token := range rt.Codings {
+		switch c, ok := httpcache.ParseCoding(token); {
+		case !ok, c == httpcache.Identity && len(rt.Codings) > 1:
+			return configErrorf("Codings", "must be some of br, zstd and gzip, or identity alone (got %q)", token)
+		case slices.Contains(rt.Codings[:i], token):
+			return configErrorf("Codings", "must not contain %q twice", token)
+		}
+	}
+	return nil
+}

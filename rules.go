@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/cachekey"
+	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
@@ -50,6 +51,27 @@ func (rt Route) keyRules() cachekey.Rules {
 	return cachekey.Rules{
 		Off: rt.Off, Query: rt.Query, IgnoreQuery: rt.IgnoreQuery, IgnoreCookies: rt.IgnoreCookies, Vary: rt.Vary, Classes: classes,
 		VaryAuto: rt.VaryAuto, Forward: rt.Forward, TenantHeader: rt.TenantHeader, ReceiptHeader: minSeqHeader, ObeyRequests: rt.ObeyRequests,
+	}
+}
+
+// codings returns the codings that pages of the route may have.
+func (rt Route) codings() (has coding.Has) {
+	if len(rt.Codings) == 0 {
+		return coding.All()
+	}
+	for _, token := range rt.Codings {
+		if c, ok := httpcache.ParseCoding(token); ok && c < httpcache.Identity {
+			has[c] = true
+		}
+	}
+	return has
+}
+
+// viewRules returns what the route declares of its responses.
+func (rt Route) viewRules() page.ViewRules {
+	return page.ViewRules{
+		Set: rt.SetHeader, Remove: rt.RemoveHeader, EarlyHints: rt.EarlyHints, Codings: rt.codings(),
+		CacheControl: rt.Downstream.CacheControl, CDN: rt.Downstream.CDN, Surrogate: rt.Downstream.Surrogate,
 	}
 }
 

@@ -28,7 +28,8 @@ func TestWeightCountsCodings(t *testing.T) {
 	c.memory.put(p, new(flight))
 	c.memory.pages.CleanUp()
 	before := c.memory.pages.WeightedSize()
-	newCoder(c, nil).attach(p, coding.Has{}, coding.Set{httpcache.Gzip: make([]byte, 5_000, 7_000)})
+	p.AddCodings(coding.Has{}, coding.Set{httpcache.Gzip: make([]byte, 5_000, 7_000)})
+	c.reweigh(p)
 	c.memory.pages.CleanUp()
 	if grown := c.memory.pages.WeightedSize() - before; grown < 7_000 || grown != uint64(p.Weight())-bare {
 		t.Errorf("the weight grew by %d for a coding of 7,000 bytes", grown)

@@ -104,7 +104,7 @@ func (p *Page) CodingsStored() {
 
 // represent returns the representation that a client gets, by its Accept-Encoding. It is on
 // the hit path: it does not allocate. If the page has not the coding that the client prefers,
-// the coder is asked for it.
+// View.Want asks for it.
 func (p *Page) represent(as *View, lines []string) *representation {
 	accept, have := httpcache.AcceptEncoding(lines), p.coded.Load()
 	for c := httpcache.Brotli; have != nil && c < httpcache.Identity; c++ { // the common case

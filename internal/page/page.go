@@ -97,7 +97,7 @@ type Page struct {
 	// NextEarly is the same while the page is fresh. It is separate so that requests
 	// that find the page stale a moment later wait for the flight.
 	NextEarly attempt
-	// nextCoding is the earliest moment at which the coder is asked for a coding.
+	// nextCoding is the earliest moment at which View.Want is called again.
 	nextCoding attempt
 }
 
@@ -144,7 +144,7 @@ func (p *Page) PrepareOnce(k store.Key, body []byte, as *View) {
 	if p.Entry.Header == nil {
 		p.Entry.Header = make(http.Header)
 	}
-	p.nextCoding.notBefore.Store(math.MaxInt64) // the coder would keep the page
+	p.nextCoding.notBefore.Store(math.MaxInt64) // the encoder would keep the page
 	p.prepare(p.Entry.Header, body, p.Entry.Length, as)
 }
 
