@@ -24,7 +24,6 @@ require (
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/go-faster/jx v1.2.0
-	github.com/goccy/go-yaml v1.19.2
 	github.com/google/go-cmp v0.7.0
 	github.com/gowebpki/jcs v1.0.2
 	github.com/klauspost/compress v1.20.3
@@ -50,6 +49,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.47.0
 	go.opentelemetry.io/proto/otlp v1.11.1
 	go.uber.org/zap v1.28.0
+	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/net v0.59.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 )
 
 // A call is one action on one resource, as IAM names them: "dynamodb:GetItem" on "Table", or

@@ -8,7 +8,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 )
 
 // maxErrors bounds how many errors of a file are reported.
@@ -67,7 +67,6 @@ type decoder struct {
 	name, text string
 	env        func(string) (string, bool)
 	lines      []string
-	anchors    map[string]ast.Node
 	nodes      int             // visited
 	literals   []string        // secrets that are written in the file
 	broken     map[string]bool // top-level fields with errors
@@ -158,7 +157,7 @@ func (d *decoder) redact(line string) string {
 }
 
 // visit counts a visited node. It is false after too many.
-func (d *decoder) visit(node ast.Node, path string) bool {
+func (d *decoder) visit(node *yaml.Node, path string) bool {
 	d.nodes++
 	if d.nodes == maxNodes {
 		d.fail(d.at(node), path, "the file has more than %d values, where an alias counts as its values at each use", maxNodes)
@@ -167,7 +166,7 @@ func (d *decoder) visit(node ast.Node, path string) bool {
 }
 
 // section decodes a map into a struct.
-func (d *decoder) section(node ast.Node, v reflect.Value, path string) {
+func (d *decoder) section(node *yaml.Node, v reflect.Value, path string) {
 	fields := fieldsOf(v.Type())
 	pairs, ok := d.pairs(node, path)
 	if !ok {
@@ -213,29 +212,34 @@ func article(noun string) string {
 type pair struct {
 	name  string
 	at    place // of the name
-	value ast.Node
+	value *yaml.Node
 }
 
 // pairs returns the elements of a map. Names that are given twice are errors.
-func (d *decoder) pairs(node ast.Node, path string) ([]pair, bool) {
+func (d *decoder) pairs(node *yaml.Node, path string) ([]pair, bool) {
 	at := d.at(node)
 	if node = d.resolve(node, path); node == nil || !d.visit(node, path) {
 		return nil, false
 	}
-	m, ok := node.(ast.MapNode)
-	if !ok {
+	if node.Kind != yaml.MappingNode {
 		d.fail(at, path, "expected a map of fields (name: value), found %s", describe(node))
 		return nil, false
 	}
 	first := make(map[string]int)
 	var pairs []pair
-	for it := m.MapRange(); it.Next(); {
-		key := it.Key()
-		p := pair{name: key.GetToken().Value, at: placeOf(key.GetToken()), value: it.Value()}
-		if _, merge := key.(*ast.MergeKeyNode); merge || p.name == "<<" {
-			d.fail(p.at, path, "merge keys (<<) are not supported; use defaults for settings that routes share")
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		at, key := d.at(node.Content[i]), d.resolve(node.Content[i], path)
+		switch {
+		case key == nil:
+			continue
+		case key.Kind != yaml.ScalarNode:
+			d.fail(at, path, "expected a name, found %s", describe(key))
+			continue
+		case key.Value == "<<":
+			d.fail(at, path, "merge keys (<<) are not supported; use defaults for settings that routes share")
 			continue
 		}
+		p := pair{name: key.Value, at: at, value: node.Content[i+1]}
 		if line, twice := first[p.name]; twice {
 			d.fail(p.at, join(path, p.name), "given twice, first in line %d; remove one of them", line)
 			continue
@@ -247,40 +251,39 @@ func (d *decoder) pairs(node ast.Node, path string) ([]pair, bool) {
 }
 
 // elements returns the elements of a list.
-func (d *decoder) elements(node ast.Node, path string) ([]ast.Node, bool) {
+func (d *decoder) elements(node *yaml.Node, path string) ([]*yaml.Node, bool) {
 	at := d.at(node)
 	if node = d.resolve(node, path); node == nil || !d.visit(node, path) {
 		return nil, false
 	}
-	s, ok := node.(*ast.SequenceNode)
-	if !ok {
+	if node.Kind != yaml.SequenceNode {
 		d.fail(at, path, "expected a list (lines with - , or [a, b]), found %s", describe(node))
 		return nil, false
 	}
-	return s.Values, true
+	return node.Content, true
 }
 
 // describe names what was found instead of what was expected.
-func describe(node ast.Node) string {
-	switch n := node.(type) {
-	case *ast.NullNode:
-		return "nothing; give a value, or remove the line"
-	case ast.MapNode:
+func describe(node *yaml.Node) string {
+	switch {
+	case node.Kind == yaml.MappingNode:
 		return "a map"
-	case *ast.SequenceNode:
+	case node.Kind == yaml.SequenceNode:
 		return "a list"
-	case *ast.BoolNode:
-		return n.Token.Value
-	case *ast.StringNode:
-		return fmt.Sprintf("the text %.60q", n.Token.Value)
-	case *ast.LiteralNode:
+	case node.Tag == "!!null":
+		return "nothing; give a value, or remove the line"
+	case node.Tag == "!!bool":
+		return node.Value
+	case node.Tag == "!!int", node.Tag == "!!float":
+		return fmt.Sprintf("the number %.60s", node.Value)
+	case node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		return "a text"
 	}
-	return fmt.Sprintf("the number %.60s", node.GetToken().Value)
+	return fmt.Sprintf("the text %.60q", node.Value)
 }
 
 // value decodes a value into a field.
-func (d *decoder) value(node ast.Node, v reflect.Value, f *field, path string) {
+func (d *decoder) value(node *yaml.Node, v reflect.Value, f *field, path string) {
 	section, many := isSection(v.Type())
 	switch {
 	case section != nil && !many:
@@ -298,7 +301,7 @@ func (d *decoder) value(node ast.Node, v reflect.Value, f *field, path string) {
 }
 
 // sections decodes a list of structs.
-func (d *decoder) sections(node ast.Node, v reflect.Value, f *field, path string) {
+func (d *decoder) sections(node *yaml.Node, v reflect.Value, f *field, path string) {
 	elements, ok := d.elements(node, path)
 	if !ok || !d.count(node, len(elements), f, path) {
 		return
@@ -314,7 +317,7 @@ func (d *decoder) sections(node ast.Node, v reflect.Value, f *field, path string
 }
 
 // namedSections decodes a map of structs.
-func (d *decoder) namedSections(node ast.Node, v reflect.Value, f *field, path string) {
+func (d *decoder) namedSections(node *yaml.Node, v reflect.Value, f *field, path string) {
 	pairs, ok := d.pairs(node, path)
 	if !ok || !d.count(node, len(pairs), f, path) {
 		return
@@ -338,7 +341,7 @@ func (d *decoder) namedSections(node ast.Node, v reflect.Value, f *field, path s
 }
 
 // count checks the number of elements.
-func (d *decoder) count(node ast.Node, n int, f *field, path string) bool {
+func (d *decoder) count(node *yaml.Node, n int, f *field, path string) bool {
 	if limit := numberOf(f.max); f.max != "" && n > limit {
 		d.fail(d.at(node), path, "has %d elements; at most %d are allowed", n, limit)
 		return false
@@ -376,6 +379,10 @@ func setDefault(v reflect.Value, f *field) {
 // the section that has it.
 func (d *decoder) unknown(p pair, section reflect.Type, fields []field, path string) {
 	at := join(path, p.name)
+	if len(d.errs.List) >= maxErrors {
+		d.fail(p.at, at, "unknown field") // counted: a file may have very many
+		return
+	}
 	for _, f := range fields {
 		if slices.Contains(f.other, strings.ToLower(p.name)) {
 			d.broken[f.name] = true
@@ -386,6 +393,11 @@ func (d *decoder) unknown(p pair, section reflect.Type, fields []field, path str
 	names := make([]string, len(fields))
 	for i, f := range fields {
 		names[i] = f.name
+	}
+	if name, value, found := strings.Cut(p.name, ":"); found && slices.Contains(names, name) {
+		d.broken[name] = true
+		d.fail(p.at, at, "a space is missing after the colon; write %s: %s", name, value)
+		return
 	}
 	if guess := nearest(p.name, names); guess != "" {
 		d.broken[guess] = true

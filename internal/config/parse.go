@@ -18,7 +18,6 @@ func Parse(name string, text []byte, lookUpEnv func(string) (string, bool)) (*Fi
 	if root == nil {
 		return nil, d.err()
 	}
-	d.findAnchors(root)
 	f := &File{}
 	setDefaults(reflect.ValueOf(f).Elem())
 	d.section(root, reflect.ValueOf(f).Elem(), "")

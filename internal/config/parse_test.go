@@ -100,3 +100,17 @@ origins: {site: {demo: true}}`
 		t.Error(err)
 	}
 }
+
+// A colon without a space after it is part of a text, also within [] and {} (YAML 1.2, section 7.3.3).
+func TestColonsInFlow(t *testing.T) {
+	const text = `origins: {site: {url: [http://127.0.0.1:3000, http://127.0.0.1:3001]}}
+routes: [{match: example.com:8080/, tags: [a:b]}]
+hosts: [example.com:8080]`
+	f, err := config.Parse("isr.yaml", []byte(text), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if urls := f.Origins["site"].URL; len(urls) != 2 || urls[0] != "http://127.0.0.1:3000" || f.Routes[0].Tags[0] != "a:b" {
+		t.Errorf("the URLs are %v, the route is %+v", urls, f.Routes[0])
+	}
+}

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 )
 
 // leaf decodes a value that has no fields: a scalar, a list or map of texts, or a secret.
-func (d *decoder) leaf(node ast.Node, v reflect.Value, f *field, path string) {
+func (d *decoder) leaf(node *yaml.Node, v reflect.Value, f *field, path string) {
 	switch v.Type() {
 	case typeOf[[]string]():
 		d.texts(node, v, f, path)
@@ -33,7 +33,7 @@ func (d *decoder) leaf(node ast.Node, v reflect.Value, f *field, path string) {
 }
 
 // scalar decodes a text, number, duration, size, percentage or truth value.
-func (d *decoder) scalar(node ast.Node, v reflect.Value, f *field, path string) {
+func (d *decoder) scalar(node *yaml.Node, v reflect.Value, f *field, path string) {
 	at := d.at(node)
 	text, source, ok := d.scalarText(node, f, path)
 	if !ok {
@@ -46,32 +46,23 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value, f *field, path string) 
 
 // scalarText returns the text of a scalar, with variables filled in. source quotes it as it
 // stands in the file, since a variable may have a secret that was mistaken for something else.
-func (d *decoder) scalarText(node ast.Node, f *field, path string) (text, source string, ok bool) {
+func (d *decoder) scalarText(node *yaml.Node, f *field, path string) (text, source string, ok bool) {
 	at := d.at(node)
 	node = d.resolve(node, path)
 	if node == nil || !d.visit(node, path) {
 		return "", "", false
 	}
 	wantsText := f.typ.Kind() == reflect.String || f.typ == typeOf[[]string]() || f.typ == typeOf[Keys]() || f.typ == typeOf[map[string]string]()
-	switch n := node.(type) {
-	case *ast.StringNode:
-		text = n.Value
-	case *ast.LiteralNode:
-		text = n.Value.Value
-	case *ast.IntegerNode, *ast.FloatNode:
-		text = n.GetToken().Value
-	case *ast.BoolNode:
-		if text = n.GetToken().Value; !wantsText {
-			break
-		}
-		if len(f.enum) > 0 {
-			d.fail(at, path, "%s: expected %s", text, f.typeText())
-		} else {
-			d.fail(at, path, "%s: expected text; write %q in quotes if it is meant as one", text, text)
-		}
-		return "", "", false
-	default:
+	text = node.Value
+	switch {
+	case node.Kind != yaml.ScalarNode || node.Tag == "!!null":
 		d.fail(at, path, "expected %s, found %s", article(cmp.Or(f.elementText(), f.typeText())), describe(node))
+		return "", "", false
+	case node.Tag == "!!bool" && wantsText && len(f.enum) > 0:
+		d.fail(at, path, "%s: expected %s", text, f.typeText())
+		return "", "", false
+	case node.Tag == "!!bool" && wantsText:
+		d.fail(at, path, "%s: expected text; write %q in quotes if it is meant as one", text, text)
 		return "", "", false
 	}
 	if len(text) > maxText {
@@ -209,19 +200,19 @@ func numberOf(text string) int {
 }
 
 // texts decodes a list of texts, or a single one.
-func (d *decoder) texts(node ast.Node, v reflect.Value, f *field, path string) {
+func (d *decoder) texts(node *yaml.Node, v reflect.Value, f *field, path string) {
 	resolved := d.resolve(node, path)
 	if resolved == nil {
 		return
 	}
-	elements := []ast.Node{node}
-	switch resolved.(type) {
-	case *ast.SequenceNode:
+	elements := []*yaml.Node{node}
+	switch {
+	case resolved.Kind == yaml.SequenceNode:
 		var ok bool
 		if elements, ok = d.elements(node, path); !ok || !d.count(node, len(elements), f, path) {
 			return
 		}
-	case ast.MapNode, *ast.NullNode:
+	case resolved.Kind == yaml.MappingNode, resolved.Tag == "!!null":
 		d.fail(d.at(node), path, "expected a list, like [a, b], found %s", describe(resolved))
 		return
 	}
@@ -247,7 +238,7 @@ func (d *decoder) texts(node ast.Node, v reflect.Value, f *field, path string) {
 }
 
 // textMap decodes a map of texts.
-func (d *decoder) textMap(node ast.Node, v reflect.Value, f *field, path string) {
+func (d *decoder) textMap(node *yaml.Node, v reflect.Value, f *field, path string) {
 	pairs, ok := d.pairs(node, path)
 	if !ok || !d.count(node, len(pairs), f, path) {
 		return
@@ -273,12 +264,12 @@ func (d *decoder) textMap(node ast.Node, v reflect.Value, f *field, path string)
 
 // keys decodes what is part of the cache key: a list of names, a single one, or a map of
 // names to values.
-func (d *decoder) keys(node ast.Node, keys *Keys, f *field, path string) {
+func (d *decoder) keys(node *yaml.Node, keys *Keys, f *field, path string) {
 	resolved := d.resolve(node, path)
 	if resolved == nil {
 		return
 	}
-	if _, ok := resolved.(ast.MapNode); !ok {
+	if resolved.Kind != yaml.MappingNode {
 		var names []string
 		d.texts(node, reflect.ValueOf(&names).Elem(), f, path)
 		for _, name := range names {
@@ -298,7 +289,7 @@ func (d *decoder) keys(node ast.Node, keys *Keys, f *field, path string) {
 		}
 		key := Key{Name: p.name}
 		d.places[join(path, p.name)] = p.at
-		if _, null := p.value.(*ast.NullNode); !null {
+		if p.value.Tag != "!!null" {
 			d.texts(p.value, reflect.ValueOf(&key.Values).Elem(), &values, join(path, p.name))
 		}
 		*keys = append(*keys, key)
@@ -306,12 +297,12 @@ func (d *decoder) keys(node ast.Node, keys *Keys, f *field, path string) {
 }
 
 // secret decodes a secret: {file: PATH} or ${NAME}.
-func (d *decoder) secret(node ast.Node, s *Secret, path string) {
+func (d *decoder) secret(node *yaml.Node, s *Secret, path string) {
 	resolved := d.resolve(node, path)
 	if resolved == nil || !d.visit(resolved, path) {
 		return
 	}
-	if _, ok := resolved.(ast.MapNode); ok {
+	if resolved.Kind == yaml.MappingNode {
 		var in struct {
 			File string `yaml:"file" required:"yes" format:"path" example:"/run/secrets/token"`
 		}
@@ -319,17 +310,16 @@ func (d *decoder) secret(node ast.Node, s *Secret, path string) {
 		s.path = in.File
 		return
 	}
-	n, ok := resolved.(*ast.StringNode)
-	if !ok || !wholeVariable.MatchString(n.Value) {
+	if !wholeVariable.MatchString(resolved.Value) {
 		at := d.at(node)
 		at.width = 1
-		if literal := strings.TrimSpace(resolved.GetToken().Value); literal != "" {
+		if literal := strings.TrimSpace(resolved.Value); literal != "" {
 			d.literals = append(d.literals, literal)
 		}
 		d.fail(at, path, "a secret must not be written in the file; give {file: PATH}, or a variable of the environment like ${TOKEN}")
 		return
 	}
-	text, err := d.interpolate(n.Value)
+	text, err := d.interpolate(resolved.Value)
 	switch {
 	case err != nil:
 		d.fail(d.at(node), path, "%v", err)
@@ -340,9 +330,10 @@ func (d *decoder) secret(node ast.Node, s *Secret, path string) {
 }
 
 // secrets decodes a list of secrets, or a single one.
-func (d *decoder) secrets(node ast.Node, secrets *[]Secret, f *field, path string) {
-	elements := []ast.Node{node}
-	if _, ok := d.resolve(node, path).(*ast.SequenceNode); ok {
+func (d *decoder) secrets(node *yaml.Node, secrets *[]Secret, f *field, path string) {
+	elements := []*yaml.Node{node}
+	if resolved := d.resolve(node, path); resolved != nil && resolved.Kind == yaml.SequenceNode {
+		var ok bool
 		if elements, ok = d.elements(node, path); !ok || !d.count(node, len(elements), f, path) {
 			return
 		}

@@ -3,14 +3,11 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v4"
 )
 
 // Bounds of a file.
@@ -18,12 +15,10 @@ const (
 	maxFile  = 1 << 20 // bytes
 	maxDepth = 24      // of nesting
 	maxNodes = 200_000 // visited; the nodes of aliases count at each use
-	maxKeys  = 15_000  // of maps: the parser copies a map for each of its keys
 )
 
-// parseYAML returns the only document of a file. The parser of YAML is recursive: what it
-// gets is bounded in size and depth before.
-func (d *decoder) parseYAML() ast.Node {
+// parseYAML returns the only document of a file; nil after an error.
+func (d *decoder) parseYAML() *yaml.Node {
 	switch {
 	case len(d.text) > maxFile:
 		d.fail(place{}, "", "the file has %d bytes; at most 1MiB are allowed", len(d.text))
@@ -36,30 +31,44 @@ func (d *decoder) parseYAML() ast.Node {
 	if len(d.errs.List) > 0 {
 		return nil
 	}
-	tokens := lexer.Tokenize(d.text)
-	if !d.checkDepth(tokens) {
+	documents := d.documents()
+	switch {
+	case len(d.errs.List) > 0:
 		return nil
-	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		d.syntax(err)
-		return nil
-	}
-	var bodies []ast.Node
-	for _, doc := range file.Docs {
-		if doc.Body != nil && doc.Body.Type() != ast.CommentType {
-			bodies = append(bodies, doc.Body)
-		}
-	}
-	switch len(bodies) {
-	case 0:
+	case len(documents) == 0:
 		d.fail(place{}, "", "the file is empty; expected at least an origin, like\norigins:\n  site: {url: http://127.0.0.1:3000}")
 		return nil
-	case 1:
-		return bodies[0]
+	case len(documents) > 1:
+		d.fail(d.at(documents[1]), "", "a second document begins here (---); a file has one")
+		return nil
 	}
-	d.fail(d.at(bodies[1]), "", "a second document begins here (---); a file has one")
-	return nil
+	return documents[0]
+}
+
+// documents returns the values of the first two documents that are not empty, and reports an error of syntax. Names
+// that are given twice are allowed here: pairs reports all of them.
+func (d *decoder) documents() (documents []*yaml.Node) {
+	limits := &depthLimit{}
+	loader, err := yaml.NewLoader(strings.NewReader(d.text), yaml.WithUniqueKeys(false), yaml.WithPlugin(limits))
+	for err == nil && len(documents) < 2 {
+		var document yaml.Node
+		if err = loader.Load(&document); err == nil && !isEmpty(document.Content[0]) {
+			documents = append(documents, document.Content[0])
+		}
+	}
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+	case limits.exceeded:
+		d.fail(placeOf(err), "", "values are nested more than %d deep", maxDepth)
+	default:
+		d.syntax(err)
+	}
+	return documents
+}
+
+// isEmpty reports whether a value is not written at all.
+func isEmpty(node *yaml.Node) bool {
+	return node.Kind == yaml.ScalarNode && node.Tag == "!!null" && node.Value == "" && node.Style == 0 && node.Anchor == ""
 }
 
 // invalidAt returns the index of the first byte that is not UTF-8.
@@ -74,46 +83,54 @@ func invalidAt(text string) int {
 	return 0
 }
 
-// checkDepth bounds the number of fields, and the nesting of flow collections, and of what nests within a line.
-// Nesting by indentation is bounded by the size of the file: each level needs a longer line.
-func (d *decoder) checkDepth(tokens token.Tokens) bool {
-	flow, line, inLine, keys := 0, 0, 0, 0
-	for _, t := range tokens {
-		if t.Position.Line != line {
-			line, inLine = t.Position.Line, 0
-		}
-		switch t.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			flow++
-		case token.SequenceEndType, token.MappingEndType:
-			flow--
-		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
-			inLine++
-		case token.MappingValueType:
-			keys++
-		}
-		if keys > maxKeys {
-			d.fail(placeOf(t), "", "the file has more than %d fields", maxKeys)
-			return false
-		}
-		if flow > maxDepth || flow == 0 && inLine > maxDepth {
-			d.fail(placeOf(t), "", "values are nested more than %d deep", maxDepth)
-			return false
-		}
+// A depthLimit bounds the nesting of values. It implements [yaml.LoaderLimitsPlugin].
+type depthLimit struct{ exceeded bool }
+
+// CheckDepth is called with the depth of nested blocks, and with the depth of nested [] and {} in one.
+func (l *depthLimit) CheckDepth(depth int, _ *yaml.DepthContext) error {
+	if depth <= maxDepth {
+		return nil
 	}
-	return true
+	l.exceeded = true
+	return errors.New("nested too deep")
 }
 
-// syntax reports an error of the YAML parser.
+// CheckAlias is not called: aliases are not expanded. [decoder.visit] bounds their use.
+func (l *depthLimit) CheckAlias(int, int) error { return nil }
+
+// syntax reports an error of the YAML parser, with what to do about the usual ones.
 func (d *decoder) syntax(err error) {
-	var syntax *yaml.SyntaxError
-	if !errors.As(err, &syntax) || syntax.Token == nil {
+	var wrong *yaml.LoadError
+	if !errors.As(err, &wrong) || wrong.Mark.Line == 0 {
 		d.fail(place{}, "", "the file is not YAML: %v", err)
 		return
 	}
-	at, text := placeOf(syntax.Token), syntax.Message
-	if line := d.line(at.line); strings.HasPrefix(strings.TrimLeft(line, " "), "\t") {
+	at, begins := placeOf(err), place{line: wrong.ContextMark.Line, column: wrong.ContextMark.Column, width: 1}
+	line, text := []rune(d.line(at.line)), wrong.Message
+	switch {
+	case strings.HasPrefix(strings.TrimLeft(string(line), " "), "\t"):
 		text = "indentation with a tab; YAML allows only spaces"
+	case strings.HasPrefix(text, "unknown anchor "):
+		name := strings.Trim(strings.TrimSuffix(strings.TrimPrefix(text, "unknown anchor "), " referenced"), "'")
+		d.fail(at, "", "no value before this place is anchored as &%s; write the value here, or &%s before the one that is meant", name, name)
+		return
+	case strings.HasPrefix(string(line), "%"):
+		text = "directives are not supported; remove the line"
+	case text == "mapping values are not allowed in this context":
+		text = "a colon is not allowed here; fields of a map need the same indentation, a name needs a space after its colon, and a value with a colon and a space needs quotes"
+	case text == "could not find expected ':'":
+		at, text = begins, "expected a name, a colon and a space, like memory: 64MiB"
+	case text == "found character that cannot start any token" && at.column <= len(line):
+		text = fmt.Sprintf("a value cannot begin with %c; write it in quotes", line[at.column-1])
+	case text == "found unexpected end of stream":
+		at, text = begins, "the quoted text that begins here has no closing quote"
+	case text == "did not find expected ',' or ']'", text == "did not find expected ',' or '}'":
+		text = fmt.Sprintf("expected , or %s before here, since line %d has an opening %s", text[len(text)-2:len(text)-1],
+			begins.line, map[byte]string{']': "[", '}': "{"}[text[len(text)-2]])
+	case text == "did not find expected key", text == "did not find expected '-' indicator":
+		text = fmt.Sprintf("what begins in line %d does not continue here; fields of a map, and the - of a list, need the same indentation", begins.line)
+	case wrong.ContextMsg != "":
+		text = fmt.Sprintf("%s %s, which begins in line %d", text, wrong.ContextMsg, begins.line)
 	}
 	d.fail(at, "", "the file is not YAML: %s", text)
 }
@@ -123,27 +140,31 @@ type place struct {
 	line, column, width int // from 1; in characters
 }
 
-func placeOf(t *token.Token) place {
-	if t == nil || t.Position == nil {
+// placeOf returns the place of an error of the YAML parser.
+func placeOf(err error) place {
+	var wrong *yaml.LoadError
+	if !errors.As(err, &wrong) {
 		return place{}
 	}
-	return place{line: t.Position.Line, column: t.Position.Column, width: max(utf8.RuneCountInString(strings.TrimSpace(t.Value)), 1)}
+	return place{line: wrong.Mark.Line, column: wrong.Mark.Column, width: 1}
 }
 
 // at returns the place of a node: of a map in block style, the place of its first key.
-func (d *decoder) at(node ast.Node) place {
-	switch n := node.(type) {
-	case *ast.MappingNode:
-		if !n.IsFlowStyle && len(n.Values) > 0 {
-			return placeOf(n.Values[0].Key.GetToken())
-		}
-		return placeOf(n.Start)
-	case *ast.MappingValueNode:
-		return placeOf(n.Key.GetToken())
-	case *ast.LiteralNode:
-		return placeOf(n.Start)
+func (d *decoder) at(node *yaml.Node) place {
+	if node.Kind == yaml.MappingNode && node.Style&yaml.FlowStyle == 0 && len(node.Content) > 0 {
+		return d.at(node.Content[0])
 	}
-	return placeOf(node.GetToken())
+	text, _, _ := strings.Cut(node.Value, "\n")
+	width := utf8.RuneCountInString(text)
+	switch {
+	case node.Kind == yaml.AliasNode:
+		width++ // *
+	case node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
+		width += 2
+	case node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		width = 1
+	}
+	return place{line: node.Line, column: node.Column, width: max(width, 1)}
 }
 
 // maxExcerpt is how many characters of a line are shown.
@@ -183,44 +204,14 @@ func (d *decoder) line(n int) string {
 	return strings.TrimSuffix(d.lines[n-1], "\r")
 }
 
-// anchors returns the anchored values of a document, by name.
-func (d *decoder) findAnchors(root ast.Node) {
-	d.anchors = make(map[string]ast.Node)
-	ast.Walk(anchorVisitor(d.anchors), root)
-}
-
-type anchorVisitor map[string]ast.Node
-
-// Visit implements [ast.Visitor].
-func (v anchorVisitor) Visit(node ast.Node) ast.Visitor {
-	if a, ok := node.(*ast.AnchorNode); ok {
-		v[a.Name.GetToken().Value] = a.Value
+// resolve returns the value that a node stands for: what an alias names. It is nil after an error.
+func (d *decoder) resolve(node *yaml.Node, path string) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
 	}
-	return v
-}
-
-// resolve returns the value that a node stands for: what an anchor or alias names. It is nil
-// after an error.
-func (d *decoder) resolve(node ast.Node, path string) ast.Node {
-	for range maxDepth {
-		switch n := node.(type) {
-		case *ast.AnchorNode:
-			node = n.Value
-		case *ast.AliasNode:
-			name := n.Value.GetToken().Value
-			value, ok := d.anchors[name]
-			if !ok {
-				d.fail(d.at(n), path, "no value is anchored as &%s in this file", name)
-				return nil
-			}
-			node = value
-		case *ast.TagNode:
-			d.fail(d.at(n), path, "the tag %s is not supported; the field determines the type of its value", n.Start.Value)
-			return nil
-		default:
-			return node
-		}
+	if node.Style&yaml.TaggedStyle != 0 {
+		d.fail(d.at(node), path, "the tag %s is not supported; the field determines the type of its value", node.ShortTag())
+		return nil
 	}
-	d.fail(d.at(node), path, "aliases refer to each other")
-	return nil
+	return node
 }
