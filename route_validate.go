@@ -3,6 +3,8 @@ package isr
 import (
 	"cmp"
 	"errors"
+	"maps"
+	"net/http"
 	"net/textproto"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/wellknown"
 	"github.com/facetheory/isr/store"
 )
@@ -299,4 +302,112 @@ func (rt Route) validateCodings() error {
 		}
 	}
 	return nil
+}
+
+// Bounds of the response headers of a route.
+const (
+	maxResponseRules = 64
+	maxResponseBytes = 8 << 10
+)
+
+func (rt Route) validateResponse() error {
+	var errs []error
+	if n := len(rt.SetHeader); n > maxResponseRules {
+		errs = append(errs, configErrorf("SetHeader", "must have at most %d fields (got %d)", maxResponseRules, n))
+	}
+	if n := len(rt.RemoveHeader); n > maxResponseRules {
+		errs = append(errs, configErrorf("RemoveHeader", "must have at most %d names (got %d)", maxResponseRules, n))
+	}
+	bytes := 0
+	for name, values := range rt.SetHeader {
+		errs = append(errs, validateRule("SetHeader", name))
+		if len(values) == 0 {
+			errs = append(errs, configErrorf("SetHeader", "must have a value for %q; use RemoveHeader to remove it", name))
+		}
+		for _, v := range values {
+			bytes += len(name) + len(v)
+			if !validFieldValue(v) {
+				errs = append(errs, configErrorf("SetHeader", "must not have control characters or outer spaces in values (got %.100q for %q)", v, name))
+			}
+		}
+	}
+	for _, name := range rt.RemoveHeader {
+		bytes += len(name)
+		errs = append(errs, validateRule("RemoveHeader", name))
+		if containsHeader(slices.Collect(maps.Keys(rt.SetHeader)), textproto.CanonicalMIMEHeaderKey(name)) {
+			errs = append(errs, configErrorf("RemoveHeader", "must not contain %q, which SetHeader sets", name))
+		}
+	}
+	if bytes > maxResponseBytes {
+		errs = append(errs, configErrorf("SetHeader", "must have at most %d bytes in all, with RemoveHeader (got %d)", maxResponseBytes, bytes))
+	}
+	return errors.Join(append(errs, rt.Downstream.validate())...)
+}
+
+func validateRule(field, name string) error {
+	switch {
+	case !httpcache.IsToken(name):
+		return configErrorf(field, "must contain names of header fields (got %q)", name)
+	case ownedHeader(textproto.CanonicalMIMEHeaderKey(name)):
+		return configErrorf(field, "must not contain %q, which the cache or the connection decides", name)
+	}
+	return nil
+}
+
+// ownedHeader reports whether a field describes the message, its body, its freshness or a
+// cookie, so that no route may change it.
+func ownedHeader(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Content-Length", "Content-Encoding", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified", "Date", "Location",
+		"Cache-Control", "Cdn-Cache-Control", "Surrogate-Control", "Pragma", "Expires", "Age", "Vary", "Cache-Status", "Retry-After",
+		"Set-Cookie", "Set-Cookie2", "Www-Authenticate":
+		return true
+	}
+	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, http.TrailerPrefix) || strings.HasPrefix(name, "Isr-")
+}
+
+// validFieldValue reports whether a text may be sent as the value of a header field (RFC
+// 9110, section 5.5).
+func validFieldValue(v string) bool {
+	for i := range len(v) {
+		if c := v[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return strings.Trim(v, " \t") == v
+}
+
+// maxControlBytes bounds each field of [DownstreamControl].
+const maxControlBytes = 256
+
+func (d DownstreamControl) validate() error {
+	if d.CDN+d.Surrogate != "" && d.CacheControl == "" {
+		return configErrorf("Downstream", "must have CacheControl if it has CDN or Surrogate")
+	}
+	var errs []error
+	for _, v := range []string{d.CacheControl, d.CDN, d.Surrogate} {
+		if v == "" {
+			continue
+		}
+		if !validFieldValue(v) || len(v) > maxControlBytes || httpcache.ParseDirectives([]string{v}).Malformed() {
+			errs = append(errs, configErrorf("Downstream", "must have valid fields of at most %d bytes (got %.100q)", maxControlBytes, v))
+		} else if !validRemaining(v) {
+			errs = append(errs, configErrorf("Downstream", "must have %q once, as the argument of max-age or s-maxage (got %.100q)", page.Remaining, v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validRemaining reports whether a field has "remaining" at most once, and where a number of
+// seconds belongs.
+func validRemaining(field string) bool {
+	switch strings.Count(field, page.Remaining) {
+	case 0:
+		return true
+	case 1:
+		d := httpcache.ParseDirectives([]string{field})
+		return d["max-age"] == page.Remaining || d["s-maxage"] == page.Remaining
+	}
+	return false
 }
