@@ -50,6 +50,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/doctor/leak", []string{module + "$", module + "/store", module + "/gateway"}, "the leak test sees a site from outside"},
 		{"/internal/survey", []string{module + "$", module + "/store", module + "/gateway", module + "/internal/config"}, "a site is surveyed from outside"},
 		{"/internal/cost", []string{module}, "bills are calculated"},
+		{"/internal/nginx", []string{module + "$", module + "/store", module + "/gateway", module + "/internal/config"}, "directives are translated to text"},
 		{"/internal/visit", []string{module}, "pages are visited without a cache"},
 		{"/internal/draft", []string{module + "$", module + "/store", module + "/gateway"}, "tokens know no cache"},
 		{"/internal/telemetry/accesslog", []string{module + "/gateway", module + "/internal/config", "github.com/aws/", "go.opentelemetry.io/"}, "a line is made of an exchange alone"},

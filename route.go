@@ -161,7 +161,7 @@ type Route struct {
 	StoreNegative bool
 
 	// EarlyHints sends the preload and preconnect links of a page's Link fields in a response
-	// 103 (RFC 8297) ahead of it: see docs/caching.md. At most 32 links, of 4 KiB in all.
+	// 103 (RFC 8297) ahead of it: see docs/streaming.md. At most 32 links, of 4 KiB in all.
 	EarlyHints bool
 
 	// Query names the query parameters that are part of the key. A request with any

@@ -29,7 +29,7 @@ func TestCompletion(t *testing.T) {
 	}
 	tests := []struct{ line, want string }{
 		{"isr ser", "serve"},
-		{"isr config ", "check explain schema preset init"},
+		{"isr config ", "check explain schema preset init import"},
 		{"isr serve --pres", "--preset"},
 		{"isr serve --preset ", "astro django laravel next nuxt rails react-router sveltekit wordpress"},
 		{"isr serve --preset=n", "next nuxt"},

@@ -22,6 +22,7 @@ type configCommand struct {
 	Schema  configSchemaCommand         `cmd:"" help:"Print the JSON Schema of configuration files, for editors."`
 	Preset  configPresetCommand         `cmd:"" help:"Print a preset, or the names of all."`
 	Init    configInitCommand           `cmd:"" help:"Write a configuration file to begin with, and its schema."`
+	Import  configImportCommand         `cmd:"" help:"Write a configuration file for what an nginx configuration caches."`
 }
 
 type configCheckCommand struct {

@@ -1,5 +1,5 @@
 // Package details explains what the details of Cache-Status mean, and what an operator can change
-// (docs/caching.md). isr explain, isr doctor and the console show these texts.
+// (docs/cache-status.md). isr explain, isr doctor and the console show these texts.
 package details
 
 import "github.com/facetheory/isr/internal/httpcache"

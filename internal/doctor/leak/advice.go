@@ -30,7 +30,7 @@ func WhyNotCached(detail string) (problem, do string) {
 	d, ok := details.Of(detail)
 	switch {
 	case !ok:
-		d = details.Detail{Meaning: "see detail=" + cmp.Or(detail, "(none)") + " in docs/caching.md", Advice: "see docs/caching.md"}
+		d = details.Detail{Meaning: "see detail=" + cmp.Or(detail, "(none)") + " in docs/cache-status.md", Advice: "see docs/cache-status.md"}
 	case detail == "cookie": // these requests have none
 		d = details.Detail{Meaning: "the site or a proxy adds a cookie to requests", Advice: "look at what is between the visitor and isr"}
 	}
