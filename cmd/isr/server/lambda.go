@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/alecthomas/kong"
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
@@ -60,54 +61,112 @@ func (c *LambdaCommand) Run(ctx context.Context, s *cli.Streams, k *kong.Context
 	if err := refuseFlags(k, "lambda", NotFrozen()); err != nil {
 		return err
 	}
-	file, err := c.prepare(givenFlags(k))
+	f := &invoked{LambdaCommand: c, streams: s, kong: k}
+	if err := f.configure(); err != nil {
+		return err
+	}
+	return f.run(ctx)
+}
+
+// An invoked is a running isr lambda.
+type invoked struct {
+	*LambdaCommand
+	streams *cli.Streams
+	kong    *kong.Context
+
+	// configure sets these.
+	file         *config.File
+	draftSecrets []string
+	log          *slog.Logger
+
+	// The parts set these when they start.
+	inst     *instruments
+	back     *backend
+	site     *gateway.Site
+	requests *function.Handler
+	messages func(context.Context, events.SQSEvent) events.SQSEventResponse
+}
+
+// parts lists the parts of a function in the order in which they start. They end in the reverse order; nothing is
+// drained, since each invocation finishes what it began.
+func (f *invoked) parts() []part {
+	return []part{
+		{start: f.startBackend},
+		{start: f.startSite},
+		{start: f.startInvocations},
+	}
+}
+
+// run starts the parts, and answers invocations until Lambda ends the process.
+func (f *invoked) run(ctx context.Context) error {
+	end, err := startParts(ctx, f.parts())
+	defer end()
 	if err != nil {
 		return err
 	}
+	lambda.StartWithOptions(f.invoke, lambda.WithContext(ctx))
+	return nil
+}
+
+// configure reads and validates the configuration. It starts nothing.
+func (f *invoked) configure() (err error) {
+	if f.file, err = f.prepare(givenFlags(f.kong)); err != nil {
+		return err
+	}
 	switch {
-	case c.Table == "":
+	case f.Table == "":
 		return cli.Usagef("isr lambda needs --table and --bucket (ISR_TABLE and ISR_BUCKET): functions have no disk that lasts")
-	case len(file.Hosts) == 0:
+	case len(f.file.Hosts) == 0:
 		return cli.Usagef("isr lambda needs --host (ISR_HOST), or hosts in the configuration file: the hosts by which visitors reach it")
 	case os.Getenv(runtimeVariable) == "":
 		return cli.Usagef("isr lambda runs in AWS Lambda, which sets %s; use isr serve here", runtimeVariable)
 	}
-	secrets, err := draftSecrets(file)
-	if err != nil {
+	if f.draftSecrets, err = draftSecrets(f.file); err != nil {
 		return err
 	}
-	log := c.Logger(s)
-	if c.RegenerateQueue == "" {
-		log.Warn("without --regenerate-queue, stale pages are regenerated before the invocations of their visitors end")
+	f.log = f.Logger(f.streams)
+	if f.RegenerateQueue == "" {
+		f.log.Warn("without --regenerate-queue, stale pages are regenerated before the invocations of their visitors end")
 	}
-	c.freezes = true
-	inst := c.quietInstruments(log)
-	back, err := c.openBackend(ctx, k, file, inst, nil, nil, log)
-	if err != nil {
-		return err
-	}
-	defer back.close(log)
-	site, err := inst.site(back.cache, file, nil, log)
-	if err != nil {
-		return err
-	}
-	defer site.Close()
-	requests := function.New(c.edge(file, withDrafts(secrets, site, site), inst, log), function.Config{Stream: c.Stream, Settle: back.cache.Settle, Logger: log})
-	handler, _ := regenerations(back.cache, file, log)
-	messages := trigger.Regenerations(handler, log)
-	log.Info("serving invocations", "origin", originText(file), "store", back.st.Where, "queue", c.RegenerateQueue)
-	lambda.StartWithOptions(func(ctx context.Context, payload json.RawMessage) (any, error) {
-		e, isQueue := function.IsQueue(payload)
-		if !isQueue {
-			return requests.Invoke(ctx, payload)
-		}
-		failures := messages(ctx, e)
-		if err := back.cache.Settle(ctx); err != nil {
-			return nil, fmt.Errorf("waiting for what the messages have begun: %w", err)
-		}
-		return failures, nil
-	}, lambda.WithContext(ctx))
+	f.freezes = true
 	return nil
+}
+
+func (f *invoked) startBackend(ctx context.Context) (end func(), err error) {
+	f.inst = f.quietInstruments(f.log)
+	if f.back, err = f.openBackend(ctx, f.kong, f.file, f.inst, nil, nil, f.log); err != nil {
+		return nil, err
+	}
+	return func() { f.back.close(f.log) }, nil
+}
+
+func (f *invoked) startSite(context.Context) (end func(), err error) {
+	if f.site, err = f.inst.site(f.back.cache, f.file, nil, f.log); err != nil {
+		return nil, err
+	}
+	return f.site.Close, nil
+}
+
+// startInvocations puts the site behind the edge, and the regenerations of the queue beside it.
+func (f *invoked) startInvocations(context.Context) (end func(), err error) {
+	f.requests = function.New(f.edge(f.file, withDrafts(f.draftSecrets, f.site, f.site), f.inst, f.log), function.Config{Stream: f.Stream, Settle: f.back.cache.Settle, Logger: f.log})
+	handler, _ := regenerations(f.back.cache, f.file, f.log)
+	f.messages = trigger.Regenerations(handler, f.log)
+	f.log.Info("serving invocations", "origin", originText(f.file), "store", f.back.st.Where, "queue", f.RegenerateQueue)
+	return nil, nil
+}
+
+// invoke answers an invocation: a request of a visitor, or messages of the queue.
+func (f *invoked) invoke(ctx context.Context, payload json.RawMessage) (any, error) {
+	e, isQueue := function.IsQueue(payload)
+	if !isQueue {
+		return f.requests.Invoke(ctx, payload)
+	}
+	failures := f.messages(ctx, e)
+	if err := f.back.cache.Settle(ctx); err != nil {
+		return nil, fmt.Errorf("waiting for what the messages have begun: %w", err)
+	}
+	return failures, nil
 }
 
 // quietInstruments returns instruments that export nothing: what they would send in the background

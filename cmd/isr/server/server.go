@@ -48,7 +48,7 @@ type server struct {
 	serves         bool // the public listeners belong to running servers
 }
 
-// A part of a server starts after the parts before it in the list, and ends before they do.
+// A part of a server, a worker or a function starts after the parts before it in the list, and ends before they do.
 type part struct {
 	// start begins the part; nil if it has begun with an earlier one. end, which may be nil, ends the part,
 	// also if a later part fails.
@@ -56,6 +56,39 @@ type part struct {
 	// drain lets the work in flight finish until the context is done; nil if there is none. It is called before
 	// any part ends, and only if the server was asked to stop.
 	drain func(context.Context)
+}
+
+// startParts starts parts in their order, until one fails. end ends those that have started, in the reverse
+// order.
+func startParts(ctx context.Context, parts []part) (end func(), err error) {
+	var ends []func()
+	end = func() {
+		for _, end := range slices.Backward(ends) {
+			end()
+		}
+	}
+	for _, p := range parts {
+		if p.start == nil {
+			continue
+		}
+		ended, err := p.start(ctx)
+		if ended != nil {
+			ends = append(ends, ended)
+		}
+		if err != nil {
+			return end, err
+		}
+	}
+	return end, nil
+}
+
+// drainParts lets parts finish their work in flight, in the reverse order, until ctx is done.
+func drainParts(ctx context.Context, parts []part) {
+	for _, p := range slices.Backward(parts) {
+		if p.drain != nil {
+			p.drain(ctx)
+		}
+	}
 }
 
 // parts lists the parts of a server in the order in which they start. It is drained, and then ends, in the
@@ -86,24 +119,11 @@ func (s *server) parts() []part {
 // server still serves (--drain), so that load balancers remove it; then the work in flight finishes within the
 // grace period, and the leases of other work are released.
 func (s *server) run(ctx context.Context) error {
-	var ends []func()
-	defer func() {
-		for _, end := range slices.Backward(ends) {
-			end()
-		}
-	}()
 	parts := s.parts()
-	for _, p := range parts {
-		if p.start == nil {
-			continue
-		}
-		end, err := p.start(ctx)
-		if end != nil {
-			ends = append(ends, end)
-		}
-		if err != nil {
-			return err
-		}
+	end, err := startParts(ctx, parts)
+	defer end()
+	if err != nil {
+		return err
 	}
 	supervisor{s.log}.ready()
 	if err := s.failure(ctx); err != nil {
@@ -119,11 +139,7 @@ func (s *server) run(ctx context.Context) error {
 	s.log.Info("stopping", "grace", graceful)
 	grace, cancel := WithGrace(ctx, graceful)
 	defer cancel()
-	for _, p := range slices.Backward(parts) {
-		if p.drain != nil {
-			p.drain(grace)
-		}
-	}
+	drainParts(grace, parts)
 	s.log.Info("stopped")
 	return nil
 }

@@ -1,12 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -85,59 +85,174 @@ func (c *WorkerCommand) Run(ctx context.Context, s *cli.Streams, k *kong.Context
 	if err := refuseFlags(k, "worker", VisitorsOnly()); err != nil {
 		return err
 	}
-	flags := givenFlags(k)
-	file, err := c.prepare(flags)
-	if err != nil {
+	w := &worker{WorkerCommand: c, flags: givenFlags(k), streams: s, kong: k, hangups: hangups}
+	if err := w.configure(); err != nil {
 		return err
 	}
-	if c.Queue == "" {
-		c.Queue = c.RegenerateQueue
-	}
-	c.RegenerateQueue = "" // it sends nothing
-	if err := c.validateWorker(); err != nil {
-		return err
-	}
-	log := c.Logger(s)
-	watch, err := c.observed(ctx, s.Out, log)
-	if err != nil {
-		return err
-	}
-	defer watch.close()
-	health, inst := watch.health, watch.inst
-	back, err := c.openBackend(ctx, k, file, inst, nil, withoutMemory, log)
-	if err != nil {
-		return err
-	}
-	defer back.close(log)
-	reloader, err := c.serveSite(back.cache, file, flags, nil, back.digest, inst, log)
-	if err != nil {
-		return err
-	}
-	defer reloader.site.Close()
-	client, err := c.SQS(ctx, "--queue", c.Queue, log)
-	if err != nil {
-		return err
-	}
-	handler, replaceHosts := regenerations(back.cache, file, log)
-	reloader.edge = func(f *config.File, _ []string) { replaceHosts(f) }
-	reloader.reopenLogs = inst.reopenLogs()
-	consumer := queue.New(client, handler, queue.Config{
-		URL: c.Queue, Concurrency: c.Concurrency, Note: inst.metrics.Message("regenerations"), Logger: log,
-	})
-	problems := func() []problem {
-		all := degraded(back.st, back.cache, back.deliveries)
-		if err := consumer.Failure(); err != nil {
-			all = append(all, problem{checkQueue, fmt.Sprintf("messages cannot be received from %s: %v", c.Queue, err)})
-		}
-		return all
-	}
-	health.ready(problems)
-	inst.metrics.Sample(sources(back.st, back.cache, reloader.site, nil, nil, back.deliveries, health, inst))
-	defer hangups.Each(ctx, reloader.signaled)()
-	supervisor{log}.ready()
-	log.Info("regenerating pages", "queue", c.Queue, "concurrency", c.Concurrency, "origin", originText(file), "store", back.st.Where)
-	return c.work(ctx, consumer, back.cache, watch, longestRender(file, time.Duration(c.RenderTimeout)), log)
+	return w.run(ctx)
 }
+
+// A worker is a running isr worker.
+type worker struct {
+	*WorkerCommand
+	flags   given
+	streams *cli.Streams
+	kong    *kong.Context
+	hangups Hangups
+
+	// configure sets these.
+	file *config.File
+	log  *slog.Logger
+
+	// The parts set these when they start.
+	watch    *watched
+	back     *backend
+	reloader *reloader
+	consumer *queue.Consumer
+	refuse   func()        // receives no more messages, and makes those visible again that are not begun
+	finished chan struct{} // closed once no message is in hand
+}
+
+// parts lists the parts of a worker in the order in which they start. It is drained, and then ends, in the
+// reverse order: messages in hand are finished, or canceled with their regenerations, and then returned to the
+// queue.
+func (w *worker) parts() []part {
+	return []part{
+		{start: w.startWatch},
+		{start: w.startBackend},
+		{start: w.startSite},
+		{start: w.startQueue},
+		{start: w.startHangups},
+		{drain: w.awaitMessages}, // all of them: they are returned now
+		{drain: w.drainCache},
+		{start: w.startConsumer, drain: w.drainConsumer},
+	}
+}
+
+// run starts the parts, and works until ctx is done or a part fails. Then it finishes the messages in hand within
+// the grace period.
+func (w *worker) run(ctx context.Context) error {
+	parts := w.parts()
+	end, err := startParts(ctx, parts)
+	defer end()
+	if err != nil {
+		return err
+	}
+	failed := w.failure(ctx)
+	w.watch.health.drain()
+	w.refuse()
+	graceful := w.graceTime(longestRender(w.file, time.Duration(w.RenderTimeout)))
+	supervisor{w.log}.stopping(graceful)
+	w.log.Info("stopping", "grace", graceful)
+	grace, cancel := WithGrace(ctx, graceful)
+	defer cancel()
+	drainParts(grace, parts)
+	w.log.Info("stopped")
+	return failed
+}
+
+// failure waits for the failure of a part. It returns nil once ctx is done.
+func (w *worker) failure(ctx context.Context) error {
+	select {
+	case err := <-w.watch.probed.Failed:
+		return fmt.Errorf("serving %s: %w", w.Health, err)
+	case err := <-w.watch.scraped.Failed:
+		return fmt.Errorf("serving %s: %w", w.Metrics, err)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// configure reads and validates the configuration. It starts nothing.
+func (w *worker) configure() (err error) {
+	if w.file, err = w.prepare(w.flags); err != nil {
+		return err
+	}
+	w.Queue = cmp.Or(w.Queue, w.RegenerateQueue)
+	w.RegenerateQueue = "" // it sends nothing
+	w.log = w.Logger(w.streams)
+	return w.validateWorker()
+}
+
+func (w *worker) startWatch(ctx context.Context) (end func(), err error) {
+	if w.watch, err = w.observed(ctx, w.streams.Out, w.log); err != nil {
+		return nil, err
+	}
+	return w.watch.close, nil
+}
+
+func (w *worker) startBackend(ctx context.Context) (end func(), err error) {
+	if w.back, err = w.openBackend(ctx, w.kong, w.file, w.watch.inst, nil, withoutMemory, w.log); err != nil {
+		return nil, err
+	}
+	return func() { w.back.close(w.log) }, nil
+}
+
+func (w *worker) startSite(context.Context) (end func(), err error) {
+	if w.reloader, err = w.serveSite(w.back.cache, w.file, w.flags, nil, w.back.digest, w.watch.inst, w.log); err != nil {
+		return nil, err
+	}
+	w.reloader.reopenLogs = w.watch.inst.reopenLogs()
+	return w.reloader.site.Close, nil
+}
+
+// startQueue makes the consumer of the queue. It receives nothing until startConsumer.
+func (w *worker) startQueue(ctx context.Context) (end func(), err error) {
+	client, err := w.SQS(ctx, "--queue", w.Queue, w.log)
+	if err != nil {
+		return nil, err
+	}
+	handler, replaceHosts := regenerations(w.back.cache, w.file, w.log)
+	w.reloader.edge = func(f *config.File, _ []string) { replaceHosts(f) }
+	w.consumer = queue.New(client, handler, queue.Config{
+		URL: w.Queue, Concurrency: w.Concurrency, Note: w.watch.inst.metrics.Message("regenerations"), Logger: w.log,
+	})
+	return nil, nil
+}
+
+// startHangups begins to handle SIGHUP.
+func (w *worker) startHangups(ctx context.Context) (end func(), err error) {
+	return w.hangups.Each(ctx, w.reloader.signaled), nil
+}
+
+func (w *worker) startConsumer(ctx context.Context) (end func(), err error) {
+	inst := w.watch.inst
+	w.watch.health.ready(w.problems)
+	inst.metrics.Sample(sources(w.back.st, w.back.cache, w.reloader.site, nil, nil, w.back.deliveries, w.watch.health, inst))
+	supervisor{w.log}.ready()
+	w.log.Info("regenerating pages", "queue", w.Queue, "concurrency", w.Concurrency, "origin", originText(w.file), "store", w.back.st.Where)
+	ctx, w.refuse = context.WithCancel(ctx)
+	w.finished = make(chan struct{})
+	go func() {
+		defer close(w.finished)
+		w.consumer.Run(ctx)
+	}()
+	return w.refuse, nil
+}
+
+// problems returns why the worker is degraded.
+func (w *worker) problems() []problem {
+	all := degraded(w.back.st, w.back.cache, w.back.deliveries)
+	if err := w.consumer.Failure(); err != nil {
+		all = append(all, problem{checkQueue, fmt.Sprintf("messages cannot be received from %s: %v", w.Queue, err)})
+	}
+	return all
+}
+
+func (w *worker) drainConsumer(ctx context.Context) {
+	select {
+	case <-w.finished:
+	case <-ctx.Done():
+	}
+}
+
+func (w *worker) drainCache(ctx context.Context) {
+	if err := w.back.cache.Close(ctx); err != nil {
+		w.log.Warn("regenerations canceled at shutdown; their messages will be delivered again", "error", err)
+	}
+}
+
+func (w *worker) awaitMessages(context.Context) { <-w.finished }
 
 // withoutMemory adjusts the cache of a process that answers no visitors.
 func withoutMemory(cfg *isr.Config) { cfg.Memory, cfg.MinUses = -1, 0 }
@@ -206,43 +321,4 @@ func (i *instruments) site(cache *isr.Cache, f *config.File, within *buffers.Bud
 		i.metrics.Configured()
 	}
 	return site, err
-}
-
-// work consumes the queue until ctx is done. Then it receives no more messages, those in hand are
-// finished within the grace period, and the others are made visible again.
-func (c *WorkerCommand) work(ctx context.Context, consumer *queue.Consumer, cache *isr.Cache, watch *watched, render time.Duration, log *slog.Logger) error {
-	var working sync.WaitGroup
-	consuming, stop := context.WithCancel(ctx)
-	defer stop()
-	working.Go(func() { consumer.Run(consuming) })
-	var failed error
-	select {
-	case failed = <-watch.probed.Failed:
-		failed = fmt.Errorf("serving %s: %w", c.Health, failed)
-	case failed = <-watch.scraped.Failed:
-		failed = fmt.Errorf("serving %s: %w", c.Metrics, failed)
-	case <-ctx.Done():
-	}
-	watch.health.drain()
-	stop()
-	graceful := c.graceTime(render)
-	supervisor{log}.stopping(graceful)
-	log.Info("stopping", "grace", graceful)
-	grace, cancel := WithGrace(ctx, graceful)
-	defer cancel()
-	finished := make(chan struct{})
-	go func() {
-		working.Wait()
-		close(finished)
-	}()
-	select {
-	case <-finished:
-	case <-grace.Done():
-	}
-	if err := cache.Close(grace); err != nil {
-		log.Warn("regenerations canceled at shutdown; their messages will be delivered again", "error", err)
-	}
-	<-finished // their messages are returned now
-	log.Info("stopped")
-	return failed
 }
