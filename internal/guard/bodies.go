@@ -56,6 +56,15 @@ func (b *guardedBodies) Delete(ctx context.Context, key string) error {
 	return do(ctx, b.begin, call{name: "delete"}, func(ctx context.Context) error { return b.BodyStore.Delete(ctx, key) })
 }
 
+// DeleteBatch implements [store.BatchDeleter]. A store that does not gets one call for each body.
+func (b *guardedBodies) DeleteBatch(ctx context.Context, keys []string) (deleted int, err error) {
+	batches, ok := b.BodyStore.(store.BatchDeleter)
+	if !ok {
+		return store.DeleteBodies(ctx, struct{ store.BodyStore }{b}, keys)
+	}
+	return get(ctx, b.begin, call{name: "delete-batch"}, func(ctx context.Context) (int, error) { return batches.DeleteBatch(ctx, keys) })
+}
+
 func (b *guardedBodies) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
 	return each(ctx, b.begin, "list", func(ctx context.Context) iter.Seq2[store.BodyInfo, error] {
 		return b.BodyStore.List(ctx, prefix)

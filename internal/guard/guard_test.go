@@ -109,6 +109,60 @@ func TestEveryMethodIsObserved(t *testing.T) {
 	}
 }
 
+// deletions records calls of Delete, which fail for the body "denied".
+type deletions struct {
+	store.BodyStore
+	calls []string
+}
+
+func (d *deletions) Delete(_ context.Context, key string) error {
+	if d.calls = append(d.calls, key); key == "denied" {
+		return store.ErrDenied
+	}
+	return nil
+}
+
+func (d *deletions) called() []string { return d.calls }
+
+// inBatches deletes several bodies with one call.
+type inBatches struct{ deletions }
+
+func (d *inBatches) DeleteBatch(_ context.Context, keys []string) (deleted int, err error) {
+	d.calls = append(d.calls, strings.Join(keys, "+"))
+	if at := slices.Index(keys, "denied"); at >= 0 {
+		return at, store.ErrDenied
+	}
+	return len(keys), nil
+}
+
+// Garbage collection deletes bodies by the guarded store: with few calls if the store can, which are
+// observed.
+func TestBodiesAreDeletedInBatches(t *testing.T) {
+	for _, test := range []struct {
+		bodies interface {
+			store.BodyStore
+			called() []string
+		}
+		calls, observed []string
+	}{
+		{&deletions{}, []string{"a", "denied"}, []string{"delete 0 <nil>", "delete 0 " + store.ErrDenied.Error()}},
+		{&inBatches{}, []string{"a+denied+b"}, []string{"delete-batch 0 " + store.ErrDenied.Error()}},
+	} {
+		var o observer
+		s := newStores(t, nil, test.bodies, &o)
+		n, err := store.DeleteBodies(t.Context(), s.Bodies, []string{"a", "denied", "b"})
+		if n != 1 || !errors.Is(err, store.ErrDenied) {
+			t.Errorf("%T: %d deleted, %v", test.bodies, n, err)
+		}
+		if got := test.bodies.called(); !slices.Equal(got, test.calls) {
+			t.Errorf("%T: calls %q, want %q", test.bodies, got, test.calls)
+		}
+		if !slices.Equal(o.calls, test.observed) {
+			t.Errorf("%T: observed %q, want %q", test.bodies, o.calls, test.observed)
+		}
+	}
+}
+
 // aBody is a body whose reads may fail or hang.
 type aBody struct {
 	io.Reader
