@@ -2,23 +2,23 @@ package isr
 
 import (
 	"context"
-	"hash/maphash"
 	"net/http"
 
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/encoder"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
 // If memory holds a page without its body, and the body's file is in the OS page cache, the request is a hit:
 //
-//	outline ──► read the file, which waits for nothing ──► the sum is the body's ──► serve
+//	stub ──► read the file, which waits for nothing ──► the sum is the body's ──► serve
 //
 // The page is made for one response, and forgotten with it: its memory is used again. One that is
-// requested again and again is put back into memory (see outline): there it takes a third of the
+// requested again and again is put back into memory (see package nodecache): there it takes a third of the
 // time. So pages that are requested once do not displace those that are requested often, and leave
 // little garbage.
 //
@@ -32,10 +32,10 @@ const maxLoads = 32
 // in memory is needed. It is valid until the buffer, which grows as needed, is used again. Nil: the
 // page is to be loaded.
 func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page.Page {
-	o, p := d.outline, d.page
+	o, p := d.stub, d.page
 	e := &p.Entry
 	switch {
-	case !h.c.reader.HasCached(), e.Length == 0, e.Length > bodies.MaxCached, o.loads.Add(1) >= maxLoads:
+	case !h.c.reader.HasCached(), e.Length == 0, e.Length > bodies.MaxCached, o.Count() >= maxLoads:
 		return nil
 	case h.route.EarlyRefresh > 0 && p.MayBeDueEarly(d.now, h.route.EarlyRefresh):
 		return nil // a page that is refreshed must last
@@ -46,8 +46,9 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page.Pag
 	}
 	as, got, body := h.route.present, encoder.Stored{}, []byte(nil)
 	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
-	wants := accept.Prefer(as.Codings.Without(o.none)) != httpcache.Identity && coding.Useful(e.Header.Get("Content-Type"), e.Length)
-	if wants && (o.absent || !h.c.codingAtHand(r.Context(), e, as, accept, buffer, &got)) {
+	none, absent := o.Codings()
+	wants := accept.Prefer(as.Codings.Without(none)) != httpcache.Identity && coding.Useful(e.Header.Get("Content-Type"), e.Length)
+	if wants && (absent || !h.c.codingAtHand(r.Context(), e, as, accept, buffer, &got)) {
 		return nil // one is to be made, or to be read from elsewhere
 	}
 	if !got.HasContent() {
@@ -59,17 +60,17 @@ func (h *handler) atHand(r *http.Request, d *decision, buffer *[]byte) *page.Pag
 	switch {
 	case wants:
 		got.AddTo(p)
-	case o.none != coding.Has{}:
-		p.SetCodings(o.none, o.absent)
+	case none != coding.Has{}:
+		p.SetCodings(none, absent)
 	}
 	return p
 }
 
-// bodyAtHand returns the body of an outline whose entry is e; nil if it is not at hand, or not what
+// bodyAtHand returns the body of a stub whose entry is e; nil if it is not at hand, or not what
 // it was.
-func (c *Cache) bodyAtHand(ctx context.Context, o *outline, e *store.Entry, buffer *[]byte) []byte {
+func (c *Cache) bodyAtHand(ctx context.Context, o *nodecache.Stub, e *store.Entry, buffer *[]byte) []byte {
 	body, err := c.reader.Cached(ctx, e.BodyKey, e.Length, buffer)
-	if err != nil || int64(len(body)) != e.Length || maphash.Bytes(c.memory.seed, body) != o.sum {
+	if err != nil || !c.node.Matches(o, e.Length, body) {
 		return nil
 	}
 	return body
@@ -84,4 +85,30 @@ func (c *Cache) codingAtHand(ctx context.Context, e *store.Entry, as *page.View,
 	}
 	*got, err = encoder.Choose(all, e, as, accept)
 	return err == nil
+}
+
+// A visitor whose page is in memory without its body waits for the disk, within
+// Config.StoreTimeout. All that ask for the page at once share one read, which is not a flight:
+// it searches for nothing, and renders nothing.
+
+// stubbed reports whether the page of a decision is to be read from the local disk: its stub is
+// in memory, and fresh.
+func (h *handler) stubbed(d *decision) bool {
+	if !h.c.reader.HasLocal() || d.sought || d.minSeq > 0 || h.c.stores.BodiesDown() {
+		return false
+	}
+	o := h.c.node.Stub(d.key)
+	if o == nil {
+		return false
+	}
+	m := d.memory
+	if m == nil {
+		m = new(page.Memory)
+	}
+	p := o.Page(m, d.key)
+	if state, _ := h.judge(nil, p, d.now); state != store.Fresh {
+		return false
+	}
+	d.stub, d.page = o, p
+	return true
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/invalidate"
-	"github.com/facetheory/isr/internal/marks"
+	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/offload"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
@@ -61,20 +61,14 @@ type Cache struct {
 	created time.Time
 	log     *slog.Logger
 
-	floor       floor
-	marks       marks.Table
-	build       atomic.Int64 // the sequence of this process's build of the site; 0: none, or not read yet
-	changed     changedPages
-	memory      *memory
-	unpublished *unpublishedPages
-	negative    *negativeCache
-	activity    *activity // what requests have begun and need not wait for
-	flights     *flights
-	lookUps     chan struct{} // has an element for each read of a fill in progress (see maxLookUps)
-	unstored    *flights      // those that call no store
-	follower    *changelog.Follower
-	presence    *fleet.Members // nil: it has no name
-	peers       *fleet.Peers
+	node     *nodecache.Cache // what this process knows of pages
+	activity *activity        // what requests have begun and need not wait for
+	flights  *flights
+	lookUps  chan struct{} // has an element for each read of a fill in progress (see maxLookUps)
+	unstored *flights      // those that call no store
+	follower *changelog.Follower
+	presence *fleet.Members // nil: it has no name
+	peers    *fleet.Peers
 
 	sender        *offload.Sender    // nil: there is no queue
 	invalidations *invalidate.Purges // by unsafe requests
@@ -144,14 +138,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	c.stores = newStores(c, meta, bodies)
 	c.meta, c.bodies, c.local = c.stores.Meta, c.stores.Bodies, c.stores.Local
 	var err error
-	if c.unpublished, err = newUnpublishedPages(cfg.Memory/unpublishedShare, c); err != nil {
-		return nil, err
-	}
-	negative := cfg.Memory / negativeShare
-	if c.memory, err = newMemory(cfg.Memory-negative, &c.floor, cfg.notes()); err != nil {
-		return nil, err
-	}
-	if c.negative, err = newNegativeCache(max(negative, minNegative), c); err != nil {
+	if c.node, err = newNode(c); err != nil {
 		return nil, err
 	}
 	c.responses.Open(cfg.Buffers)
@@ -174,11 +161,30 @@ func newStores(c *Cache, meta store.MetaStore, bodies store.BodyStore) *guard.St
 	return guard.New(c.ctx, meta, bodies, guard.Options{
 		Table: calls(c.cfg.Observer, OperationTable), Bodies: calls(c.cfg.Observer, OperationBodies),
 		MaxBody:      c.cfg.MaxBody,
-		Sequence:     c.marks.Note,
+		Sequence:     func(s store.Sequence) { c.node.Marks.Note(s) },
 		Destinations: c.destinations, Changed: c.deliver,
 		Answers: []error{ErrNoBody, ErrClosed},
 		Go:      c.background.Go, Now: c.now, Jitter: c.jitter, Log: c.log,
 	})
+}
+
+// newNode returns what a cache knows of pages: nothing at first.
+func newNode(c *Cache) (*nodecache.Cache, error) {
+	o := nodecache.Options{
+		Memory: c.cfg.Memory, Table: c.meta, Now: c.now,
+		FollowsLog: func(now time.Time) bool { _, ok := c.follower.Recent(now); return ok },
+		Learn:      c.flights.Learn,
+		InvalidateFlights: func(k store.Key, now time.Time) {
+			c.flights.Invalidate(k, now)
+			c.unstored.Invalidate(k, now)
+		},
+	}
+	if c.cfg.Observer != nil {
+		o.Evicted = func(reason string, bytes int64) {
+			c.note(Event{Kind: EventEvicted, Reason: reason, Bytes: bytes})
+		}
+	}
+	return nodecache.New(o)
 }
 
 // newReader returns the reader of bodies of a cache, whose store has all of them.
@@ -190,7 +196,7 @@ func newReader(c *Cache, all store.BodyStore) *bodies.Reader {
 			c.note(Event{Kind: EventPeerBody, Reason: result, Bytes: bytes})
 		},
 		Reuse: func(k store.Key, e *store.Entry) ([]byte, bool) {
-			if last := c.memory.last(k); last != nil && page.SameBody(&last.Entry, e) {
+			if last := c.node.Last(k); last != nil && page.SameBody(&last.Entry, e) {
 				return last.Body(), true
 			}
 			return nil, false
@@ -209,7 +215,7 @@ func newReader(c *Cache, all store.BodyStore) *bodies.Reader {
 func newEncoder(c *Cache) *encoder.Encoder {
 	return encoder.New(c.ctx, encoder.Options{
 		Bodies: c.stores.Observed, Local: c.local,
-		Full: c.full, Reweigh: c.reweigh,
+		Full: c.full, Reweigh: c.node.Reweigh,
 		Go: c.background.Go, Begin: c.activity.begin, End: c.activity.end,
 		Complain: c.complaints.Log,
 	})
@@ -290,7 +296,7 @@ func (c *Cache) Bind(bindings []Binding, find func(store.Key) int) ([]http.Handl
 		}
 		return nil
 	}
-	c.negative.floor.raise(time.Now())
+	c.node.Negative.Flush(time.Now())
 	c.sections.forget()
 	return handlers, nil
 }
@@ -375,7 +381,7 @@ func (c *Cache) routeOf(ctx context.Context, k store.Key) (*boundRoute, error) {
 	case bound:
 		return nil, fmt.Errorf("%w: no route matches %s", ErrNoRenderer, k)
 	}
-	rec, _, err := c.read(ctx, k, pk)
+	rec, _, err := c.node.Read(ctx, k, pk)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ import (
 //	                  body for a whole one
 //
 // Such a page is detached. It is made for a request, or for a fill and those who wait for it, and
-// memory keeps its outline alone. Whole bodies are sent so if they are on a local disk, longer than
+// memory keeps its stub alone. Whole bodies are sent so if they are on a local disk, longer than
 // maxLoaded and without codings, until they have been requested maxLoads times; and from any store if
 // there is no room for them in memory (see pin).
 //
@@ -63,23 +63,19 @@ func lightRequest(r *http.Request) *http.Request {
 	return light
 }
 
-// detached returns the page of the outline of a decision without its body, if the request is answered
+// detached returns the page of the stub of a decision without its body, if the request is answered
 // so; else nil.
 func (h *handler) detached(r *http.Request, d *decision) *page.Page {
-	o, e := d.outline, &d.page.Entry
+	o, e := d.stub, &d.page.Entry
 	light := lightRequest(r)
 	if !h.c.reader.Sendable(e) || light == nil && (!h.c.reader.HasLocal() || e.Length <= maxLoaded) {
 		return nil
 	}
-	p := page.NewDetached(d.page.Key, *e, *o.cover, o.read, h.route.present)
-	p.Dropped = o.dropped
-	if p.Codable {
-		p.SetCodings(o.none, o.absent)
-	}
+	p := o.Detached(d.page.Key, *e, h.route.present)
 	if light != nil {
 		h.c.encoder.Describe(r.Context(), p, h.route.present, httpcache.AcceptEncoding(r.Header["Accept-Encoding"]))
 	}
-	if p.IsLight(light, h.route.present) || h.c.sentFromDisk(p) && (p.Size() > h.c.memory.limit/maxShare || o.loads.Add(1) < maxLoads) {
+	if p.IsLight(light, h.route.present) || h.c.sentFromDisk(p) && (p.Size() > h.c.node.Limit()/maxShare || o.Count() < maxLoads) {
 		return p
 	}
 	return nil
@@ -126,6 +122,6 @@ func (c *Cache) sendRest(ctx context.Context, w http.ResponseWriter, p *page.Pag
 // suspect has the body of a page read and verified as a whole when the page is requested next.
 func (c *Cache) suspect(p *page.Page, err error) {
 	c.reader.Suspect(p.Entry.BodyKey)
-	c.memory.drop(p.Key)
+	c.node.Drop(p.Key)
 	c.complaints.Log("the body of a page cannot be sent from the store; it is verified", "key", p.Key.String(), "body", p.Entry.BodyKey, "error", err)
 }

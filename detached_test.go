@@ -147,7 +147,7 @@ func wholeRequests() map[string][]string {
 	}
 }
 
-// A page that is not in memory answers as one in memory does, whether its outline is or not, from a folder
+// A page that is not in memory answers as one in memory does, whether its stub is or not, from a folder
 // and from a store on the network. What needs no body, or a part of one, reads no more.
 func TestLargePagesOutOfMemory(t *testing.T) {
 	for _, path := range []string{"/image", "/text"} {
@@ -180,9 +180,9 @@ func TestLargePagesOutOfMemory(t *testing.T) {
 					return tb.nodeOn(tb.store("cold"), on, func(cfg *isr.Config) { cfg.Memory = memory }).Handler(isr.Route{}, site)
 				}
 				for where, on := range map[string]store.BodyStore{"a folder": meteredLocally{bodies}, "a bucket": bodies} {
-					h := node(on, 16<<10) // it has room for an outline alone
+					h := node(on, 16<<10) // it has room for a stub alone
 					for name, fields := range lightRequests(etag) {
-						check(where+", no outline, "+name, node(on, 16<<20), 70<<10, fields)
+						check(where+", no stub, "+name, node(on, 16<<20), 70<<10, fields)
 						check(where+", "+name, h, 70<<10, fields)
 					}
 					h = node(on, 16<<20)
@@ -222,7 +222,7 @@ func damageBodies(t *testing.T, folder string) {
 // No visitor takes a damaged body for a whole one: the connection breaks before its last bytes, and the
 // page is rendered for the next visitor. A body that is missing is rendered at once.
 func TestLargeBodyThatIsDamagedOrMissing(t *testing.T) {
-	for _, known := range []bool{true, false} { // memory has the outline
+	for _, known := range []bool{true, false} { // memory has the stub
 		for name, harm := range map[string]func(*testing.T, string){
 			"damaged": damageBodies,
 			"missing": func(t *testing.T, folder string) {

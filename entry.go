@@ -56,7 +56,7 @@ func (s *fill) draft(status int, h http.Header, v httpcache.Verdict, at timing, 
 		Tags:        v.Tags,
 		Stale:       store.ClampInterval(v.Stale.Truncate(time.Second)),
 		PurgeSeq:    seq,
-		Build:       s.c.build.Load(),
+		Build:       s.c.node.Build(),
 		InitialAge:  httpcache.InitialAge(h, at.generatedAt),
 		Peer:        s.c.peers.Own(),
 	}
@@ -74,7 +74,7 @@ func (s *fill) window(got render.Rendering, at timing, rec store.Record, digest 
 	next := min(max(read.Revalidate, s.policy.minWindow), s.policy.maxWindow)
 	// A purge says that the content changes, and when: visitors did not find it stale, however
 	// long the window. Of the content of other services nothing is known.
-	if !read.Foreign && !read.CoveredBy(s.purges(rec)) {
+	if !read.Foreign && !read.CoveredBy(s.c.node.RecordPurges(&s.f.State, s.key, rec)) {
 		changed := read.SHA256 != digest || read.Status != got.Response.Status
 		next = s.policy.nextWindow(read.Revalidate, max(at.generatedAt.Sub(read.GeneratedAt), 0), changed)
 	}
@@ -154,61 +154,6 @@ func lasting(h http.Header) http.Header {
 	return h
 }
 
-// read reads the record of a key from the store, and returns when that was. Its Purges
-// include the marks that cover the entry. From then on this process serves no page that it
-// knows to be purged.
-func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record, page.Interval, error) {
-	rec, at, err := c.readRow(ctx, k, pk)
-	if err != nil {
-		return store.Record{}, at, err
-	}
-	// A flight that puts a page into memory checks afterwards what was learned: either
-	// it sees this, or this sees its page.
-	c.flights.Learn(k, rec.Purges)
-	withdrawn := rec.Entry != nil && rec.Entry.Withdrawn
-	if p := c.memory.known(k); p != nil && (withdrawn || store.Freshness(&p.Entry, c.purges(nil, p, c.now()).Merge(rec.Purges), c.now()) == store.Purged) {
-		c.reload(k)
-	}
-	err = c.addMarks(ctx, k, &rec, &at)
-	return rec, at, err
-}
-
-// readRow reads the record of a key, without the marks that cover the entry.
-func (c *Cache) readRow(ctx context.Context, k store.Key, pk string) (store.Record, page.Interval, error) {
-	at := page.Interval{Began: time.Now()}
-	read := c.meta.Read
-	if c.changed.lately(k) {
-		read = c.meta.ReadSerializable
-	}
-	rec, err := read(ctx, pk)
-	at.Ended = time.Now()
-	if err != nil {
-		return store.Record{}, at, fmt.Errorf("reading %s: %w", k, err)
-	}
-	rec.Purges = c.lasting(rec.Purges)
-	return rec, at, nil
-}
-
-// addMarks adds the marks that cover the entry to a record that readRow has read.
-func (c *Cache) addMarks(ctx context.Context, k store.Key, rec *store.Record, at *page.Interval) error {
-	if rec.Entry == nil {
-		return nil
-	}
-	// Marks are not learned by flights: they apply to this entry, and not to one with
-	// other tags that a flight may be rendering.
-	rec.Purges = rec.Purges.Merge(c.marks.Covering(k, rec.Entry.Tags, c.now()))
-	if _, ok := c.follower.Recent(c.now()); !ok {
-		// This process does not follow the log, or could not read it lately.
-		at.AsOf = at.Began
-		stored, err := c.meta.Covering(ctx, k, rec.Entry.Tags)
-		if err != nil {
-			return fmt.Errorf("reading the purge marks of %s: %w", k, err)
-		}
-		rec.Purges = rec.Purges.Merge(stored)
-	}
-	return nil
-}
-
 // maxLookUps bounds the concurrent reads of fills in this process, except those under
 // a lease. After a gap in the log every page in memory is read again when it is next
 // requested, which may be all at once; this protects the table and its connections.
@@ -231,11 +176,11 @@ func (s *fill) lookUp(ctx context.Context) (store.Record, error) {
 	}
 }
 
-// read calls [Cache.read], and repeats it if the page was reloaded during the read.
+// read reads the record of the page, and repeats that if the page was invalidated during the read.
 func (s *fill) read(ctx context.Context) (rec store.Record, err error) {
-	for again := true; again; again = s.c.floor.crossed(s.latest) || s.f.crossed(s.latest) {
+	for again := true; again; again = s.c.node.OutdatedDuring(&s.f.State, s.latest) {
 		s.asOf = s.c.follower.Committed()
-		if rec, s.latest, err = s.c.read(ctx, s.key, s.pk); err != nil {
+		if rec, s.latest, err = s.c.node.Read(ctx, s.key, s.pk); err != nil {
 			return store.Record{}, err
 		}
 	}
@@ -261,7 +206,7 @@ func (s *fill) adapt(rec *store.Record) {
 		gone.Withdrawn = true
 		rec.Entry = &gone
 	}
-	rec.Purges = s.f.known(rec.Purges)
+	rec.Purges = s.f.Known(rec.Purges)
 }
 
 // redirectsToItself reports whether an entry is a redirect to its own key: one of an older version, or
@@ -274,17 +219,23 @@ func (s *fill) redirectsToItself(e *store.Entry) bool {
 	return itself
 }
 
+// purges returns all purges that this process knows to cover the entry of a record that the fill has
+// read.
+func (s *fill) purges(rec store.Record) store.PurgeState {
+	return s.c.node.RecordPurges(&s.f.State, s.key, rec)
+}
+
 // keep puts a page that was just read, or published, into memory. If it may be older
 // than a page that was served already, or newer than one that will be, the page is
 // reloaded, so that no later visitor gets an older one. ErrPurged: the page was purged
 // since it was read, and must not be served.
 func (s *fill) keep(p *page.Page) error {
-	clear := s.c.memory.put(p, s.f)
-	known := s.f.known(p.Purges)
+	clear := s.c.node.Put(p, &s.f.State)
+	known := s.f.Known(p.Purges)
 	if !clear || known.Seq > p.Purges.Seq {
-		s.c.reload(p.Key)
+		s.c.node.Invalidate(p.Key)
 	}
-	if s.c.state(s.f, p, s.c.now()) == store.Purged {
+	if s.c.node.State(&s.f.State, p, s.c.now()) == store.Purged {
 		return store.ErrPurged
 	}
 	return nil
@@ -295,10 +246,10 @@ func (s *fill) keep(p *page.Page) error {
 // purged since it was read.
 func (s *fill) load(ctx context.Context, rec store.Record) (p *page.Page, err error) {
 	e := *rec.Entry // a copy, which reading the body of another service's page completes
-	if p := s.c.memory.get(s.key); p != nil && page.SameEntry(&p.Entry, &e) && p.Purges == rec.Purges && !s.c.late(p, s.c.now()) {
+	if p := s.c.node.Get(s.key); p != nil && page.SameEntry(&p.Entry, &e) && p.Purges == rec.Purges && !s.c.late(p, s.c.now()) {
 		return p, nil
 	}
-	if last := s.c.memory.last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
+	if last := s.c.node.Last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
 		p = page.New(s.key, e, rec.Purges, s.latest, last.Body(), s.policy.present)
 		p.Inherit(last)
 	} else if p, err = s.detached(ctx, rec, s.latest); err != nil {
@@ -331,4 +282,40 @@ func (s *fill) body(ctx context.Context, rec store.Record, e *store.Entry) ([]by
 		s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
 	}
 	return body, err
+}
+
+// recall returns the page of a stub that a visitor may get without a look at the table; nil
+// if there is none. It reads the body from the store.
+func (s *fill) recall(ctx context.Context) *page.Page {
+	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
+		return nil
+	}
+	o, now := s.c.node.Stub(s.key), s.c.now()
+	if o == nil {
+		return nil
+	}
+	if p := o.Page(new(page.Memory), s.key); s.c.late(p, now) || s.c.blind(now) || s.c.node.State(&s.f.State, p, now) != store.Fresh {
+		return nil
+	}
+	rec, read := o.Record()
+	if p, err := s.detached(ctx, rec, read); p != nil || err != nil {
+		if p == nil {
+			return nil // the fill goes on, and finds the reason
+		}
+		o.Share(p)
+		return p
+	}
+	addCoding := func(*page.Page) {}
+	if _, absent := o.Codings(); !absent {
+		addCoding = s.c.encoder.Prefetch(ctx, rec.Entry, s.policy.present, s.accept)
+	}
+	body, err := s.c.reader.ReadOnce(ctx, s.key, rec.Entry)
+	if err != nil {
+		return nil // the fill goes on, and finds the reason
+	}
+	p, err := s.c.node.Restore(s.key, o, *rec.Entry, body, s.policy.present, addCoding)
+	if err != nil || s.c.node.IsDropped(p) {
+		return nil
+	}
+	return p
 }

@@ -341,7 +341,7 @@ func (x *explainer) pass(d *decision) {
 			s := x.h.waiting(x.r, d.key, nil)
 			x.begin(s)
 			x.ask(s, store.Record{}, func() (render.Rendering, timing) {
-				return s.render(x.ctx(), store.Record{}, x.h.c.follower.Committed(), d.known.refused, nil)
+				return s.render(x.ctx(), store.Record{}, x.h.c.follower.Committed(), d.known.Refused, nil)
 			})
 		}
 	}
@@ -402,17 +402,17 @@ func (h *handler) remembered(k store.Key) Memory {
 		return m
 	}
 	m.Rendering = h.c.flights.Current(k) != nil || h.c.unstored.Current(k) != nil
-	p := h.c.memory.get(k)
-	if known := h.c.negative.get(k, time.Now()); known != nil {
-		m.Refused, m.Until = known.refused, now.Add(time.Until(known.until))
-		if known.failed != nil {
-			m.FailedStatus = known.failed.Status
+	p := h.c.node.Get(k)
+	if known := h.c.node.Negative.Get(k, time.Now()); known != nil {
+		m.Refused, m.Until = known.Refused, now.Add(time.Until(known.Until))
+		if known.Failed != nil {
+			m.FailedStatus = known.Failed.Status
 		}
-		if known.page != nil {
-			p = known.page
+		if known.Page != nil {
+			p = known.Page
 		}
 	}
-	unpublished := h.c.unpublished.get(k)
+	unpublished := h.c.node.Unpublished.Get(k)
 	if p == nil {
 		p = unpublished
 	}

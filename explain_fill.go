@@ -151,10 +151,7 @@ func (d *dryRun) storeFailed(err error) step {
 func (d *dryRun) look(ctx context.Context) step {
 	s := d.s
 	s.asOf = s.c.follower.Committed()
-	rec, at, err := s.c.readRow(ctx, s.key, s.pk)
-	if err == nil {
-		err = s.c.addMarks(ctx, s.key, &rec, &at)
-	}
+	rec, at, err := s.c.node.Peek(ctx, s.key, s.pk)
 	if err != nil {
 		return d.storeFailed(err)
 	}
@@ -186,7 +183,7 @@ func (d *dryRun) load(ctx context.Context) step {
 // page returns the page of the record, without its body. Nothing is kept in memory.
 func (d *dryRun) page(ctx context.Context) (*page.Page, error) {
 	s, e := d.s, *d.s.rec.Entry
-	if last := s.c.memory.last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
+	if last := s.c.node.Last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
 		p := page.New(s.key, e, s.rec.Purges, s.latest, nil, s.policy.present)
 		p.Rejected.Store(last.Rejected.Load() && !last.Dropped.Load() && page.SameEntry(&last.Entry, &e))
 		return p, nil

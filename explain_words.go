@@ -40,13 +40,13 @@ func meaning(s httpcache.Status) details.Detail {
 func (x *explainer) state(p *page.Page) string {
 	now := x.h.c.now()
 	state, _ := x.h.judge(nil, p, now)
-	return worth(&p.Entry, x.h.c.purges(nil, p, now), state, now)
+	return worth(&p.Entry, x.h.c.node.Purges(nil, p, now), state, now)
 }
 
 // judged adds the reason for the state of a page that is served.
 func (x *explainer) judged(p *page.Page, state store.State) {
 	now := x.h.c.now()
-	if text := worth(&p.Entry, x.h.c.purges(nil, p, now), state, now); text != "fresh" {
+	if text := worth(&p.Entry, x.h.c.node.Purges(nil, p, now), state, now); text != "fresh" {
 		x.because("the page is "+text, "RFC 9111, section 4.2")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/offload"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
@@ -339,8 +340,8 @@ func (s *fill) secondLook() *page.Page {
 	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
 		return nil
 	}
-	p, now := s.c.memory.get(s.key), s.c.now()
-	if p == nil || s.c.late(p, now) || s.c.blind(now) || s.c.state(s.f, p, now) != store.Fresh {
+	p, now := s.c.node.Get(s.key), s.c.now()
+	if p == nil || s.c.late(p, now) || s.c.blind(now) || s.c.node.State(&s.f.State, p, now) != store.Fresh {
 		return nil
 	}
 	return p
@@ -419,7 +420,7 @@ func (s *fill) wanted(rec store.Record) bool {
 // found ends the fill with the stored page.
 func (s *fill) found() step {
 	s.policy.noteRenderTime(s.rec.Entry)
-	s.c.unpublished.forget(s.key)
+	s.c.node.Unpublished.Forget(s.key)
 	if !isNegative(s.rec.Entry.Status) {
 		s.policy.cacheable(s.key)
 	}
@@ -492,7 +493,7 @@ func (s *fill) delegate(ctx context.Context) step {
 // stalePage returns the request for the page of the fill.
 func (s *fill) stalePage(rec store.Record) StalePage {
 	p := StalePage{Key: s.key, Generation: rec.Entry.GenerationID, Fence: rec.Entry.Version, Reason: s.trigger(rec)}
-	if purges := s.purges(rec); rec.Entry.CoveredBy(purges) {
+	if purges := s.c.node.RecordPurges(&s.f.State, s.key, rec); rec.Entry.CoveredBy(purges) {
 		p.PurgeSeq = max(purges.Seq, purges.HardSeq)
 	}
 	if rec.Lock != nil {
@@ -555,8 +556,8 @@ func (s *fill) isOverdue() bool {
 func (s *fill) unstoredPage(rec store.Record) *page.Page {
 	p := s.f.unstored.Load()
 	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
-		s.c.floor.above(p.Read.Began) || s.f.InvalidatedSince(p.Read.Began) ||
-		store.Freshness(&p.Entry, s.c.purges(s.f, p, s.c.now()), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.Entry) {
+		s.c.node.Outdated(&s.f.State, p.Read.Began) ||
+		store.Freshness(&p.Entry, s.c.node.Purges(&s.f.State, p, s.c.now()), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.Entry) {
 		return nil
 	}
 	return p
@@ -693,7 +694,7 @@ func (s *fill) confirm(ctx context.Context) step {
 		case errors.Is(err, bodies.ErrTooLarge):
 			return s.abandon(ctx, s.tooLarge(err))
 		case errors.Is(err, store.ErrPurged): // since it was read, so that it is rendered
-			s.rec.Purges = s.purges(rec)
+			s.rec.Purges = s.c.node.RecordPurges(&s.f.State, s.key, rec)
 		default:
 			return s.abandon(ctx, s.storeFailed(held, err))
 		}
@@ -810,7 +811,7 @@ func (s *fill) fail(ctx context.Context) step {
 	if o.fallback == nil {
 		// If there were a page to serve, visitors must not be shown the failure, even
 		// if that page has been evicted from memory.
-		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.Began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
+		s.c.node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.shown()}, &s.f.State)
 	}
 	return s.end(o)
 }
@@ -842,7 +843,7 @@ func (s *fill) withdraw(ctx context.Context) step {
 		return s.end(refusal{got.Refused})
 	}
 	s.c.log.Info("withdrawn", "key", s.key.String(), "reason", got.Refused)
-	s.c.reload(s.key)
+	s.c.node.Invalidate(s.key)
 	return s.end(s.refused(time.Now(), got.Refused))
 }
 
@@ -855,8 +856,8 @@ func (s *fill) keepNegative(ctx context.Context) step {
 		s.out = nil
 		return stepYield
 	}
-	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.Began, seq: s.asOf, until: time.Now().Add(p.Entry.FreshUntil().Sub(s.c.now())), page: p}, s.f) {
-		s.c.memory.drop(s.key) // the entry is no longer in the store
+	if s.c.node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(p.Entry.FreshUntil().Sub(s.c.now())), Page: p}, &s.f.State) {
+		s.c.node.Drop(s.key) // the entry is no longer in the store
 	}
 	return s.end(unpublishedPage{page: p, detail: page.DetailNegative})
 }
@@ -866,7 +867,7 @@ func (s *fill) negativePage() *page.Page {
 	next := s.made.entry
 	next.BodyKey, next.Stale = "", 0
 	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
-	p := page.New(s.key, next, s.f.known(store.PurgeState{}), s.latest, s.made.body, s.policy.present)
+	p := page.New(s.key, next, s.f.Known(store.PurgeState{}), s.latest, s.made.body, s.policy.present)
 	p.Negative = true
 	return p
 }
@@ -982,7 +983,7 @@ func (s *fill) publish(ctx context.Context) step {
 	s.rendering.published(m.renews)
 	s.c.renderLog.stored(s.key, &m.entry, m.renews, m.at.took)
 	// The marks in s.rec.Purges may cover only the entry that was replaced.
-	p := page.New(s.key, published, s.f.known(store.PurgeState{}), written, m.body, s.policy.present)
+	p := page.New(s.key, published, s.f.Known(store.PurgeState{}), written, m.body, s.policy.present)
 	p.Stored = true
 	if err := s.keepPublished(ctx, p); err != nil && s.mustRenderAgain(p) {
 		s.out = nil
@@ -1019,25 +1020,25 @@ func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 	if !m.renews && strings.HasSuffix(p.Entry.BodyKey, p.Entry.GenerationID) {
 		p.SetCodings(coding.Has{}, true) // the body is new
 	}
-	if last := s.c.memory.last(s.key); last != nil && page.SameBody(&last.Entry, &p.Entry) {
+	if last := s.c.node.Last(s.key); last != nil && page.SameBody(&last.Entry, &p.Entry) {
 		p.Inherit(last)
 	} else if last != nil {
 		defer s.c.encoder.Succeed(p, last, s.policy.present) // once it is kept
 	}
-	s.c.negative.forget(s.key)
-	s.c.unpublished.forget(s.key)
+	s.c.node.Negative.Forget(s.key)
+	s.c.node.Unpublished.Forget(s.key)
 	since := s.latest.Began
 	if m.at.began.Before(since) {
 		since = m.at.began // it was rendered before the lease was acquired
 	}
-	if !s.c.floor.above(since) && !s.f.InvalidatedSince(since) {
+	if !s.c.node.Outdated(&s.f.State, since) {
 		return s.keep(p)
 	}
 	// The page was reloaded after META was read under the lease. A rollback or a
 	// pin would have failed the publish, so it was a purge, which may cover what
 	// was rendered: waiting requests get the page, unless an operator's purge was hard,
 	// and later ones what META says.
-	s.c.reload(s.key)
+	s.c.node.Invalidate(s.key)
 	if _, err := s.read(ctx); err != nil {
 		s.c.complaints.Log("failed to read how a page was purged while it was rendered", "key", s.key.String(), "error", err)
 	}
@@ -1048,7 +1049,7 @@ func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 // purge was hard, and visitors who wait may not have the page all the same (see overtaken). A
 // regeneration that was asked for never ends with such a page.
 func (s *fill) mustRenderAgain(p *page.Page) bool {
-	return s.c.state(s.f, p, s.c.now()) == store.Purged && (s.force || s.minSeq > 0 || !s.c.overtaken(s.f, p))
+	return s.c.node.State(&s.f.State, p, s.c.now()) == store.Purged && (s.force || s.minSeq > 0 || !s.c.overtaken(s.f, p))
 }
 
 // release gives up the lease. If that fails, the lease expires.
@@ -1126,7 +1127,7 @@ func (s *fill) postponed(wait time.Duration, cause error, detail string) step {
 // fill ends, or the stale window of the page does.
 func (s *fill) background() bool {
 	p := s.f.stale.Load()
-	return p != nil && !s.force && s.minSeq == 0 && (s.early != nil || !s.policy.waits) && s.c.state(s.f, p, s.c.now()) >= store.Stale
+	return p != nil && !s.force && s.minSeq == 0 && (s.early != nil || !s.policy.waits) && s.c.node.State(&s.f.State, p, s.c.now()) >= store.Stale
 }
 
 // overdue is called when the store has taken too long for the waiting requests. They
@@ -1168,7 +1169,7 @@ func (s *fill) notPublished(err error) outcome {
 	s.c.complaints.Log("rendered, but not published", "key", s.key.String(), "error", err)
 	p := (*s.f.rendered.Load())()
 	p.Outage = true
-	s.c.unpublished.put(p, s.f)
+	s.c.node.Unpublished.Put(p, &s.f.State)
 	return unpublishedPage{page: p, detail: detailUnpublished, cause: err}
 }
 
@@ -1185,7 +1186,7 @@ func (s *fill) runUnstored(ctx context.Context) outcome {
 // Cache-Status.
 func (s *fill) findUnstored() step {
 	s.since = time.Now()
-	if p := s.c.unpublished.get(s.key); p != nil {
+	if p := s.c.node.Unpublished.Get(s.key); p != nil {
 		return s.end(unpublishedPage{page: p, detail: s.unstored}) // of the previous flight
 	}
 	if pass := s.passesUnknown(); pass != "" {
@@ -1252,7 +1253,7 @@ func (s *fill) withdrawUnstored() step {
 // serveUnstored ends the fill with the page that was rendered.
 func (s *fill) serveUnstored() step {
 	p := s.renderedUnstored()
-	s.c.unpublished.put(p, s.f)
+	s.c.node.Unpublished.Put(p, &s.f.State)
 	if s.followed {
 		s.c.flights.Each(s.key, func(f *flight) { f.unstored.Store(p) })
 	}
@@ -1271,6 +1272,6 @@ func (s *fill) renderedUnstored() *page.Page {
 func (s *fill) failedUnstored(got render.Rendering, at timing) outcome {
 	o, pause := failure{cause: got.Failure, detail: failureDetail(got.Failure), response: got.Failed, own: got.Own}, s.c.backOff(0)
 	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.Failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
-	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, seq: s.asOf, until: time.Now().Add(pause), failed: o.shown()}, s.f)
+	s.c.node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: at.began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.shown()}, &s.f.State)
 	return o
 }

@@ -3,7 +3,6 @@ package isr
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/singleflight"
@@ -97,56 +96,10 @@ func (f *flight) settleStream() {
 	}
 }
 
-// known merges c with the purges of the page that this process has read since the flight
-// began. A nil flight has read none.
-func (f *flight) known(c store.PurgeState) store.PurgeState {
+// learned returns what a flight has learned of its page; nil if there is no flight.
+func (f *flight) learned() *singleflight.State {
 	if f == nil {
-		return c
+		return nil
 	}
-	return f.Known(c)
-}
-
-// A read of the store that began before this node learned of a rollback may have seen the
-// previous page, and must not put it into memory, however late it returns. Only fills
-// put pages into memory, and a fill runs in a flight, so a reload is recorded in the
-// current flights of its page. Nothing needs to be recorded for other pages: the cost of
-// a burst of reloads is bounded by the number of flights.
-//
-// All moments are by this process's monotonic clock.
-
-// A floor is a moment: no page that was read before it is served. There is none until it
-// is raised for the first time.
-type floor struct {
-	at atomic.Pointer[time.Time]
-}
-
-// raise drops everything that was read before now.
-func (f *floor) raise(now time.Time) { f.at.Store(&now) }
-
-// above reports whether what was read at readAt must not be served. It is on the hit
-// path: it takes no lock.
-func (f *floor) above(readAt time.Time) bool {
-	at := f.at.Load()
-	return at != nil && readAt.Before(*at)
-}
-
-// crossed reports whether the floor was raised during a read, which may have seen the
-// state before or after.
-func (f *floor) crossed(read page.Interval) bool { return read.Contains(f.at.Load()) }
-
-// crossed reports whether the page was reloaded during a read.
-func (f *flight) crossed(read page.Interval) bool { return read.Contains(f.InvalidatedAt()) }
-
-// reload drops all that this process keeps of pages that were rolled back, pinned,
-// unpinned or withdrawn. Later requests get what the store has.
-func (c *Cache) reload(keys ...store.Key) {
-	for _, k := range keys {
-		c.changed.note(k)
-		// First no older reading can be added; then existing ones are removed.
-		c.flights.Invalidate(k, time.Now())
-		c.unstored.Invalidate(k, time.Now())
-		c.memory.drop(k)
-		c.unpublished.forget(k)
-		c.negative.forget(k)
-	}
+	return &f.State
 }

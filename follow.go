@@ -3,10 +3,7 @@ package isr
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/facetheory/isr/internal/changelog"
@@ -20,7 +17,7 @@ import (
 // A change and its log row are one transaction, which other reads may see in part for a
 // moment after they have seen SEQ or the row. So the marks of the newest rows are added to
 // those that were read, and pages that a row names are read in a transaction for a while
-// (see changedPages): what is read after SEQ includes all changes up to SEQ.
+// (see package nodecache): what is read after SEQ includes all changes up to SEQ.
 
 // follow starts to read the log, unless Config.Poll is negative.
 func (c *Cache) follow() {
@@ -48,8 +45,8 @@ func (c *Cache) follow() {
 // applyChange makes a change of the log take effect. The order matters: a fill that knows a mark
 // also knows its sequence, and a process that has reached a sequence knows its marks.
 func (c *Cache) applyChange(change store.Change) {
-	c.marks.Apply(c.now(), change.Marks...)
-	c.reload(change.Reload...)
+	c.node.Marks.Apply(c.now(), change.Marks...)
+	c.node.Invalidate(change.Reload...)
 }
 
 // changeApplied is called once a change has taken effect; own: this process has made it, or a later
@@ -67,14 +64,14 @@ func (c *Cache) changeApplied(change store.Change, own bool, nodes int64) {
 // resetToLog reads all marks, and drops all pages that were read before. A dropped page is read
 // again when it is requested next, and its body is not fetched if it is the same.
 func (c *Cache) resetToLog(ctx context.Context, recent []store.Change, keep int64) error {
-	if err := c.marks.Load(ctx, c.meta, recent, keep, c.now); err != nil {
+	if err := c.node.Marks.Load(ctx, c.meta, recent, keep, c.now); err != nil {
 		return fmt.Errorf("reading the purge marks: %w", err)
 	}
 	c.noteChanged(recent)
 	if err := c.readBuild(ctx); err != nil {
 		return err
 	}
-	c.floor.raise(time.Now())
+	c.node.Flush(time.Now())
 	select {
 	case <-c.follower.Begun():
 		c.flights.Retire()
@@ -88,10 +85,10 @@ func (c *Cache) resetToLog(ctx context.Context, recent []store.Change, keep int6
 func (c *Cache) noteChanged(recent []store.Change) {
 	for _, change := range recent {
 		if change.Malformed != nil {
-			c.changed.noteAll()
+			c.node.AllChanged()
 		}
 		for _, k := range change.Reload {
-			c.changed.note(k)
+			c.node.Changed(k)
 		}
 	}
 }
@@ -118,67 +115,6 @@ func (c *Cache) late(p *page.Page, now time.Time) bool {
 		return c.follower.Late(now)
 	}
 	return c.follower.LateFor(p.Read.AsOf, now)
-}
-
-// Reads of a page may see a change in part (see [store.Reader]): a node that has read of a
-// purge or a rollback in the log might put the page of before into memory again, and serve it
-// until it expires. So pages that have changed lately are read in a transaction.
-
-const (
-	// changedLately is for how long. DynamoDB commits the rows of a change milliseconds
-	// apart, and states no bound.
-	changedLately = 10 * time.Second
-	// maxChangedPages bounds the pages that are remembered. If there are more, all pages are
-	// read in transactions, which cost more.
-	maxChangedPages = 1 << 14
-)
-
-// changedPages are the pages that have changed lately. Its methods are safe for concurrent
-// use.
-type changedPages struct {
-	mu   sync.Mutex
-	seed maphash.Seed         // guarded by mu
-	at   map[uint64]time.Time // guarded by mu: by the hash of the key
-	all  time.Time            // guarded by mu: when any page may have changed last
-}
-
-// note records that a page has changed, before it is read again.
-func (c *changedPages) note(k store.Key) {
-	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.at == nil {
-		c.seed, c.at = maphash.MakeSeed(), make(map[uint64]time.Time)
-	}
-	if len(c.at) >= maxChangedPages {
-		maps.DeleteFunc(c.at, func(_ uint64, at time.Time) bool { return now.Sub(at) >= changedLately })
-	}
-	if len(c.at) >= maxChangedPages {
-		clear(c.at)
-		c.all = now
-	}
-	c.at[maphash.Comparable(c.seed, k)] = now
-}
-
-// noteAll records that any page may have changed.
-func (c *changedPages) noteAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all = time.Now()
-}
-
-// lately reports whether a page may be read in part.
-func (c *changedPages) lately(k store.Key) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.all.IsZero() && time.Since(c.all) < changedLately {
-		return true
-	}
-	if len(c.at) == 0 {
-		return false
-	}
-	at, known := c.at[maphash.Comparable(c.seed, k)]
-	return known && time.Since(at) < changedLately
 }
 
 // A Downstream delivers purges to the caches in front of this one, such as a CDN. A

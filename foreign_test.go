@@ -322,7 +322,7 @@ func TestPolicyOfConditionsAndRanges(t *testing.T) {
 	})
 }
 
-// A page that has left memory has its status again when it comes back, which no outline would have.
+// A page that has left memory has its status again when it comes back, which no stub would have.
 func TestEvictedForeignPageIsPresented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

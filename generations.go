@@ -44,7 +44,7 @@ func (c *Cache) Versions(ctx context.Context, k store.Key) ([]Version, error) {
 		return nil, fmt.Errorf("reading the versions of %s: %w", k, err)
 	}
 	// Read after the versions, so that it includes what was published in between.
-	rec, _, err := c.read(ctx, k, pk)
+	rec, _, err := c.node.Read(ctx, k, pk)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
@@ -128,7 +129,7 @@ type decision struct {
 
 	key    store.Key
 	text   *[]byte      // that the text of the key is a part of; nil if it has its own
-	memory *page.Memory // of the page of an outline; nil if it has its own
+	memory *page.Memory // of the page of a stub; nil if it has its own
 	asked  cachekey.Directives
 	minSeq int64 // of ISR-Min-Seq; 0 if there is none
 	// reached: the log is applied up to minSeq. polled: it was polled for this request. cutOff:
@@ -140,17 +141,17 @@ type decision struct {
 	state  store.State
 	behind background
 
-	outline *outline // of actLoad, with page
-	sought  bool     // the body was sought; loaded is the page, nil if it was not found
-	loaded  *page.Page
+	stub   *nodecache.Stub // of actLoad, with page
+	sought bool            // the body was sought; loaded is the page, nil if it was not found
+	loaded *page.Page
 
-	status   httpcache.Status // of all final states but actHit and actRefuse, as far as it is decided
-	reply    *reply           // of actStream and actOwn, and of actPass if lesson is learnSection
-	lesson   lesson           // of actPass
-	known    *negativeEntry   // of actPass if lesson is learnRefusal
-	response *render.Response // of actFail
-	retry    time.Time        // of actFail: for Retry-After; zero if there is none
-	err      error            // of actRefuse and actFail, and of a page that is served in place of a failure; may be nil
+	status   httpcache.Status         // of all final states but actHit and actRefuse, as far as it is decided
+	reply    *reply                   // of actStream and actOwn, and of actPass if lesson is learnSection
+	lesson   lesson                   // of actPass
+	known    *nodecache.NegativeEntry // of actPass if lesson is learnRefusal
+	response *render.Response         // of actFail
+	retry    time.Time                // of actFail: for Retry-After; zero if there is none
+	err      error                    // of actRefuse and actFail, and of a page that is served in place of a failure; may be nil
 }
 
 // A background is what a request starts behind its response.
@@ -241,8 +242,8 @@ func (h *handler) consult(r *http.Request, d *decision) {
 		return
 	}
 	d.now = h.c.now()
-	d.page = h.c.memory.get(d.key)
-	if d.page == nil && d.loaded != nil && !h.c.memory.isDropped(d.loaded) {
+	d.page = h.c.node.Get(d.key)
+	if d.page == nil && d.loaded != nil && !h.c.node.IsDropped(d.loaded) {
 		d.page = d.loaded // and is evicted again already
 	}
 	switch {
@@ -258,7 +259,7 @@ func (h *handler) consult(r *http.Request, d *decision) {
 		}
 		return
 	}
-	if d.page == nil && h.outlined(d) {
+	if d.page == nil && h.stubbed(d) {
 		d.act = actLoad
 		return
 	}
@@ -294,9 +295,9 @@ func (h *handler) match(r *http.Request, d *decision) {
 
 // judgeStale decides by a stale page in memory, as the policy of the route says.
 func (h *handler) judgeStale(d *decision) {
-	known := h.c.negative.get(d.key, time.Now())
+	known := h.c.node.Negative.Get(d.key, time.Now())
 	switch {
-	case known != nil && known.refused != "":
+	case known != nil && known.Refused != "":
 		// The page has become uncacheable: the stored copy is outdated.
 		d.passRefused(known)
 	case h.route.Policy != Wait:
@@ -344,8 +345,8 @@ func (d *decision) passAsked() {
 
 // passRefused passes the request to the renderer because the page was not cacheable when it was
 // rendered last.
-func (d *decision) passRefused(known *negativeEntry) {
-	d.pass(httpcache.ForwardBypass, known.refused)
+func (d *decision) passRefused(known *nodecache.NegativeEntry) {
+	d.pass(httpcache.ForwardBypass, known.Refused)
 	d.lesson, d.known = learnRefusal, known
 }
 
@@ -394,22 +395,22 @@ func (h *handler) serve(r *http.Request, d *decision, p *page.Page, state store.
 // recall decides by the negative cache. d.page is an older page that may be served if a render
 // fails; it may be nil. It returns false, and decides nothing, if the negative cache has no answer.
 func (h *handler) recall(r *http.Request, d *decision) bool {
-	known := h.c.negative.get(d.key, time.Now())
+	known := h.c.node.Negative.Get(d.key, time.Now())
 	if known == nil {
 		return false
 	}
-	if known.page != nil {
-		if state, _ := h.judge(nil, known.page, d.now); state == store.Fresh {
-			h.hit(r, d, known.page, state)
+	if known.Page != nil {
+		if state, _ := h.judge(nil, known.Page, d.now); state == store.Fresh {
+			h.hit(r, d, known.Page, state)
 			return true
 		}
 	}
 	switch {
-	case known.refused != "":
+	case known.Refused != "":
 		d.passRefused(known)
-	case known.failed != nil && d.page == nil:
+	case known.Failed != nil && d.page == nil:
 		status := httpcache.Status{Forward: d.status.Forward, Detail: detailBackOff}
-		d.fail(known.failed, status, d.now.Add(time.Until(known.until)), nil)
+		d.fail(known.Failed, status, d.now.Add(time.Until(known.Until)), nil)
 	default:
 		return false
 	}
@@ -423,7 +424,7 @@ func (h *handler) recallUnpublished(fx effects, r *http.Request, d *decision) bo
 	if h.c.uses != nil {
 		due = fx.count(d.key) >= h.c.cfg.MinUses && !h.c.full()
 	}
-	p := h.c.unpublished.get(d.key)
+	p := h.c.node.Unpublished.Get(d.key)
 	if p == nil || due {
 		return false
 	}
@@ -502,7 +503,7 @@ func (h *handler) selectVariant(fx effects, r *http.Request, d *decision) {
 		d.pass(httpcache.ForwardBypass, httpcache.RefusedVary)
 		return
 	}
-	if base, _ := k.WithoutVariant(); h.c.memory.get(k) == nil && h.c.crowded.excludes(base, k, time.Now()) {
+	if base, _ := k.WithoutVariant(); h.c.node.Get(k) == nil && h.c.crowded.excludes(base, k, time.Now()) {
 		d.pass(httpcache.ForwardBypass, detailVariants)
 		return
 	}
@@ -580,9 +581,9 @@ func (h *handler) findSince(fx effects, r *http.Request, d *decision) {
 // stored, fresh or stale. The fill that it starts renders nothing.
 func (h *handler) findStored(fx effects, r *http.Request, d *decision) {
 	d.now, d.status = h.c.now(), httpcache.Status{}
-	if negative := h.c.negative.get(d.key, time.Now()); negative != nil && negative.page != nil && d.minSeq == 0 {
-		if state, _ := h.judge(nil, negative.page, d.now); state == store.Fresh && d.asked.Accepts(&negative.page.Entry, d.now) {
-			h.hit(r, d, negative.page, state)
+	if negative := h.c.node.Negative.Get(d.key, time.Now()); negative != nil && negative.Page != nil && d.minSeq == 0 {
+		if state, _ := h.judge(nil, negative.Page, d.now); state == store.Fresh && d.asked.Accepts(&negative.Page.Entry, d.now) {
+			h.hit(r, d, negative.Page, state)
 			return
 		}
 	}
@@ -775,7 +776,7 @@ func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page.P
 	if !p.DueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !p.NextEarly.Claim(p) {
 		return
 	}
-	if h.c.negative.get(p.Key, time.Now()) != nil {
+	if h.c.node.Negative.Get(p.Key, time.Now()) != nil {
 		return // the last attempt failed, or the page became uncacheable
 	}
 	if h.c.stores.Down() != nil {
@@ -872,11 +873,11 @@ func (v *visit) load(r *http.Request, d *decision) (*page.Page, error) {
 		return p, nil
 	}
 	// What may have to wait for the disk. The page is put back into memory.
-	k, o, e, as := d.key, d.outline, d.page.Entry, h.route.present
+	k, o, e, as := d.key, d.stub, d.page.Entry, h.route.present
 	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
-	// What an outline says does not change, and all who wait judge the page again.
+	// What a stub says does not change, and all who wait judge the page again.
 	read := h.c.reader.Load(k, &e, func(ctx context.Context, body []byte) (any, error) {
-		return h.c.restored(k, o, e, body, as, func(p *page.Page) { h.c.encoder.AddStored(ctx, p, as, accept) })
+		return h.c.node.Restore(k, o, e, body, as, func(p *page.Page) { h.c.encoder.AddStored(ctx, p, as, accept) })
 	})
 	timer := time.NewTimer(h.c.cfg.StoreTimeout)
 	defer timer.Stop()

@@ -16,7 +16,7 @@ func (h *handler) hintOld(w http.ResponseWriter, r *http.Request, old *page.Page
 		return r
 	}
 	state, onError := h.judge(nil, old, now)
-	purgesKnown := state == store.Expired && !old.Entry.OutlivesMarks(h.c.lasting(old.Purges).MarkLifetime, now)
+	purgesKnown := state == store.Expired && !old.Entry.OutlivesMarks(h.c.node.Current(old.Purges).MarkLifetime, now)
 	if (onError || purgesKnown) && as.Hint(w, r, old) {
 		return page.Hinted(r)
 	}

@@ -80,8 +80,8 @@ func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
 		d.behind == mayRefreshEarly && h.route.EarlyRefresh > 0 && h.route.keys.Forwards(requestIDHeader):
 		return false // it is no hit, or a render is due that gets the id of its request
 	}
-	// A page that has an outline is made for this request alone.
-	if !d.page.Raw(&hit.raw, r, h.route.present, d.now, d.state, d.cutOff, d.outline != nil) {
+	// A page that has a stub is made for this request alone.
+	if !d.page.Raw(&hit.raw, r, h.route.present, d.now, d.state, d.cutOff, d.stub != nil) {
 		return false
 	}
 	hit.Report = Report{}

@@ -212,7 +212,7 @@ func (c *Cache) freshUnless(ctx context.Context, s *fill) (e store.Entry, fresh 
 	if s.unless == nil {
 		return store.Entry{}, false, nil
 	}
-	rec, _, err := c.read(ctx, s.key, c.cfg.Partition(s.key))
+	rec, _, err := c.node.Read(ctx, s.key, c.cfg.Partition(s.key))
 	if err != nil {
 		return store.Entry{}, false, err
 	}

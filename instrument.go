@@ -29,14 +29,6 @@ func (c *Cache) note(e Event) {
 	}
 }
 
-// notes returns the function that the observer has for events; nil if there is no observer.
-func (cfg Config) notes() func(Event) {
-	if cfg.Observer == nil {
-		return nil
-	}
-	return cfg.Observer.Note
-}
-
 // operation returns an operation of the fill.
 func (s *fill) operation(kind OperationKind) Operation {
 	return Operation{Kind: kind, Route: s.policy.label, Key: s.key, Cause: s.cause}
@@ -146,7 +138,7 @@ func (s *fill) trigger(rec store.Record) string {
 		return triggerEarly
 	case state == store.Missing:
 		return triggerMiss
-	case state == store.Purged, rec.Entry.CoveredBy(s.purges(rec)):
+	case state == store.Purged, rec.Entry.CoveredBy(s.c.node.RecordPurges(&s.f.State, s.key, rec)):
 		return triggerPurge
 	}
 	return triggerStale

@@ -12,6 +12,7 @@ import (
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -259,7 +260,7 @@ func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Ke
 		case h.route.decidedByHeader(v.Refused):
 			h.c.sections.refused(h.route, k, v.Refused)
 			s := f.fill
-			h.c.negative.put(k, &negativeEntry{readAt: s.latest.Began, seq: s.asOf, until: time.Now().Add(remembered), refused: v.Refused}, f)
+			h.c.node.Negative.Put(k, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(remembered), Refused: v.Refused}, &f.State)
 		}
 	})
 }

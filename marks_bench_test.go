@@ -10,6 +10,7 @@ import (
 
 	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/internal/page"
+	"github.com/facetheory/isr/internal/singleflight"
 	"github.com/facetheory/isr/store"
 )
 
@@ -51,7 +52,7 @@ func BenchmarkMarks(b *testing.B) {
 	for i := range 10 {
 		e.Tags = append(e.Tags, fmt.Sprintf("product-%d", 1000*i))
 	}
-	c.memory.put(page.New(k, e, store.PurgeState{}, page.Interval{Began: time.Now(), Ended: time.Now()}, []byte("page"), new(page.View)), new(flight))
+	c.node.Put(page.New(k, e, store.PurgeState{}, page.Interval{Began: time.Now(), Ended: time.Now()}, []byte("page"), new(page.View)), new(singleflight.State))
 	h := c.Handler(Route{}, http.NotFoundHandler())
 	r := httptest.NewRequest(http.MethodGet, "http://"+k.Text, http.NoBody)
 	w := &sink{make(http.Header)}
@@ -83,11 +84,11 @@ func BenchmarkMarks(b *testing.B) {
 	}
 	b.Run("none", func(b *testing.B) { without = hits(b, func() {}) })
 	for _, n := range []int{10_000, 100_000} {
-		c.marks = marks.Table{}
-		c.marks.Apply(time.Now(), newMarks(n)...)
+		c.node.Marks = marks.Table{}
+		c.node.Marks.Apply(time.Now(), newMarks(n)...)
 		b.Run(fmt.Sprint(n), func(b *testing.B) { compare(b, hits(b, func() {})) })
 		b.Run(fmt.Sprint(n, " after a change"), func(b *testing.B) {
-			p := c.memory.get(k)
+			p := c.node.Get(k)
 			compare(b, hits(b, func() { p.Marked = marks.Memo{} }))
 		})
 	}

@@ -64,7 +64,7 @@ func (h *handler) meets(o outcome, seq int64) bool {
 // mayServeSince reports whether a page may be served to a visitor with a receipt.
 func (h *handler) mayServeSince(p *page.Page, now time.Time, seq int64) bool {
 	state, _ := h.judge(nil, p, now)
-	return state >= store.Stale && h.c.acceptable(p, seq)
+	return state >= store.Stale && h.c.node.Acceptable(p, seq)
 }
 
 // worthRejoining reports whether the next flight may succeed where one has failed: a flight of

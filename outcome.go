@@ -121,7 +121,7 @@ func (h *handler) takes(f *flight, got reply, leader bool, known int64) bool {
 
 // takesPage is takes for a page in a state, which no flight has rendered to the end.
 func (h *handler) takesPage(p *page.Page, state store.State, leader bool, known int64) bool {
-	return state != store.Purged && (leader || h.c.acceptable(p, known))
+	return state != store.Purged && (leader || h.c.node.Acceptable(p, known))
 }
 
 // overtaken reports whether a page that a flight has rendered is purged hard by unsafe requests
@@ -130,7 +130,7 @@ func (h *handler) takesPage(p *page.Page, state store.State, leader bool, known 
 // wait for ever. Later visitors do not get it.
 func (c *Cache) overtaken(f *flight, p *page.Page) bool {
 	since := p.Entry.PurgeSeq
-	marks := c.marks.Covering(p.Key, p.Entry.Tags, c.now())
+	marks := c.node.Marks.Covering(p.Key, p.Entry.Tags, c.now())
 	if p.Entry.Foreign || marks.HardSeq > since {
 		return false
 	}
@@ -174,7 +174,7 @@ func orPurged(got reply) reply {
 // be served when rendering fails. It considers all purges that this process knows (see
 // [Cache.purges]); f may be nil.
 func (h *handler) judge(f *flight, p *page.Page, now time.Time) (state store.State, onError bool) {
-	purges := h.c.purges(f, p, now)
+	purges := h.c.node.Purges(f.learned(), p, now)
 	state = store.Freshness(&p.Entry, purges, now)
 	return state, h.route.servableOnError(&p.Entry, state, purges, now)
 }
@@ -204,7 +204,7 @@ func (b *routeRules) servableOnError(e *store.Entry, state store.State, purges s
 
 // servableOnError is the same for a record.
 func (s *fill) servableOnError(rec store.Record) bool {
-	purges, now := s.purges(rec), s.c.now()
+	purges, now := s.c.node.RecordPurges(&s.f.State, s.key, rec), s.c.now()
 	return s.policy.servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now)
 }
 

@@ -73,7 +73,7 @@ func (c *Cache) AwaitFlight(ctx context.Context, k store.Key) bool {
 }
 
 // LocalBody returns a stored body for a peer: the body of a page which this process has in memory, or
-// whose outline is there and whose body is on the local disk. Nothing is read from elsewhere. Keys
+// whose stub is there and whose body is on the local disk. Nothing is read from elsewhere. Keys
 // are only compared with the keys of these pages, and name no file. nil: there is no such body, or this process
 // knows that the page was purged hard. The body must not be changed. It is safe for concurrent use.
 func (c *Cache) LocalBody(ctx context.Context, b store.PeerBody) []byte {
@@ -87,12 +87,12 @@ func (c *Cache) LocalBody(ctx context.Context, b store.PeerBody) []byte {
 }
 
 func (c *Cache) localBody(ctx context.Context, b store.PeerBody) []byte {
-	p := c.memory.known(b.Key)
+	p := c.node.Known(b.Key)
 	if p == nil {
 		return nil
 	}
 	e := &p.Entry
-	if e.Foreign || e.Withdrawn || e.BodyKey != b.BodyKey || e.SHA256 != b.SHA256 || e.Length != b.Length || e.Length > store.MaxPeerBody || c.state(nil, p, c.now()) == store.Purged {
+	if e.Foreign || e.Withdrawn || e.BodyKey != b.BodyKey || e.SHA256 != b.SHA256 || e.Length != b.Length || e.Length > store.MaxPeerBody || c.node.State(nil, p, c.now()) == store.Purged {
 		return nil
 	}
 	if p.Body() != nil {

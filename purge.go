@@ -10,7 +10,6 @@ import (
 
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/breaker"
-	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
 
@@ -113,7 +112,7 @@ func (c *Cache) commitPurge(ctx context.Context, p store.Purge, committed func(s
 	// Also on errors: the purge may have been made.
 	for _, t := range p.Targets {
 		if t.Kind == store.PurgeKey {
-			c.reload(store.Key{Tenant: t.Tenant, Text: t.Value})
+			c.node.Invalidate(store.Key{Tenant: t.Tenant, Text: t.Value})
 		}
 	}
 	return receipt, err
@@ -138,7 +137,7 @@ func (c *Cache) applyPurge(targets []store.PurgeTarget, hard bool, seq int64) {
 		m.Target = t
 		marks = append(marks, m)
 	}
-	c.marks.Apply(m.At, marks...)
+	c.node.Marks.Apply(m.At, marks...)
 	c.peers.Tell(seq)
 }
 
@@ -402,54 +401,17 @@ func (c *Cache) hasVariantsLocked() bool {
 	return len(c.bound) == 0 || slices.ContainsFunc(c.bound, func(b *boundRoute) bool { return b.VaryAuto || len(b.Vary)+len(b.KeyClasses) > 0 })
 }
 
-// purges returns all purges that this process knows to cover a page: the purges read with it,
-// the purges that the flight f, which may be nil, has read since, and all marks. It
-// is on the hit path.
-func (c *Cache) purges(f *flight, p *page.Page, now time.Time) store.PurgeState {
-	return c.lasting(f.known(p.Purges).Merge(c.marks.Recall(&p.Marked, p.Key, p.Entry.Tags, now)))
-}
-
-// lasting returns p with the lifetime of marks and the build that are known now. It is on
-// the hit path.
-func (c *Cache) lasting(p store.PurgeState) store.PurgeState {
-	p.MarkLifetime = max(p.MarkLifetime, c.marks.Lifetime())
-	p.Build = c.build.Load()
-	return p
-}
-
-// state is the freshness of a page by [Cache.purges].
-func (c *Cache) state(f *flight, p *page.Page, now time.Time) store.State {
-	return store.Freshness(&p.Entry, c.purges(f, p, now), now)
-}
-
-// purges returns all purges that this process knows to cover the entry of a record that
-// the fill has read.
-func (s *fill) purges(rec store.Record) store.PurgeState {
-	known := s.f.known(rec.Purges)
-	if e := rec.Entry; e != nil {
-		known = known.Merge(s.c.marks.Covering(s.key, e.Tags, s.c.now()))
-	}
-	return s.c.lasting(known)
-}
-
-// acceptable reports whether a page satisfies a visitor who must not get anything older
-// than the sequence minSeq: it was rendered after that, or nothing that this process knows
-// covers it. The process must have applied the log up to minSeq.
-func (c *Cache) acceptable(p *page.Page, minSeq int64) bool {
-	return p.Entry.PurgeSeq >= minSeq && !p.Entry.Foreign || !p.Entry.CoveredBy(c.purges(nil, p, c.now()))
-}
-
 // readBuild finds the sequence at which this process's build of the site was deployed (see
 // Config.Build). Older builds keep serving the pages of newer ones.
 func (c *Cache) readBuild(ctx context.Context) error {
-	if c.cfg.Build == "" || c.build.Load() > 0 {
+	if c.cfg.Build == "" || c.node.Build() > 0 {
 		return nil
 	}
 	seq, err := c.meta.Build(ctx, c.cfg.Build)
 	if err != nil {
 		return fmt.Errorf("reading the sequence of the build %q: %w", c.cfg.Build, err)
 	}
-	c.build.Store(seq)
+	c.node.SetBuild(seq)
 	return nil
 }
 

@@ -232,15 +232,15 @@ func (c *Cache) accept(ctx context.Context, k store.Key, generation string) (e s
 	}
 	release := c.hold(k, "", nil)
 	defer func() { release(errors.Is(err, store.ErrLeaseLost)) }()
-	defer c.reload(k)
+	defer c.node.Invalidate(k)
 	e, err = c.publishQuarantined(ctx, k, pk, lease, generation)
 	if err != nil {
 		settle, cancel := c.settling(ctx)
 		defer cancel()
 		return store.Entry{}, errors.Join(err, c.meta.Release(settle, lease))
 	}
-	c.negative.forget(k)
-	c.unpublished.forget(k)
+	c.node.Negative.Forget(k)
+	c.node.Unpublished.Forget(k)
 	if err := c.meta.DropQuarantined(ctx, pk, e.GenerationID); err != nil {
 		c.log.Warn("failed to delete an accepted generation from quarantine; it stays until it expires", "key", k.String(), "error", err)
 	}
@@ -267,7 +267,7 @@ func (c *Cache) acquireNow(ctx context.Context, pk string) (store.Lease, error) 
 }
 
 func (c *Cache) publishQuarantined(ctx context.Context, k store.Key, pk string, lease store.Lease, generation string) (store.Entry, error) {
-	rec, _, err := c.read(ctx, k, pk)
+	rec, _, err := c.node.Read(ctx, k, pk)
 	if err != nil {
 		return store.Entry{}, err
 	}

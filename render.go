@@ -13,6 +13,7 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/httpconn"
+	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
@@ -118,14 +119,14 @@ func (h *handler) ServeDraft(w http.ResponseWriter, r *http.Request) {
 // passRefused passes through a request for a page that was not cacheable when it was
 // last rendered. If the response is not cacheable either, the refusal is remembered for
 // longer, without a separate render.
-func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Key, known *negativeEntry) {
-	reason := known.refused
+func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Key, known *nodecache.NegativeEntry) {
+	reason := known.Refused
 	h.passJudged(w, r, k, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}, func(v httpcache.Verdict) {
 		switch {
 		case v.Refused != "":
-			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: time.Now().Add(remembered), refused: v.Refused})
+			h.c.node.Negative.Renew(k, known, &nodecache.NegativeEntry{ReadAt: known.ReadAt, Until: time.Now().Add(remembered), Refused: v.Refused})
 		case !v.Failed && h.route.decidedByHeader(reason):
-			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt}) // expires at once
+			h.c.node.Negative.Renew(k, known, &nodecache.NegativeEntry{ReadAt: known.ReadAt}) // expires at once
 		}
 	})
 }

@@ -150,9 +150,9 @@ func (c *Cache) assert(ctx context.Context, k store.Key, declare func(store.Reco
 	if err != nil {
 		return store.Entry{}, err
 	}
-	defer c.reload(k)
+	defer c.node.Invalidate(k)
 	for move := 1; ; move++ {
-		rec, _, err := c.read(ctx, k, pk)
+		rec, _, err := c.node.Read(ctx, k, pk)
 		if err != nil {
 			return store.Entry{}, err
 		}
@@ -190,7 +190,7 @@ func (c *Cache) withExpiry(a store.Assertion, e store.Entry) store.Assertion {
 // it, and its body exists.
 func (s *fill) pinned(rec store.Record) bool {
 	e, now := rec.Entry, s.c.now()
-	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && store.Freshness(e, s.purges(rec), now) == store.Fresh
+	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && store.Freshness(e, s.c.node.RecordPurges(&s.f.State, s.key, rec), now) == store.Fresh
 }
 
 // refusedByPin reports, before anything is rendered, whether a pin would refuse the

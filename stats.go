@@ -46,20 +46,16 @@ type MemoryStats struct {
 // Stats returns the state of the cache at the moment. It is safe for concurrent use.
 func (c *Cache) Stats() Stats {
 	s := Stats{
-		NegativeEntries: c.negative.byKey.EstimatedSize(),
-		PurgeMarks:      c.marks.Len(),
+		NegativeEntries: c.node.Negative.Len(),
+		Unpublished:     c.node.Unpublished.Len(),
+		PurgeMarks:      c.node.Marks.Len(),
 		Renders:         int(c.rendering.Load()),
 		Queued:          int(c.queued.Load()),
 		Flights:         c.flights.Len() + c.unstored.Len(),
 		LeasesHeld:      c.held.count(),
 		StoresDown:      c.StoresDown(),
 	}
-	if pages := c.memory.pages; pages != nil {
-		s.Memory = MemoryStats{Bytes: int64(pages.WeightedSize()) + c.memory.outlineBytes.Load(), Limit: c.memory.limit, Entries: pages.EstimatedSize()}
-	}
-	if pages := c.unpublished.byKey; pages != nil {
-		s.Unpublished = pages.EstimatedSize()
-	}
+	s.Memory.Bytes, s.Memory.Limit, s.Memory.Entries = c.node.Usage()
 	if c.cfg.Poll >= 0 {
 		s.PollLag = time.Since(c.created)
 		if age, ok := c.follower.Age(c.now()); ok {
@@ -67,6 +63,16 @@ func (c *Cache) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// LastUses returns when the pages in memory were last served from there, by partition
+// key, rounded up to whole seconds. The stores do not know that (see [gc.EvictOptions]).
+func (c *Cache) LastUses() map[string]time.Time {
+	uses := make(map[string]time.Time)
+	for k, at := range c.node.LastUses() {
+		uses[c.cfg.Partition(k)] = at
+	}
+	return uses
 }
 
 // A Held is a lease that this process holds.

@@ -97,7 +97,7 @@ func (s *fill) offerStream(st *render.Stream, e store.Entry, at timing, unstored
 func (h *handler) attach(r *http.Request, f *flight, leader bool, known int64, old *page.Page) (got reply, ok bool) {
 	st := f.stream.Load()
 	began := st.page.Read.Began
-	if !h.streams(r, st) || f.InvalidatedSince(began) || h.c.floor.above(began) {
+	if !h.streams(r, st) || h.c.node.Outdated(&f.State, began) {
 		return reply{}, false
 	}
 	if h.orStaleIfError(failure{}, old).outcome.(failure).fallback != nil {

@@ -175,7 +175,7 @@ func (s *fill) isKnown(rec store.Record) bool {
 	if e := rec.Entry; e != nil {
 		return !isNegative(e.Status)
 	}
-	return s.c.memory.last(s.key) != nil
+	return s.c.node.Last(s.key) != nil
 }
 
 // verdict returns what a render tells the circuit breaker of the origin: nil if the origin is healthy,

@@ -190,7 +190,7 @@ func newInvalidations(c *Cache) *invalidate.Purges {
 			return c.purgeTargets([]store.PurgeTarget{PurgeKey(k)})
 		},
 		Commit: c.purgePosted,
-		Drop:   c.reload,
+		Drop:   c.node.Invalidate,
 		Down: func() error {
 			if c.stores.Down() != nil {
 				return guard.ErrSlow

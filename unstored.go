@@ -1,11 +1,8 @@
 package isr
 
 import (
-	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/maypok86/otter/v2"
 
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
@@ -28,75 +25,8 @@ import (
 // in a row the store's circuit breaker opens (see internal/breaker), and no flight calls the
 // store until a probe succeeds.
 
-const (
-	// keepUnpublished bounds how long a page that could not be published is served by
-	// this process. It is short because no other process knows the page: if this one
-	// cannot read the log, a purge, a rollback or a newer page of another process
-	// takes effect only after that time.
-	keepUnpublished = 5 * time.Second
-	// unpublishedShare is the part of Config.Memory that such pages may take, in
-	// addition to it.
-	unpublishedShare = 8
-	// useWindow is how long the uses of a page count for Config.MinUses, at least; up
-	// to twice that.
-	useWindow = 30 * time.Minute
-)
-
-// unpublishedPages are pages that were rendered for visitors and could not be stored,
-// kept for keepUnpublished each. They are not part of the memory tier: no other process
-// knows them, and the store takes precedence. While one is served, the store is asked again about once a second.
-type unpublishedPages struct {
-	c     *Cache
-	byKey *otter.Cache[store.Key, *page.Page] // nil: nothing is kept
-}
-
-func newUnpublishedPages(bytes int64, c *Cache) (*unpublishedPages, error) {
-	byKey, err := newPages(bytes, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("the memory of unpublished pages: %w", err)
-	}
-	return &unpublishedPages{c: c, byKey: byKey}, nil
-}
-
-// get returns a page that may still be served, or nil. A page that is purged is rendered
-// again, even if the purge was soft: these pages are not regenerated behind.
-func (u *unpublishedPages) get(k store.Key) *page.Page {
-	if u.byKey == nil {
-		return nil
-	}
-	p, _ := u.byKey.GetIfPresent(k)
-	if p == nil {
-		return nil
-	}
-	if time.Since(p.Read.Ended) >= min(keepUnpublished, p.Entry.Revalidate) || u.c.floor.above(p.Read.Began) ||
-		p.Entry.CoveredBy(u.c.purges(nil, p, u.c.now())) {
-		u.forget(k)
-		return nil
-	}
-	return p
-}
-
-// put keeps a page that a flight has rendered, unless the page was reloaded or purged since
-// the render began.
-func (u *unpublishedPages) put(p *page.Page, f *flight) {
-	if u.byKey == nil {
-		return
-	}
-	u.byKey.Compute(p.Key, func(old *page.Page, _ bool) (*page.Page, otter.ComputeOp) {
-		// Checked under the key's lock, which forget takes after the reload was
-		// recorded.
-		if f.InvalidatedSince(p.Read.Began) || p.Entry.CoveredBy(u.c.purges(f, p, u.c.now())) {
-			return old, otter.CancelOp
-		}
-		return p, otter.WriteOp
-	})
-}
-
-func (u *unpublishedPages) forget(k store.Key) {
-	if u.byKey != nil {
-		u.byKey.Invalidate(k)
-	}
-}
+// useWindow is how long the uses of a page count for Config.MinUses, at least; up to twice that.
+const useWindow = 30 * time.Minute
 
 // newUnpublishedPage makes the page of an entry that is not in the store. It is as old
 // as its render.

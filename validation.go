@@ -75,10 +75,10 @@ func (s *fill) conditions(rec store.Record, seq int64) http.Header {
 		known = max(known, applied)
 	}
 	// What was applied is looked at afterwards.
-	purges := s.purges(rec)
+	purges := s.c.node.RecordPurges(&s.f.State, s.key, rec)
 	switch {
 	case seq > known, e.CoveredBy(purges), e.Build < purges.Build, e.OutlivesMarks(purges.MarkLifetime, s.c.now()),
-		s.c.floor.above(s.latest.Began), s.f.InvalidatedSince(s.latest.Began):
+		s.c.node.Outdated(&s.f.State, s.latest.Began):
 		return nil
 	}
 	return httpcache.Conditions(originTag(e), e.Header)
@@ -140,7 +140,7 @@ func (s *fill) renewal(ctx context.Context, rec store.Record, answer render.Rend
 // ErrNoBody: it is missing or damaged.
 func (s *fill) storedBody(ctx context.Context, rec store.Record) ([]byte, error) {
 	e := rec.Entry
-	last := s.c.memory.last(s.key)
+	last := s.c.node.Last(s.key)
 	if last == nil || !page.SameBody(&last.Entry, e) {
 		body, err := s.body(ctx, rec, e)
 		if errors.Is(err, ErrNoBody) {

@@ -96,7 +96,7 @@ func (c *Cache) readEach(ctx context.Context, pages []store.Key, use func(n int,
 	reads.SetLimit(maxReads)
 	for n, k := range pages {
 		reads.Go(func() error {
-			rec, _, err := c.read(ctx, k, c.cfg.Partition(k))
+			rec, _, err := c.node.Read(ctx, k, c.cfg.Partition(k))
 			if err != nil {
 				return err
 			}

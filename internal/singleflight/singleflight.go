@@ -64,8 +64,12 @@ func (s *State) state() *State { return s }
 // Done returns a channel that is closed once the flight has ended.
 func (s *State) Done() <-chan struct{} { return s.done }
 
-// Known merges c with the page's own purges that were learned since the flight began.
+// Known merges c with the page's own purges that were learned since the flight began. A nil State has
+// learned none.
 func (s *State) Known(c store.PurgeState) store.PurgeState {
+	if s == nil {
+		return c
+	}
 	if known := s.purges.Load(); known != nil {
 		return c.Merge(*known)
 	}

@@ -32,14 +32,14 @@ func mutants() []mutant {
 		{"the floor is raised before SEQ is read", "log", []edited{
 			{"internal/changelog/follower.go", "type Options struct {\n", "type Options struct {\n\tMutantRaise func()\n"},
 			{"internal/changelog/follower.go", "func (f *Follower) begin(ctx context.Context) error {\n", "func (f *Follower) begin(ctx context.Context) error {\n\tif mutated(\"the floor is raised before SEQ is read\") {\n\t\tf.o.MutantRaise()\n\t}\n"},
-			{"follow.go", "changelog.Options{\n", "changelog.Options{\n\t\tMutantRaise: func() { c.floor.raise(time.Now()) },\n"},
-			{"follow.go", "\tc.floor.raise(time.Now())\n\tselect", "\tif !mutated(\"the floor is raised before SEQ is read\") {\n\t\tc.floor.raise(time.Now())\n\t}\n\tselect"},
+			{"follow.go", "changelog.Options{\n", "changelog.Options{\n\t\tMutantRaise: func() { c.node.Flush(time.Now()) },\n"},
+			{"follow.go", "\tc.node.Flush(time.Now())\n\tselect", "\tif !mutated(\"the floor is raised before SEQ is read\") {\n\t\tc.node.Flush(time.Now())\n\t}\n\tselect"},
 		}},
 		{"visitors that cannot wait for the store render alone", "network", []edited{
 			{"cache.go", "c.unstored.Join(", "c.mutantUnstored().Join("},
 		}},
 		{"a reload throws bodies away", "rollbacks", []edited{
-			{"memory.go", "return p, otter.CancelOp\n\t})\n\tif dropped", "return p, mutantDrop()\n\t})\n\tif dropped"},
+			{"internal/nodecache/memory.go", "return p, otter.CancelOp\n\t})\n\tif dropped", "return p, func() otter.ComputeOp {\n\t\tif mutated(\"a reload throws bodies away\") {\n\t\t\treturn otter.InvalidateOp\n\t\t}\n\t\treturn otter.CancelOp\n\t}()\n\t})\n\tif dropped"},
 		}},
 		{"a process that was frozen serves what it had", "freezes", []edited{
 			{"internal/changelog/lag.go", "\tif bound == 0 {", "\tif bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
@@ -96,8 +96,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
 	"github.com/facetheory/isr/store"
 )
 
@@ -116,13 +114,6 @@ func (c *Cache) mutantUnstored() *flights {
 		return newFlights(c.activity)
 	}
 	return c.unstored
-}
-
-func mutantDrop() otter.ComputeOp {
-	if mutated("a reload throws bodies away") {
-		return otter.InvalidateOp
-	}
-	return otter.CancelOp
 }
 
 func (s *fill) mutantSequence(seq int64) int64 {

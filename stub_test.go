@@ -211,7 +211,7 @@ type hungDisk struct {
 	store.BodyStore
 	hangs atomic.Bool
 	ends  chan struct{} // closed when it answers again, with an error
-	reads atomic.Int64  // that hang, of bodies of outlines
+	reads atomic.Int64  // that hang, of bodies of stubs
 }
 
 func (d *hungDisk) wait() error {
@@ -412,7 +412,7 @@ func TestCodingsAtHand(t *testing.T) {
 				t.Errorf("/%d: %d files were read", i, n)
 			}
 		}
-		if hits < pages/4 { // others are in memory, or have no outline
+		if hits < pages/4 { // others are in memory, or have no stub
 			t.Errorf("%d of %d pages are hits from the memory of the system", hits, pages)
 		}
 	})

@@ -1,4 +1,4 @@
-package isr
+package nodecache
 
 import (
 	"fmt"
