@@ -33,7 +33,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/invalidate", []string{module + "$", "github.com/aws/"}, "purges need the seam alone"},
 		{"/internal/render", []string{module + "$", module + "/budget", "github.com/aws/"}, "a render knows no key and no route"},
 		{"/internal/page", []string{module + "$", module + "/internal/changelog", module + "/internal/fleet", "github.com/aws/"}, "a page is sent by what it is made of, wherever it is kept"},
-		{"/internal/nodecache", []string{module + "$", module + "/internal/changelog", module + "/internal/guard", module + "/internal/fleet", "github.com/aws/"}, "what a node knows is judged by what it is told, whoever tells it"},
+		{"/internal/nodecache", []string{module + "$", module + "/internal/changelog", module + "/internal/fleet", "github.com/aws/"}, "what a node knows is judged by what it is told, whoever tells it"},
 		{"/internal/offload", []string{module + "$", "github.com/aws/"}, "pages go to any queue"},
 		{"/internal/singleflight", []string{module + "$", module + "/internal/marks", "github.com/aws/"}, "a flight knows nothing of what its search does"},
 		{"/internal/localfile", []string{module}, "files know no store"},
