@@ -55,7 +55,7 @@ func mutants() []mutant {
 			{"validation.go", "case seq > known, e.CoveredBy(purges),", "case !mutated(\"a purged page is validated\") && (seq > known || e.CoveredBy(purges)),"},
 		}},
 		{"a visitor takes a page that was rendered before a purge", "purges", []edited{
-			{"outcome.go", "&& (leader || h.c.acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.acceptable(p, known))"},
+			{"outcome.go", "&& (leader || h.c.node.Acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.node.Acceptable(p, known))"},
 		}},
 		{"the purge sequence is that of the end of the render", "purges", []edited{
 			{"fill.go", "next := s.entry(s.got, s.at, s.seq, s.rec)", "next := s.entry(s.got, s.at, s.mutantSequence(s.seq), s.rec)"},
@@ -73,7 +73,7 @@ func mutants() []mutant {
 			{"handler.go", "err = v.h.c.follower.Reach(ctx, seq)", "err = v.h.c.mutantReach(ctx, seq)"},
 		}},
 		{"a visitor with a receipt gets a stale page", "purges", []edited{
-			{"minseq.go", "&& h.c.acceptable(p, seq)", "&& (mutated(\"a visitor with a receipt gets a stale page\") || h.c.acceptable(p, seq))"},
+			{"minseq.go", "&& h.c.node.Acceptable(p, seq)", "&& (mutated(\"a visitor with a receipt gets a stale page\") || h.c.node.Acceptable(p, seq))"},
 		}},
 		{"a body of a peer is not verified", "peers", []edited{
 			{"internal/bodies/peers.go", "\t\tif err == nil {\n\t\t\terr = Verify(e, body)\n", "\t\tif err == nil && !mutated(\"a body of a peer is not verified\") {\n\t\t\terr = Verify(e, body)\n"},
