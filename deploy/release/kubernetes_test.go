@@ -12,10 +12,14 @@ import (
 	"testing"
 	"time"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -27,6 +31,15 @@ import (
 // checks what must fit together. It does not check the values of fields, as a server would.
 func TestKubernetes(t *testing.T) {
 	m := readManifests(t)
+	m.check(t)
+	if *m.deployment.Spec.Replicas < 2 {
+		t.Error("a fleet has two servers at least")
+	}
+}
+
+// check checks that times, ports, labels and permissions fit together, with the configuration of the servers.
+func (m *manifests) check(t *testing.T) {
+	t.Helper()
 	file := m.configuration(t)
 	pod := m.deployment.Spec.Template.Spec
 	container := pod.Containers[0]
@@ -38,6 +51,9 @@ func TestKubernetes(t *testing.T) {
 	}
 	// The pod is out of the Service before the drain ends.
 	ready := container.ReadinessProbe
+	if ready.FailureThreshold < 2 {
+		t.Error("one failure of the readiness probe takes a server out of the Service")
+	}
 	if out := time.Duration(ready.PeriodSeconds*ready.FailureThreshold+ready.TimeoutSeconds) * time.Second; *file.Health.Drain < out {
 		t.Errorf("the drain is %s, and the readiness probe fails after up to %s", *file.Health.Drain, out)
 	}
@@ -55,26 +71,26 @@ func TestKubernetes(t *testing.T) {
 			t.Errorf("probe %+v, want %s at the port health", probe.HTTPGet, path)
 		}
 	}
-	if m.service.Spec.Ports[0].TargetPort.StrVal != "http" {
+	m.checkLabels(t)
+	for _, pod := range []corev1.PodSpec{pod, m.jobs.Spec.JobTemplate.Spec.Template.Spec} {
+		restricted(t, pod)
+	}
+}
+
+// checkLabels checks that everything selects the servers, and nothing else.
+func (m *manifests) checkLabels(t *testing.T) {
+	t.Helper()
+	if m.service.Spec.Ports[0].TargetPort.StrVal != "http" || len(m.service.Spec.Ports) != 1 {
 		t.Errorf("the Service has %+v", m.service.Spec.Ports)
 	}
-	const name = "app.kubernetes.io/name"
-	labels := m.deployment.Spec.Template.Labels
+	servers := labels.Set(m.deployment.Spec.Template.Labels)
+	jobs := labels.Set(m.jobs.Spec.JobTemplate.Spec.Template.Labels)
 	for what, selector := range map[string]map[string]string{
 		"Deployment": m.deployment.Spec.Selector.MatchLabels, "Service": m.service.Spec.Selector, "PodDisruptionBudget": m.disruption.Spec.Selector.MatchLabels,
 	} {
-		if selector[name] != labels[name] || len(selector) != 1 {
-			t.Errorf("the %s selects %v, and pods have %v", what, selector, labels)
+		if chosen := labels.SelectorFromSet(selector); chosen.Empty() || !chosen.Matches(servers) || chosen.Matches(jobs) {
+			t.Errorf("the %s selects %v; servers have %v, and garbage collection has %v", what, selector, servers, jobs)
 		}
-	}
-	if m.jobs.Spec.JobTemplate.Spec.Template.Labels[name] == labels[name] {
-		t.Error("the Service selects the pods of garbage collection")
-	}
-	if *m.deployment.Spec.Replicas < 2 {
-		t.Error("a fleet has two servers at least")
-	}
-	for _, pod := range []corev1.PodSpec{pod, m.jobs.Spec.JobTemplate.Spec.Template.Spec} {
-		restricted(t, pod)
 	}
 }
 
@@ -96,6 +112,12 @@ type manifests struct {
 	service    corev1.Service
 	disruption policyv1.PodDisruptionBudget
 	jobs       batchv1.CronJob
+
+	// Of the chart alone.
+	scaler   autoscalingv2.HorizontalPodAutoscaler
+	network  networkingv1.NetworkPolicy
+	monitor  monitoringv1.ServiceMonitor
+	headless corev1.Service // that the monitor selects
 }
 
 // readManifests reads all objects of the files that kustomization.yaml names.
@@ -122,26 +144,33 @@ func readManifests(t *testing.T) manifests {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-			document, err := documents.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err == nil {
-				err = m.add(document)
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
-		}
+		m.addAll(t, path, text)
 	}
 	return m
+}
+
+// addAll adds the objects of a file.
+func (m *manifests) addAll(t *testing.T, path string, text []byte) {
+	t.Helper()
+	for documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err == nil && len(bytes.TrimSpace(document)) > 0 {
+			err = m.add(document)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
 }
 
 // add decodes an object, and refuses fields that its kind does not have.
 func (m *manifests) add(document []byte) error {
 	scheme := runtime.NewScheme()
-	err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), policyv1.AddToScheme(scheme))
+	err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
+		autoscalingv2.AddToScheme(scheme), networkingv1.AddToScheme(scheme), monitoringv1.AddToScheme(scheme))
 	if err != nil {
 		return err
 	}
@@ -158,11 +187,21 @@ func (m *manifests) add(document []byte) error {
 	case *appsv1.Deployment:
 		m.deployment = *object
 	case *corev1.Service:
-		m.service = *object
+		if object.Spec.ClusterIP == corev1.ClusterIPNone {
+			m.headless = *object
+		} else {
+			m.service = *object
+		}
 	case *policyv1.PodDisruptionBudget:
 		m.disruption = *object
 	case *batchv1.CronJob:
 		m.jobs = *object
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		m.scaler = *object
+	case *networkingv1.NetworkPolicy:
+		m.network = *object
+	case *monitoringv1.ServiceMonitor:
+		m.monitor = *object
 	default:
 		return errors.New("unexpected kind " + object.GetObjectKind().GroupVersionKind().Kind)
 	}
@@ -183,7 +222,8 @@ func (m *manifests) configuration(t *testing.T) *config.File {
 		}
 		return "", false
 	}
-	file, err := config.Parse("isr.yaml", []byte(m.configs["isr"].Data["isr.yaml"]), lookup)
+	volumes := m.deployment.Spec.Template.Spec.Volumes
+	file, err := config.Parse("isr.yaml", []byte(m.configs[volumes[0].ConfigMap.Name].Data["isr.yaml"]), lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
