@@ -138,7 +138,7 @@ type Store struct {
 
 // Peer is the direct channel between the servers of a table.
 type Peer struct {
-	Address string `yaml:"address" format:"word" help:"IP address and port at which the other servers reach this one, on a private network. It listens there." unset:"none: servers learn all from the table" example:"10.0.0.5:7946"`
+	Address string `yaml:"address" format:"word" help:"IP address and port at which the other servers reach this one, on a private network, or :7946 for the only private address of the machine. It listens there." unset:"none: servers learn all from the table" example:"10.0.0.5:7946"`
 	Secret  Secret `yaml:"secret" help:"Secret of at least 32 bytes that all servers of the table share." example:"{file: /run/secrets/isr-peer}"`
 }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/internal/routing"
-	"github.com/facetheory/isr/store"
 )
 
 // validate reports combinations of fields that are impossible, or in which one has no effect.
@@ -115,7 +115,7 @@ func (f *File) validatePeer(d *decoder) {
 	case f.Store.Table == "":
 		d.failAt("peer.address", "needs store.table: the embedded store has one server")
 	}
-	if _, err := store.ParsePeerAddress(f.Peer.Address); f.Peer.Address != "" && err != nil {
+	if err := peer.CheckAddress(f.Peer.Address); f.Peer.Address != "" && err != nil {
 		d.failAt("peer.address", "%v", err)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/peer"
-	"github.com/facetheory/isr/store"
 )
 
 // peerVariable is the environment variable with the secret of the peers. There is no flag,
@@ -23,7 +23,7 @@ const peerVariable = "ISR_PEER_SECRET"
 type peerFlags struct {
 	peerSecret string // of the configuration file; empty: the secret of ISR_PEER_SECRET
 
-	Peer string `placeholder:"ADDR" help:"IP address and port at which the other servers of the table reach this one, like 10.0.0.5:7946, on a private network (none). It listens there. They notify each other of changes, and send each other stored bodies. Needs --table, and a secret, the same for all of them, in ISR_PEER_SECRET."`
+	Peer string `placeholder:"ADDR" help:"IP address and port at which the other servers of the table reach this one, like 10.0.0.5:7946, on a private network, or :7946 for the only private address of the machine (none). It listens there. They notify each other of changes, and send each other stored bodies. Needs --table, and a secret, the same for all of them, in ISR_PEER_SECRET."`
 }
 
 // node returns this server among its peers; nil if there is no --peer.
@@ -39,7 +39,11 @@ func (f *peerFlags) node(table string, polls bool, log *slog.Logger) (*peer.Node
 	case secret == "":
 		return nil, cli.Usagef("--peer needs a secret that all servers of the table share: set %s, or peer.secret in the configuration file, to the text of `openssl rand -hex 32`", peerVariable)
 	}
-	at, err := store.ParsePeerAddress(f.Peer)
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the addresses of this machine: %w", err)
+	}
+	at, err := peer.ResolveAddress(f.Peer, own)
 	if err != nil {
 		return nil, cli.Usagef("--peer: %v", err)
 	}
