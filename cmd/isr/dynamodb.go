@@ -12,6 +12,7 @@ import (
 	"github.com/facetheory/isr/cmd/isr/server"
 	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/backup"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/localdynamo"
 )
 
@@ -74,7 +75,7 @@ func (c *dynamodbCommand) Run(ctx context.Context, s *cli.Streams) (err error) {
 // run serves the engine until ctx is done. data is where the tables are.
 func (c *dynamodbCommand) run(ctx context.Context, db *localdynamo.DB, data string, log *slog.Logger) error {
 	server.RelaxCollector()
-	served, err := c.Serve("--listen", c.Listen, db, c.Fault.interceptor(), log.With("data", data))
+	served, err := c.Serve(ctx, new(handover.Sockets), "--listen", c.Listen, db, c.Fault.interceptor(), log.With("data", data))
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,7 @@ func (r *release) packageInfo(b binary, format, work string) (*nfpm.Info, error)
 		contents.add("/usr/share/doc/isr/"+name, filepath.Join(r.source, name), 0o644, "")
 	}
 	contents.addPackaged("/usr/lib/systemd/system/isr.service", "isr.service", "")
+	contents.addPackaged("/usr/lib/systemd/system/isr.socket", "isr.socket", "")
 	contents.addPackaged("/etc/isr/isr.yaml", "isr.yaml", files.TypeConfigNoReplace)
 	scripts := nfpm.Scripts{}
 	for name, script := range map[string]*string{"postinstall.sh": &scripts.PostInstall, "preremove.sh": &scripts.PreRemove, "postremove.sh": &scripts.PostRemove} {

@@ -181,7 +181,7 @@ func testDeb(t *testing.T, r *release) {
 	}
 }
 
-// testUnit checks the unit of systemd in the root of an installed package.
+// testUnit checks the units of systemd in the root of an installed package.
 func testUnit(t *testing.T, root string) {
 	needs(t, "systemd-analyze", "the unit of systemd")
 	// The dependencies of the unit are the machine's.
@@ -197,11 +197,11 @@ func testUnit(t *testing.T, root string) {
 			write(t, filepath.Join(root, "usr/lib/systemd/system", filepath.Base(unit)), string(text))
 		}
 	}
-	verify := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--root="+root, "--man=no", "isr.service")
+	verify := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--root="+root, "--man=no", "isr.service", "isr.socket")
 	report, err := verify.CombinedOutput()
 	for line := range strings.Lines(string(report)) {
 		// Before 253, for its second line.
-		if strings.Contains(line, "isr.service") && !strings.Contains(line, "Failed to parse service type, ignoring: notify-reload") {
+		if (strings.Contains(line, "isr.service") || strings.Contains(line, "isr.socket")) && !strings.Contains(line, "Failed to parse service type, ignoring: notify-reload") {
 			t.Errorf("systemd-analyze verify: %s", line)
 		}
 	}
@@ -248,7 +248,7 @@ func testRPM(t *testing.T, r *release) {
 // filesOfPackage returns files that a package must have.
 func filesOfPackage(zsh string) []string {
 	return []string{
-		"/etc/isr/isr.yaml", "/usr/bin/isr", "/usr/lib/systemd/system/isr.service", "/usr/share/bash-completion/completions/isr",
+		"/etc/isr/isr.yaml", "/usr/bin/isr", "/usr/lib/systemd/system/isr.service", "/usr/lib/systemd/system/isr.socket", "/usr/share/bash-completion/completions/isr",
 		"/usr/share/fish/vendor_completions.d/isr.fish", zsh, "/usr/share/man/man1/isr.1.gz", "/usr/share/man/man1/isr-serve.1.gz", "/usr/share/doc/isr/LICENSE",
 	}
 }

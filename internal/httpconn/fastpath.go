@@ -75,6 +75,7 @@ const (
 type FastPath struct {
 	responder Responder
 	idle      time.Duration // IdleTimeout of the server; 0: none
+	ended     atomic.Bool   // net/http answers all requests
 
 	mu sync.Mutex
 	// closing are the connections that net/http has closed while a response was written, which
@@ -113,6 +114,9 @@ func NewFastPath(s *http.Server, l net.Listener, r Responder) *FastPath {
 	}
 	return f
 }
+
+// End leaves all requests from now on to net/http, whose handler can close their connections.
+func (f *FastPath) End() { f.ended.Store(true) }
 
 // Wait waits until the responses that were being written when the server was shut down are
 // written. When ctx is done it closes their connections, which cancels the requests that handlers serve, and
@@ -354,6 +358,9 @@ func (s *stretch) extendIdle(err error) bool {
 
 // respond has a request answered, or a handler chosen for it.
 func (s *stretch) respond(head []byte) Outcome {
+	if s.fast.ended.Load() {
+		return Refused
+	}
 	c := s.conn
 	if !c.answering.begin() {
 		s.fail(net.ErrClosed)

@@ -3,6 +3,7 @@ package httpconn
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -30,6 +31,7 @@ type tlsListener struct {
 	server *http.Server
 	config *tls.Config
 	begin  sync.Once
+	making sync.WaitGroup // the handshakes
 	ready  chan accepted
 	open   context.Context //nolint:containedctx // ends with the listener
 	end    context.CancelFunc
@@ -56,15 +58,19 @@ func (l *tlsListener) Close() error {
 	return l.Listener.Close()
 }
 
-// run accepts connections. After an error it waits until the server accepts again.
+// run accepts connections. After an error it waits until the server accepts again. If l was closed, and not the listener
+// itself, the server first gets the connections whose handshakes are being made.
 func (l *tlsListener) run() {
 	for l.open.Err() == nil {
 		c, err := l.Listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			l.making.Wait()
+		}
 		if err != nil {
 			l.give(accepted{err: err})
 			continue
 		}
-		go l.handshake(tls.Server(c, l.config))
+		l.making.Go(func() { l.handshake(tls.Server(c, l.config)) })
 	}
 }
 

@@ -113,14 +113,8 @@ func newClient(idle, all int) *http.Client {
 // Address returns the address of this process.
 func (n *Node) Address() netip.AddrPort { return n.address }
 
-// Listen returns the listener for [Node.Server], with a bounded number of connections.
-func (n *Node) Listen(ctx context.Context) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", n.address.String())
-	if err != nil {
-		return nil, fmt.Errorf("listen for peers: %w", err)
-	}
-	return netutil.LimitListener(l, maxConnections), nil
-}
+// Limit returns a listener for [Node.Server], at its address, with a bounded number of connections.
+func (n *Node) Limit(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConnections) }
 
 // Close ends notifications in progress, and closes idle connections.
 func (n *Node) Close() {

@@ -81,12 +81,12 @@ func node(t *testing.T, secret string, cache peer.Cache, now func() time.Time) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := n.Listen(t.Context())
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", n.Address().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := n.Server(cache)
-	go func() { _ = server.Serve(l) }()
+	go func() { _ = server.Serve(n.Limit(l)) }()
 	t.Cleanup(func() {
 		n.Close()
 		_ = server.Close()
@@ -315,12 +315,12 @@ func TestDeadPeersAreAvoided(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	l, err := n.Listen(t.Context())
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", n.Address().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := n.Server(cache)
-	go func() { _ = server.Serve(l) }()
+	go func() { _ = server.Serve(n.Limit(l)) }()
 	defer func() { _ = server.Close() }()
 	cache.ended <- true
 	if from.AwaitLease(t.Context(), at, page) {

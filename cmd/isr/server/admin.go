@@ -21,6 +21,7 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/console"
+	"github.com/facetheory/isr/internal/handover"
 )
 
 const (
@@ -136,7 +137,7 @@ func textsOf(problems func() []problem) func() []string {
 }
 
 // administer starts the admin API of a cache.
-func (p adminPlan) administer(f *Folder, st *Stores, cfg admin.Config, s *cli.Streams, log *slog.Logger) (*administration, error) {
+func (p adminPlan) administer(ctx context.Context, sockets *handover.Sockets, f *Folder, st *Stores, cfg admin.Config, s *cli.Streams, log *slog.Logger) (*administration, error) {
 	api, err := admin.New(st.Meta, st.Bodies, cfg)
 	if err != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func (p adminPlan) administer(f *Folder, st *Stores, cfg admin.Config, s *cli.St
 		return nil, err
 	}
 	a := &administration{api: api, socket: socket, log: log, closed: make(chan struct{})}
-	a.network, err = p.listen(api, f, s, log)
+	a.network, err = p.listen(ctx, sockets, api, f, s, log)
 	if err != nil {
 		a.close()
 		return nil, err
@@ -176,11 +177,11 @@ func (a *administration) watch() {
 
 // listen serves the API over the network. It returns nil if there is no address, and if the
 // default address is in use.
-func (p adminPlan) listen(api *admin.API, f *Folder, s *cli.Streams, log *slog.Logger) (*Running, error) {
+func (p adminPlan) listen(ctx context.Context, sockets *handover.Sockets, api *admin.API, f *Folder, s *cli.Streams, log *slog.Logger) (*Running, error) {
 	if p.address == nil {
 		return nil, nil
 	}
-	listener, err := net.ListenTCP("tcp", p.address)
+	listener, _, err := sockets.Listen(ctx, p.address.String())
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && !p.chosen:
 		// The default address is likely used by another isr on this machine. Serve the

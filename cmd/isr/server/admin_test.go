@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/internal/handover"
 )
 
 func TestTokenIsStored(t *testing.T) {
@@ -84,7 +85,7 @@ func TestAdminPlan(t *testing.T) {
 func TestBusyDefaultAddress(t *testing.T) {
 	w := new(strings.Builder)
 	s := &cli.Streams{Out: io.Discard, Err: w}
-	taken, err := adminPlan{address: loopback(), secret: "sixteen-letters!"}.listen(nil, &Folder{path: "data"}, s, LogFlag{}.Logger(s))
+	taken, err := adminPlan{address: loopback(), secret: "sixteen-letters!"}.listen(t.Context(), new(handover.Sockets), nil, &Folder{path: "data"}, s, LogFlag{}.Logger(s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,12 +95,12 @@ func TestBusyDefaultAddress(t *testing.T) {
 	if _, err := fmt.Sscanf(after, "127.0.0.1:%d", &p.address.Port); err != nil {
 		t.Fatalf("%v: %s", err, w)
 	}
-	second, err := p.listen(nil, &Folder{path: "data"}, s, LogFlag{}.Logger(s))
+	second, err := p.listen(t.Context(), new(handover.Sockets), nil, &Folder{path: "data"}, s, LogFlag{}.Logger(s))
 	if second != nil || err != nil || !strings.Contains(w.String(), "level=WARN") || !strings.Contains(w.String(), "give one with --admin") {
 		t.Errorf("%v, %v: %s", second, err, w)
 	}
 	p.chosen = true
-	if _, err := p.listen(nil, &Folder{path: "data"}, s, LogFlag{}.Logger(s)); err == nil || !strings.Contains(err.Error(), "--admin none") {
+	if _, err := p.listen(t.Context(), new(handover.Sockets), nil, &Folder{path: "data"}, s, LogFlag{}.Logger(s)); err == nil || !strings.Contains(err.Error(), "--admin none") {
 		t.Errorf("an address that was chosen: %v", err)
 	}
 }

@@ -5,6 +5,9 @@
 //	flags and file ──► stores ──► cache ──► site (routes, origins) ──► listeners
 //	settings.go        stores.go  backend.go site.go                   public.go, acme.go, admin.go, folder.go
 //
+// The sockets of the listeners may come from a service manager or from a process before this one, and pass on to the one
+// after it (handover.go).
+//
 // While it runs, reloader.go replaces the configuration, health.go reports whether it is ready, process.go
 // describes it to operators, and limits.go keeps the process within its memory, processors and open files.
 //

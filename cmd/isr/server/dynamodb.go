@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/localdynamo/wire"
 )
@@ -54,7 +56,7 @@ func (k DynamodbKeys) resolve(flag, address string) (*net.TCPAddr, error) {
 }
 
 // Serve serves the engine, and logs how clients reach it. intercept may be nil.
-func (k DynamodbKeys) Serve(flag, address string, db *localdynamo.DB, intercept wire.Interceptor, log *slog.Logger) (*Running, error) {
+func (k DynamodbKeys) Serve(ctx context.Context, sockets *handover.Sockets, flag, address string, db *localdynamo.DB, intercept wire.Interceptor, log *slog.Logger) (*Running, error) {
 	at, err := k.resolve(flag, address)
 	if err != nil {
 		return nil, err
@@ -63,7 +65,7 @@ func (k DynamodbKeys) Serve(flag, address string, db *localdynamo.DB, intercept 
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.ListenTCP("tcp", at)
+	listener, _, err := sockets.Listen(ctx, at.String())
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w; give another address with %s", address, err, flag)
 	}

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/config"
+	"github.com/facetheory/isr/internal/handover"
 )
 
 // serveFile serves the listeners of a file until the test ends.
 func serveFile(t *testing.T, f *config.File, h http.Handler) *public {
 	t.Helper()
-	p, err := listen(f, t.TempDir(), slog.New(slog.DiscardHandler))
+	p, err := listen(t.Context(), new(handover.Sockets), f, t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,13 +22,26 @@ type Folder struct {
 }
 
 // Claim creates the data folder if it does not exist, and locks it.
-func Claim(path string) (*Folder, error) {
+func Claim(path string) (*Folder, error) { return claim(path, nil) }
+
+// claim is [Claim]. held is the locked file of a data folder that the process has from its predecessor, which is kept if the folder is
+// the same, and closed if not; nil if there is none.
+func claim(path string, held *os.File) (*Folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder: %w; give another with --data", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, "isr.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("write to data folder: %w; give another with --data", err)
+	}
+	if held != nil {
+		spare := held
+		if sameFile(lock, held) {
+			lock, spare = held, lock
+		}
+		if err := spare.Close(); err != nil {
+			return nil, fmt.Errorf("data folder: %w", err)
+		}
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder, readErr := os.ReadFile(lock.Name())
@@ -41,6 +54,12 @@ func Claim(path string) (*Folder, error) {
 		return nil, errors.Join(fmt.Errorf("write to data folder: %w", err), lock.Close())
 	}
 	return f, nil
+}
+
+func sameFile(a, b *os.File) bool {
+	one, errOne := a.Stat()
+	other, errOther := b.Stat()
+	return errOne == nil && errOther == nil && os.SameFile(one, other)
 }
 
 // sign writes the process id for the error message of a second process.

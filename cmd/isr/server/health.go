@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/internal/handover"
 )
 
 // healthFlags configure the health checks of orchestrators and load balancers, and the
@@ -57,11 +59,11 @@ func (f *healthFlags) graceTime(render time.Duration) time.Duration {
 
 // serve serves /livez and /readyz. Without --health it returns an idle server, which never
 // fails.
-func (f *healthFlags) serve(h *health, log *slog.Logger) (*Running, error) {
+func (f *healthFlags) serve(ctx context.Context, sockets *handover.Sockets, h *health, log *slog.Logger) (*Running, error) {
 	if f.Health == "" {
 		return &Running{server: new(http.Server)}, nil
 	}
-	listener, err := net.Listen("tcp", f.Health)
+	listener, _, err := sockets.Listen(ctx, f.Health)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w; give another address with --health", f.Health, err)
 	}

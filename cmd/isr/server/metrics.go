@@ -19,6 +19,7 @@ import (
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/telemetry/metrics"
 )
@@ -39,11 +40,11 @@ func (f *metricsFlags) validate() error {
 }
 
 // serve serves the metrics. Without --metrics it returns an idle server, which never fails.
-func (f *metricsFlags) serve(m *metrics.Metrics, log *slog.Logger) (*Running, error) {
+func (f *metricsFlags) serve(ctx context.Context, sockets *handover.Sockets, m *metrics.Metrics, log *slog.Logger) (*Running, error) {
 	if f.Metrics == "" {
 		return &Running{server: new(http.Server)}, nil
 	}
-	listener, err := net.Listen("tcp", f.Metrics)
+	listener, _, err := sockets.Listen(ctx, f.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w; give another address with --metrics", f.Metrics, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/testbed"
 )
 
@@ -69,7 +70,7 @@ func TestMetricsAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer stop()
-		r, err := (&metricsFlags{Metrics: address}).serve(m, slog.New(slog.NewTextHandler(log, nil)))
+		r, err := (&metricsFlags{Metrics: address}).serve(t.Context(), new(handover.Sockets), m, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/peer"
 )
 
@@ -55,16 +56,16 @@ func (f *peerFlags) node(table string, polls bool, log *slog.Logger) (*peer.Node
 }
 
 // servePeers serves the peers. Without --peer it returns an idle server, which never fails.
-func servePeers(ctx context.Context, node *peer.Node, cache *isr.Cache, log *slog.Logger) (*Running, error) {
+func servePeers(ctx context.Context, sockets *handover.Sockets, node *peer.Node, cache *isr.Cache, log *slog.Logger) (*Running, error) {
 	if node == nil {
 		return &Running{server: new(http.Server)}, nil
 	}
-	listener, err := node.Listen(ctx)
+	listener, _, err := sockets.Listen(ctx, node.Address().String())
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w; give an address of this machine with --peer", node.Address(), err)
 	}
 	log.Info("peers on " + node.Address().String())
-	return start(node.Server(cache), listener), nil
+	return start(node.Server(cache), node.Limit(listener)), nil
 }
 
 // closePeers ends the channel to the peers.

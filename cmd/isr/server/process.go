@@ -13,9 +13,7 @@ import (
 
 // process describes this server to isr doctor.
 func (r *reloader) process(c *ServeCommand) admin.Process {
-	r.mu.Lock()
-	f := r.current
-	r.mu.Unlock()
+	f := r.file()
 	p := ProcessOf(f, int64(c.Memory))
 	p.Table, p.Bucket, p.Region, p.DynamoDB, p.S3 = c.Table, c.Bucket, c.Region, c.DynamodbEndpoint, c.S3Endpoint
 	for i := range p.Origins {
@@ -125,9 +123,7 @@ func (r *reloader) origins() []admin.Origin {
 
 // demo reports whether the demonstration site is served.
 func (r *reloader) demo() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, o := range r.current.Origins {
+	for _, o := range r.file().Origins {
 		if o.Demo {
 			return true
 		}

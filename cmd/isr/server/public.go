@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +19,10 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/acme"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/fastpath"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/httpconn"
 )
 
@@ -31,6 +34,7 @@ type public struct {
 	acme      *acme.Certificates            // nil unless a listener uses it
 	peers     gateway.Peers                 // of all listeners
 	limits    *httpconn.Connections         // of all listeners, once they serve
+	ending    atomic.Bool                   // connections are closed after their next response
 	// observe is [gateway.EdgeConfig.Observe]; nil if requests are not observed.
 	observe func(http.ResponseWriter, *http.Request, http.Handler)
 	// fast are the instruments of hits that net/http does not answer; nil if it answers all.
@@ -46,10 +50,11 @@ type publicListener struct {
 	handler atomic.Pointer[http.Handler]
 	server  *Running           // once it serves
 	fast    *httpconn.FastPath // nil if there is none
+	fresh   sync.Map           // of net.Conn: the connections that have sent no request yet
 }
 
 // listen listens on all addresses of a file. data is the data folder.
-func listen(f *config.File, data string, log *slog.Logger) (p *public, err error) {
+func listen(ctx context.Context, sockets *handover.Sockets, f *config.File, data string, log *slog.Logger) (p *public, err error) {
 	p = &public{failed: make(chan error, len(f.Listen)), log: log}
 	defer func() {
 		if err != nil {
@@ -69,8 +74,12 @@ func listen(f *config.File, data string, log *slog.Logger) (p *public, err error
 			}
 			l.tls = &tls.Config{GetCertificate: certs.Get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 		}
-		if l.inner, err = net.Listen("tcp", cfg.Address); err != nil {
+		var given bool
+		if l.inner, given, err = sockets.Listen(ctx, cfg.Address); err != nil {
 			return p, fmt.Errorf("cannot listen on %s: %w; give another address with --listen", cfg.Address, err)
+		}
+		if sockets.Managed() && !given {
+			log.Warn("the service manager hands in sockets, but none for this listener: a restart refuses connections to it; add it to the socket unit, like ListenStream="+cfg.Address, "listener", cfg.Address)
 		}
 		p.listeners = append(p.listeners, l)
 	}
@@ -195,8 +204,12 @@ func (l *publicListener) start(common gateway.Listener, p *public) *Running {
 	clientTimeout := common.ClientTimeout
 	common.StreamWindow = streamWindow
 	s := newServer(httpconn.LimitStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.ending.Load() && r.Header.Get("Upgrade") == "" {
+			w.Header().Set("Connection", "close") // HTTP/2 then ends the connection, too
+		}
 		(*l.handler.Load()).ServeHTTP(w, r)
 	}), clientTimeout), p.log)
+	s.ConnState = l.note
 	s.BaseContext = func(net.Listener) context.Context { return common.Context(context.Background()) }
 	s.HTTP2 = &http.HTTP2Config{
 		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: readFrame,
@@ -223,9 +236,59 @@ func (l *publicListener) start(common gateway.Listener, p *public) *Running {
 		s.TLSConfig.NextProtos = append(s.TLSConfig.NextProtos, "http/1.0")
 		inner = httpconn.AcceptTLS(s, inner)
 	}
-	r := &Running{server: s, Failed: p.failed}
-	r.serve(httpconn.RefuseAmbiguous(s, inner))
-	return r
+	return startWith(s, httpconn.RefuseAmbiguous(s, inner), p.failed)
+}
+
+// note notes which connections have sent no request yet.
+func (l *publicListener) note(c net.Conn, state http.ConnState) {
+	if state == http.StateNew {
+		l.fresh.Store(c, nil)
+	} else {
+		l.fresh.Delete(c)
+	}
+}
+
+// freshTime is how long a connection that was accepted last may take to send its request.
+const freshTime = time.Second
+
+// stop accepts no more connections, and lets requests in flight finish until ctx is done. It waits for the requests of
+// connections that have sent none yet: net/http would close them, also while their request comes.
+func (l *publicListener) stop(ctx context.Context, log *slog.Logger) {
+	l.server.stopAccepting(l.inner)
+	limited, cancel := context.WithTimeout(ctx, freshTime)
+	defer cancel()
+	for l.hasFresh() && backoff.Wait(limited, 2*time.Millisecond) == nil {
+	}
+	l.fresh.Range(func(c, _ any) bool {
+		_ = c.(net.Conn).Close() // the client may be gone
+		return true
+	})
+	l.server.Stop(ctx, log)
+	if l.fast == nil {
+		return
+	}
+	if err := l.fast.Wait(ctx); err != nil {
+		log.Warn("requests canceled at shutdown", "error", err)
+	}
+}
+
+func (l *publicListener) hasFresh() (found bool) {
+	l.fresh.Range(func(any, any) bool {
+		found = true
+		return false
+	})
+	return found
+}
+
+// end has connections closed after their next response, so that no client sends a request on one that is being closed. New
+// connections are still accepted.
+func (p *public) end() {
+	p.ending.Store(true)
+	for _, l := range p.listeners {
+		if l.fast != nil {
+			l.fast.End()
+		}
+	}
 }
 
 // stop accepts no more requests, and lets those in flight finish until ctx is done.
@@ -233,12 +296,7 @@ func (p *public) stop(ctx context.Context) {
 	done := make(chan struct{}, len(p.listeners))
 	for _, l := range p.listeners {
 		go func() {
-			l.server.Stop(ctx, p.log)
-			if l.fast != nil {
-				if err := l.fast.Wait(ctx); err != nil {
-					p.log.Warn("requests canceled at shutdown", "error", err)
-				}
-			}
+			l.stop(ctx, p.log)
 			done <- struct{}{}
 		}()
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/config"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/testbed"
 )
 
@@ -157,7 +158,7 @@ func port(p *public, i int) string {
 // client timeout.
 func TestStalledStreamEnds(t *testing.T) {
 	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0", H2C: true}}}
-	p, err := listen(f, t.TempDir(), slog.New(slog.DiscardHandler))
+	p, err := listen(t.Context(), new(handover.Sockets), f, t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,18 +189,18 @@ func TestStalledStreamEnds(t *testing.T) {
 
 // Listeners that cannot be opened name their address, and leave no other one open.
 func TestListenFails(t *testing.T) {
-	first, err := listen(&config.File{Listen: []config.Listener{{Address: "127.0.0.1:0"}}}, t.TempDir(), slog.Default())
+	first, err := listen(t.Context(), new(handover.Sockets), &config.File{Listen: []config.Listener{{Address: "127.0.0.1:0"}}}, t.TempDir(), slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.close()
 	taken := first.listeners[0].inner.Addr().String()
-	if _, err := listen(&config.File{Listen: []config.Listener{{Address: "127.0.0.1:0"}, {Address: taken}}}, t.TempDir(), slog.Default()); err == nil || !strings.Contains(err.Error(), "cannot listen on "+taken) {
+	if _, err := listen(t.Context(), new(handover.Sockets), &config.File{Listen: []config.Listener{{Address: "127.0.0.1:0"}, {Address: taken}}}, t.TempDir(), slog.Default()); err == nil || !strings.Contains(err.Error(), "cannot listen on "+taken) {
 		t.Errorf("got %v", err)
 	}
 	var log bytes.Buffer
 	bad := config.Listener{Address: "127.0.0.1:0", TLS: []config.Certificate{{Cert: "none.crt", Key: "none.key"}}}
-	if _, err := listen(&config.File{Listen: []config.Listener{bad}}, t.TempDir(), slog.New(slog.NewTextHandler(&log, nil))); err == nil || !strings.Contains(err.Error(), "certificate none.crt with key none.key") {
+	if _, err := listen(t.Context(), new(handover.Sockets), &config.File{Listen: []config.Listener{bad}}, t.TempDir(), slog.New(slog.NewTextHandler(&log, nil))); err == nil || !strings.Contains(err.Error(), "certificate none.crt with key none.key") {
 		t.Errorf("got %v", err)
 	}
 	roots := filepath.Join(t.TempDir(), "roots")
@@ -215,7 +216,7 @@ func TestListenFails(t *testing.T) {
 		{config.ACME{Storage: filepath.Join(roots, "x")}, "acme.storage: "},
 	} {
 		f := &config.File{Listen: []config.Listener{{Address: "127.0.0.1:0", ACME: true}}, Hosts: []string{"a.test"}, ACME: c.cfg}
-		if _, err := listen(f, t.TempDir(), slog.Default()); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := listen(t.Context(), new(handover.Sockets), f, t.TempDir(), slog.Default()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}

@@ -47,6 +47,13 @@ type reloader struct {
 	current *config.File // guarded by mu
 }
 
+// file returns the present configuration.
+func (r *reloader) file() *config.File {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current
+}
+
 // reload reads the file again. Nothing changes after an error.
 func (r *reloader) reload() (done admin.Reloaded, err error) {
 	r.mu.Lock()

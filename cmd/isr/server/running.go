@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -53,20 +54,32 @@ func (e serverErrors) Write(p []byte) (int, error) {
 type Running struct {
 	server *http.Server
 	Failed chan error // receives the error of a server that fails
+
+	accepts  chan struct{} // closed once it accepts no more connections
+	stopping atomic.Bool
 }
 
 func start(server *http.Server, listener net.Listener) *Running {
-	r := &Running{server: server, Failed: make(chan error, 1)}
-	r.serve(listener)
-	return r
+	return startWith(server, listener, make(chan error, 1))
 }
 
-func (r *Running) serve(listener net.Listener) {
+// startWith is start with a channel of failures.
+func startWith(server *http.Server, listener net.Listener, failed chan error) *Running {
+	r := &Running{server: server, Failed: failed, accepts: make(chan struct{})}
 	go func() {
-		if err := r.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		defer close(r.accepts)
+		if err := r.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !r.stopping.Load() {
 			r.Failed <- err
 		}
 	}()
+	return r
+}
+
+// stopAccepting closes the listener within the one of the server, and waits until the server has all connections that were accepted.
+func (r *Running) stopAccepting(inner net.Listener) {
+	r.stopping.Store(true)
+	_ = inner.Close() // only once
+	<-r.accepts
 }
 
 // Stop accepts no more requests and lets those in flight finish. When ctx is done it closes
@@ -134,6 +147,9 @@ func (s supervisor) reloading() (done func()) {
 func (s supervisor) stopping(most time.Duration) {
 	s.tell(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, most.Microseconds()))
 }
+
+// replacedBy reports that another process serves from now on.
+func (s supervisor) replacedBy(pid int) { s.tell(fmt.Sprintf("MAINPID=%d", pid)) }
 
 func (s supervisor) tell(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {

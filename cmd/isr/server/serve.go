@@ -26,13 +26,14 @@ import (
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/embedded"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/telemetry/live"
 	"github.com/facetheory/isr/trigger/queue"
 )
 
 // ServeCommand is isr serve: it serves a site through the cache until its context ends.
 type ServeCommand struct {
-	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting of the file cannot also be a flag or variable. SIGHUP makes isr serve and isr worker read it again; so does isr reload."`
+	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting of the file cannot also be a flag or variable. SIGHUP makes isr serve and isr worker read it again; so does isr reload. SIGUSR2 makes isr serve start the program again and hand its listeners over to it, for an upgrade (docs/upgrade.md)."`
 
 	Origin string `placeholder:"URL" help:"URL of the site behind the cache, like http://127.0.0.1:3000."`
 	Demo   bool   `xor:"origin" help:"Serve the built-in demonstration site."`
@@ -97,11 +98,17 @@ type ServeCommand struct {
 func (c *ServeCommand) Run(ctx context.Context, s *cli.Streams, k *kong.Context) error {
 	hangups, stop := CatchHangups()
 	defer stop()
-	srv := &server{ServeCommand: c, flags: givenFlags(k), streams: s, kong: k, hangups: hangups}
+	upgrades, stopUpgrades := catchUpgrades()
+	defer stopUpgrades()
+	sockets, err := handover.Receive()
+	if err != nil {
+		return err
+	}
+	srv := &server{ServeCommand: c, flags: givenFlags(k), streams: s, kong: k, hangups: hangups, upgrades: upgrades, sockets: sockets}
 	if err := srv.configure(); err != nil {
 		return err
 	}
-	return srv.run(ctx)
+	return srv.serve(ctx)
 }
 
 // serveSite returns the reloader of the site of a file, which has no edge yet.

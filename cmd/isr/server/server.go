@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/config"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/store"
 )
@@ -26,6 +28,9 @@ type server struct {
 	streams *cli.Streams
 	kong    *kong.Context
 	hangups Hangups
+	// upgrades has the SIGUSR2 that the process has received, see handover.go.
+	upgrades chan os.Signal
+	sockets  *handover.Sockets
 
 	// configure sets these.
 	file         *config.File
@@ -46,6 +51,9 @@ type server struct {
 	administration *administration
 	shared         *Running
 	serves         bool // the public listeners belong to running servers
+
+	successors chan *handover.Successor // receives the process that is to serve instead of this one
+	successor  *handover.Successor      // once it is received
 }
 
 // A part of a server, a worker or a function starts after the parts before it in the list, and ends before they do.
@@ -110,8 +118,10 @@ func (s *server) parts() []part {
 		{drain: s.drainCache}, // after everything that asks it for regenerations
 		{start: s.startEdge},
 		{start: s.startTriggers, drain: s.drainTriggers},
+		{start: s.checkSockets},
 		{start: s.startHangups},
 		{start: s.startPublic, drain: s.drainPublic},
+		{start: s.startUpgrades},
 	}
 }
 
@@ -125,17 +135,12 @@ func (s *server) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.sockets.Serving()
 	supervisor{s.log}.ready()
 	if err := s.failure(ctx); err != nil {
 		return err
 	}
-	s.watch.health.drain()
-	drain, graceful := s.drainTime(s.public.addresses()...), s.graceTime(longestRender(s.file, time.Duration(s.RenderTimeout)))
-	supervisor{s.log}.stopping(drain + graceful + DefaultGrace)
-	if drain > 0 {
-		s.log.Info("draining: not ready, still serving", "for", drain)
-		_ = backoff.Wait(context.WithoutCancel(ctx), drain)
-	}
+	graceful := s.drain(ctx)
 	s.log.Info("stopping", "grace", graceful)
 	grace, cancel := WithGrace(ctx, graceful)
 	defer cancel()
@@ -144,7 +149,23 @@ func (s *server) run(ctx context.Context) error {
 	return nil
 }
 
-// failure waits for the failure of a part. It returns nil once ctx is done.
+// addresses returns the configured addresses.
+func (s *server) addresses() (all []string) {
+	for _, l := range s.file.Listen {
+		all = append(all, l.Address)
+	}
+	for _, at := range []string{s.Health, s.Metrics, s.Peer, s.DynamodbListen} {
+		if at != "" {
+			all = append(all, at)
+		}
+	}
+	if s.admin.address != nil {
+		all = append(all, s.admin.address.String())
+	}
+	return all
+}
+
+// failure waits for the failure of a part. It returns nil once ctx is done, or a successor is to take over.
 func (s *server) failure(ctx context.Context) error {
 	select {
 	case err := <-s.public.failed:
@@ -157,9 +178,34 @@ func (s *server) failure(ctx context.Context) error {
 		return fmt.Errorf("serving %s: %w", s.Metrics, err)
 	case err := <-s.peers.Failed:
 		return fmt.Errorf("serving %s: %w", s.Peer, err)
+	case s.successor = <-s.successors:
+		return nil
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+// drain keeps serving for a while, before connections are refused, and returns the time that work in flight then gets. Load
+// balancers are told by /readyz, unless a successor takes over, and clients by Connection: close.
+func (s *server) drain(ctx context.Context) (graceful time.Duration) {
+	drain := s.drainTime(s.public.addresses()...)
+	graceful = s.graceTime(longestRender(s.file, time.Duration(s.RenderTimeout)))
+	switch {
+	case s.successor != nil:
+		drain = lastResponses
+	default:
+		s.watch.health.drain()
+		if s.sockets.Managed() && s.Drain == nil {
+			drain = max(drain, lastResponses)
+		}
+		supervisor{s.log}.stopping(drain + graceful + DefaultGrace)
+	}
+	s.public.end()
+	if drain > 0 {
+		s.log.Info("draining: still serving, and closing connections after their next response", "for", drain)
+		_ = backoff.Wait(context.WithoutCancel(ctx), drain)
+	}
+	return graceful
 }
 
 // configure reads and validates the configuration. It starts nothing.
@@ -180,6 +226,11 @@ func (s *server) configure() (err error) {
 		return err
 	}
 	s.log = s.Logger(s.streams)
+	return s.join()
+}
+
+// join makes this server a node among its peers, if it has any.
+func (s *server) join() (err error) {
 	if s.node, err = s.ServeCommand.node(s.Table, s.Poll > 0, s.log); err != nil {
 		return err
 	}
@@ -189,15 +240,19 @@ func (s *server) configure() (err error) {
 	return nil
 }
 
-func (s *server) startFolder(context.Context) (end func(), err error) {
-	if s.folder, err = Claim(s.Data); err != nil {
+// startFolder claims the data folder. A successor waits until its predecessor has closed the store in it.
+func (s *server) startFolder(ctx context.Context) (end func(), err error) {
+	if err := s.sockets.Await(ctx); err != nil {
+		return nil, fmt.Errorf("wait for the process that serves: %w", err)
+	}
+	if s.folder, err = claim(s.Data, s.sockets.Lock()); err != nil {
 		return nil, err
 	}
 	return s.folder.Release, nil
 }
 
 func (s *server) startWatch(ctx context.Context) (end func(), err error) {
-	if s.watch, err = s.observed(ctx, s.streams.Out, s.log); err != nil {
+	if s.watch, err = s.observed(ctx, s.sockets, s.streams.Out, s.log); err != nil {
 		return nil, err
 	}
 	return s.watch.close, nil
@@ -212,7 +267,7 @@ func (s *server) startBackend(ctx context.Context) (end func(), err error) {
 }
 
 func (s *server) startPeers(ctx context.Context) (end func(), err error) {
-	if s.peers, err = servePeers(ctx, s.node, s.back.cache, s.log); err != nil {
+	if s.peers, err = servePeers(ctx, s.sockets, s.node, s.back.cache, s.log); err != nil {
 		return nil, err
 	}
 	return func() { _ = closePeers(s.node, s.peers) }, nil // hints only
@@ -228,7 +283,7 @@ func (s *server) startListeners(ctx context.Context) (end func(), err error) {
 		return nil, err
 	}
 	s.admin.triggers, s.admin.health = s.triggers, s.watch.health
-	if s.public, err = listen(s.file, s.Data, s.log); err != nil {
+	if s.public, err = listen(ctx, s.sockets, s.file, s.Data, s.log); err != nil {
 		return nil, err
 	}
 	return func() {
@@ -253,9 +308,9 @@ func (s *server) startSite(context.Context) (end func(), err error) {
 	return s.reloader.site.Close, nil
 }
 
-func (s *server) startAdmin(context.Context) (end func(), err error) {
+func (s *server) startAdmin(ctx context.Context) (end func(), err error) {
 	cfg := s.administered(s.back.cache, s.back.st, s.back.deliveries, s.reloader, s.watch.inst, s.problems, s.log)
-	if s.administration, err = s.admin.administer(s.folder, s.back.st, cfg, s.streams, s.log); err != nil {
+	if s.administration, err = s.admin.administer(ctx, s.sockets, s.folder, s.back.st, cfg, s.streams, s.log); err != nil {
 		return nil, err
 	}
 	return s.administration.close, nil
@@ -276,12 +331,12 @@ func (s *server) startProcessors(ctx context.Context) (end func(), err error) {
 
 // startShared serves the embedded store to other programs as DynamoDB. Without --dynamodb-listen the server is
 // an idle one, which never fails.
-func (s *server) startShared(context.Context) (end func(), err error) {
+func (s *server) startShared(ctx context.Context) (end func(), err error) {
 	if s.DynamodbListen == "" {
 		s.shared = &Running{server: new(http.Server)}
 		return nil, nil
 	}
-	s.shared, err = s.DynamodbKeys.Serve("--dynamodb-listen", s.DynamodbListen, s.back.st.engine, nil, s.log)
+	s.shared, err = s.DynamodbKeys.Serve(ctx, s.sockets, "--dynamodb-listen", s.DynamodbListen, s.back.st.engine, nil, s.log)
 	return nil, err
 }
 
@@ -313,6 +368,11 @@ func (s *server) drainCache(ctx context.Context) {
 func (s *server) startTriggers(ctx context.Context) (end func(), err error) {
 	s.triggers.start(ctx)
 	return nil, nil
+}
+
+// checkSockets fails if the service manager has handed in a socket that is at no address of the server.
+func (s *server) checkSockets(context.Context) (end func(), err error) {
+	return nil, s.sockets.CheckUsed(s.addresses())
 }
 
 func (s *server) drainTriggers(ctx context.Context) { s.triggers.stop(ctx, s.log) }

@@ -10,6 +10,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/telemetry"
 	"github.com/facetheory/isr/internal/telemetry/accesslog"
 	"github.com/facetheory/isr/internal/telemetry/live"
@@ -69,16 +70,16 @@ type watched struct {
 
 // observed opens what a command has in which servers run: its health and its metrics can be
 // asked for before its stores are open.
-func (c *ServeCommand) observed(ctx context.Context, out io.Writer, log *slog.Logger) (_ *watched, err error) {
+func (c *ServeCommand) observed(ctx context.Context, sockets *handover.Sockets, out io.Writer, log *slog.Logger) (_ *watched, err error) {
 	w := &watched{health: newHealth()}
-	if w.probed, err = c.healthFlags.serve(w.health, log); err != nil {
+	if w.probed, err = c.healthFlags.serve(ctx, sockets, w.health, log); err != nil {
 		return nil, err
 	}
 	if w.inst, err = c.instruments(ctx, out, log); err != nil {
 		_ = w.probed.server.Close()
 		return nil, err
 	}
-	if w.scraped, err = c.metricsFlags.serve(w.inst.metrics, log); err != nil {
+	if w.scraped, err = c.metricsFlags.serve(ctx, sockets, w.inst.metrics, log); err != nil {
 		w.inst.close()
 		_ = w.probed.server.Close()
 		return nil, err

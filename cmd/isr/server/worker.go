@@ -17,6 +17,7 @@ import (
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/config"
+	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger/queue"
 )
@@ -175,7 +176,7 @@ func (w *worker) configure() (err error) {
 }
 
 func (w *worker) startWatch(ctx context.Context) (end func(), err error) {
-	if w.watch, err = w.observed(ctx, w.streams.Out, w.log); err != nil {
+	if w.watch, err = w.observed(ctx, new(handover.Sockets), w.streams.Out, w.log); err != nil {
 		return nil, err
 	}
 	return w.watch.close, nil

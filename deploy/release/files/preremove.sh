@@ -5,4 +5,4 @@ case "$1" in upgrade | 1) exit 0 ;; esac
 if [ -n "$DPKG_ROOT" ] || [ ! -d /run/systemd/system ]; then
   exit 0
 fi
-systemctl disable --now isr.service || true
+systemctl disable --now isr.socket isr.service || true
