@@ -48,13 +48,13 @@ install_tools() {
   if has promtool "Prometheus 2.42 (Debian: prometheus)" "tests of the alerts"; then
     setting ISR_TEST_PROMTOOL "$(command -v promtool)"
   fi
-  go build -o "$bin/isr" ./cmd/isr
+  go build -ldflags=-w -o "$bin/isr" ./cmd/isr
   setting ISR_TEST_ISR "$bin/isr"
   setting ISR_TEST_PEBBLE "$bin/pebble"
 }
 
-# go_tools PACKAGE... installs packages of the module tools; "tool" is all that its go.mod lists.
-go_tools() { GOBIN=$bin GOFLAGS='' go install -C tools "$@"; }
+# go_tools PACKAGE... installs packages of the module tools, without symbols of debuggers; "tool" is all that its go.mod lists.
+go_tools() { GOBIN=$bin GOFLAGS='' go install -C tools -ldflags=-w "$@"; }
 
 install_node() {
   local folder
