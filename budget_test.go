@@ -460,8 +460,8 @@ func TestBreakerVerdicts(t *testing.T) {
 	})
 }
 
-// An error response counts against its page. Those of pages that have rendered before open
-// the breaker; those of invented URLs never do.
+// An error response counts against its page. Error responses of pages that have rendered before open
+// the breaker; error responses of invented URLs never do.
 func TestUnknownPagesDoNotOpenTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -492,7 +492,7 @@ func TestUnknownPagesDoNotOpenTheBreaker(t *testing.T) {
 	})
 }
 
-// Timeouts always count, also those of unknown pages.
+// Timeouts always count, also for unknown pages.
 func TestBreakerCountsTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

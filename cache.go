@@ -242,7 +242,7 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.find != nil {
-		panic("isr: the routes of this cache are those of Bind")
+		panic("isr: Bind has set the routes of this cache; Handler cannot add one")
 	}
 	if rt.Name != "" {
 		if c.routes[rt.Name] != nil {

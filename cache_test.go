@@ -725,7 +725,7 @@ func TestBindRefusesInvalidRoutes(t *testing.T) {
 		}
 		defer func() {
 			if recover() == nil {
-				t.Error("Handler adds a route to those of Bind")
+				t.Error("Handler adds a route to the routes of Bind")
 			}
 		}()
 		c.Handler(isr.Route{}, says("other"))
@@ -933,7 +933,7 @@ func TestMaxHeader(t *testing.T) {
 }
 
 // The row of a page with the largest header, the largest tags and a long key fits into a table, and
-// so does that of a generation that is kept.
+// so does the row of a generation that is kept.
 func TestLargestRowFits(t *testing.T) {
 	const most, mostTags = 128 << 10, 2048
 	synctest.Test(t, func(t *testing.T) {

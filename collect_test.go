@@ -76,7 +76,7 @@ func TestCollect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.regenerate(t, 2) // the body of the second is garbage, that of the first a result
+		p.regenerate(t, 2) // the body of the second is garbage, the body of the first a result
 		folder := folderOf(store.HashedPartition(page))
 		crashed, theirs := folder+"20000101T000000.000000Z-crashed", "pages/theirs.html"
 		gone := folderOf("CACHE#gone") + "20000101T000000.000000Z-gone"
@@ -116,7 +116,7 @@ func TestCollect(t *testing.T) {
 	})
 }
 
-// datedBodies is a store whose clock differs from that of the collector.
+// datedBodies is a store whose clock differs from the clock of the collector.
 type datedBodies struct {
 	store.BodyStore
 	written time.Time // all bodies, by a right clock
@@ -168,7 +168,7 @@ func TestCollectByTheClockOfTheBodies(t *testing.T) {
 }
 
 // The bodies of versions are kept, also one that several share and one of a version that was
-// rolled back from. Those of pruned versions are deleted.
+// rolled back from. The bodies of pruned versions are deleted.
 func TestCollectKeepsVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -183,7 +183,7 @@ func TestCollectKeepsVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, _ := tb.collect(t, gc.CollectOptions{}); len(got) != 2 {
-			t.Errorf("deleted %q, want those of the first three generations", got)
+			t.Errorf("deleted %q, want the bodies of the first three generations", got)
 		}
 		for _, v := range versions {
 			if _, err := p.Rollback(t.Context(), page, isr.RollbackTo(v.GenerationID)); err != nil {
@@ -284,8 +284,8 @@ func TestCollectKnowsURLsUnderTheLease(t *testing.T) {
 	})
 }
 
-// A publisher that was frozen until its lease had expired, and whose body was deleted
-// meanwhile, does not publish it.
+// A publisher that was frozen until its lease had expired does not publish a body that was deleted
+// before it went on.
 func TestCollectDuringAFrozenPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -350,7 +350,7 @@ func TestCollectReadsOnlyPagesWithGarbage(t *testing.T) {
 }
 
 // A body of a page without rows that appears after the scan has begun is not deleted,
-// whatever its time: its writer may have acquired a lease meanwhile.
+// whatever its time: its writer may have acquired a lease since the scan began.
 func TestCollectKeepsBodiesThatAppearDuringTheScan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
@@ -419,7 +419,7 @@ func TestCacheCollectsPeriodically(t *testing.T) {
 			}
 		}
 		if n := len(tb.bodyKeys(t)); n != 1 {
-			t.Errorf("%d bodies, want that of the current generation", n)
+			t.Errorf("%d bodies, want 1, of the current generation", n)
 		}
 		if _, err := isr.New(tb.store("a"), tb.bodies, isr.Config{Collect: time.Minute}); err == nil {
 			t.Error("an interval of a minute is accepted")

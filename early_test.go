@@ -321,7 +321,7 @@ func TestAutoWindow(t *testing.T) {
 	})
 }
 
-// A window that the response states, and that of a missing page, are not adjusted.
+// A window that the response states, and the window of a missing page, are not adjusted.
 func TestAutoWindowIsOfTheRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

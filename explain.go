@@ -300,7 +300,7 @@ func (x *explainer) finish(d *decision) {
 	case actServe:
 		if d.err != nil {
 			x.because(d.err.Error(), "")
-			x.because("an older page is served in place of the failure", "RFC 5861, section 4")
+			x.because("an older page is served instead of the failure", "RFC 5861, section 4")
 		}
 		x.page(d, d.status)
 	case actPass:

@@ -126,7 +126,7 @@ func (t *trial) remedies(v httpcache.Verdict, usual string) []remedy {
 	case httpcache.RefusedPrivate, httpcache.RefusedNoStore, httpcache.RefusedNoCache:
 		return t.directiveRemedies(v.Refused, usual)
 	case httpcache.RefusedMalformed:
-		return []remedy{{advice: usual, ways: []func(*trial){closeQuotes}}, {advice: "send Cache-Control: public, s-maxage=60 in place of the malformed field", ways: []func(*trial){setAlone}}}
+		return []remedy{{advice: usual, ways: []func(*trial){closeQuotes}}, {advice: "send Cache-Control: public, s-maxage=60 instead of the malformed field", ways: []func(*trial){setAlone}}}
 	case httpcache.RefusedNoFreshness:
 		return t.freshnessRemedies(usual)
 	case httpcache.RefusedOld:

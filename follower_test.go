@@ -195,7 +195,7 @@ func TestUnreachableLog(t *testing.T) {
 	})
 }
 
-// The log distinguishes pages of tenants from those of sites without tenants.
+// The log distinguishes pages of tenants from pages of sites without tenants.
 func TestRollbackOfATenantsPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -597,7 +597,7 @@ func (l *interruptedLog) Changes(ctx context.Context, after int64) (store.Sequen
 	return l.MetaStore.Changes(ctx, after)
 }
 
-// A poll that fails because the process was frozen meanwhile is no outage of the log: all
+// A poll that fails because the process was frozen during the poll is no outage of the log: all
 // requests that come after that wait for another poll, and none is served what was purged.
 func TestPollThatFailsInAFreezeIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -852,7 +852,7 @@ func TestBlindServe(t *testing.T) {
 		time.Sleep(time.Hour)
 		expect(t, get(p, "/"), "/", "isr; hit")
 		if n := site.renders.Load(); n != 2 {
-			t.Errorf("%d renders, want those of the start", n)
+			t.Errorf("%d renders, want the 2 renders of the start", n)
 		}
 	})
 }
@@ -869,7 +869,7 @@ func TestBlindRefuse(t *testing.T) {
 			}
 		}
 		if n := site.renders.Load(); n != 2 {
-			t.Errorf("%d renders, want those of the start", n)
+			t.Errorf("%d renders, want the 2 renders of the start", n)
 		}
 		expect(t, get(p, "/", "Authorization: me"), "/", "isr; fwd=bypass")
 

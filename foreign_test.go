@@ -112,7 +112,7 @@ func TestPurgeRowCovers(t *testing.T) {
 }
 
 // Once a node has read that a page was purged, it does not serve the page from memory, nor
-// in place of a failure.
+// instead of a failure.
 func TestKnownPurgesApplyToMemory(t *testing.T) {
 	for _, policy := range []isr.Policy{isr.ServeStale, isr.Wait} {
 		t.Run(policy.String(), func(t *testing.T) {

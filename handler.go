@@ -151,7 +151,7 @@ type decision struct {
 	known    *nodecache.NegativeEntry // of actPass if lesson is learnRefusal
 	response *render.Response         // of actFail
 	retry    time.Time                // of actFail: for Retry-After; zero if there is none
-	err      error                    // of actRefuse and actFail, and of a page that is served in place of a failure; may be nil
+	err      error                    // of actRefuse and actFail, and of a page that is served instead of a failure; may be nil
 }
 
 // A background is what a request starts behind its response.
@@ -545,7 +545,7 @@ func (h *handler) withoutStore(r *http.Request, d *decision) {
 }
 
 // findUnstored finds a page that is rendered once for all waiting requests, and is not stored. If
-// there is none, d.page, an older one, is served if it may be in place of a failure.
+// there is none, d.page, an older one, is served if it may be instead of a failure.
 func (h *handler) findUnstored(fx effects, r *http.Request, d *decision) {
 	got := fx.join(r, d)
 	if got.end == joinAgain {
@@ -974,7 +974,7 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 	came := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), h.route.fills.wait)
 	defer cancel()
-	// This process may know of later purges than that of the receipt.
+	// This process may know of later purges than the purge of the receipt.
 	known := h.c.follower.Committed()
 	for attempt := 0; h.c.stores.Down() == nil; attempt++ {
 		s := h.waiting(r, k, own)

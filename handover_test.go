@@ -163,7 +163,7 @@ func TestTwoTabs(t *testing.T) {
 }
 
 // TestOwnRequestIsSent: a visitor whose request has a part that the render lacked gets the answer
-// to it, and not that of the render.
+// to it, and not the response of the render.
 func TestOwnRequestIsSent(t *testing.T) {
 	type site = []string
 	for name, c := range map[string]struct {
@@ -571,7 +571,7 @@ func TestHandoverOfALargeBody(t *testing.T) {
 	})
 }
 
-// An empty response in place of a page is a failure of the render, and handed to nobody.
+// An empty response instead of a page is a failure of the render, and handed to nobody.
 func TestBlankPageIsNotHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

@@ -79,7 +79,7 @@ func (s *fill) endLeaseWait(outcome string) {
 	s.f.leaseWait.Store(&period{began: s.f.leaseWait.Load().began, ended: time.Now()})
 }
 
-// leaseOutcome is that of a wait for a lease that ends with the fill.
+// leaseOutcome returns the outcome of a wait for a lease that ends with the fill.
 func leaseOutcome(o outcome) string {
 	switch o := o.(type) {
 	case storedPage:

@@ -157,7 +157,7 @@ func TestDroppedForeignPagesFetchTheirBodies(t *testing.T) {
 }
 
 // A read that began before a rollback of its page is never kept, however long it takes and
-// whatever else is reloaded meanwhile.
+// whatever else is reloaded during the read.
 func TestLateReadIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, b, early := rolledBackDuringRead(t, 2*store.LogLife)

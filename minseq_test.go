@@ -67,7 +67,7 @@ func TestReceiptOfAnotherPage(t *testing.T) {
 }
 
 // While another process renders the page, a visitor with a receipt waits for that, and gets
-// no stale page meanwhile.
+// no stale page.
 func TestReceiptWaitsForTheNewGeneration(t *testing.T) {
 	for _, policy := range []isr.Policy{isr.ServeStale, isr.Wait} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestOldReceiptJoinsAnOlderFlight(t *testing.T) {
 	})
 }
 
-// There is no older page in place of a failure.
+// There is no older page instead of a failure.
 func TestReceiptWhileTheOriginFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

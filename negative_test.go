@@ -199,8 +199,8 @@ func TestRegeneratePublishesNegativeAnswers(t *testing.T) {
 	})
 }
 
-// With StoreNegative, 404s are stored like other pages, but for at most a day beyond their
-// windows.
+// With StoreNegative, 404s are stored like other pages, but no longer than a day
+// beyond their windows.
 func TestStoreNegative(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -337,7 +337,7 @@ func withdraw(t *testing.T, answer func(http.ResponseWriter, *http.Request, int6
 	site.answers(broken)
 	for _, p := range []*peer{a, b, tb.peer("d", rt, site, nil)} {
 		for range 3 {
-			notOld(t, "in place of a failure", get(p, "/"))
+			notOld(t, "instead of a failure", get(p, "/"))
 			time.Sleep(3 * time.Second)
 		}
 	}
@@ -458,7 +458,7 @@ func TestWithdrawalDoesNotUndoANewerPublish(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
 		if e := tb.record(page).Entry; e == nil || e.Withdrawn {
-			t.Errorf("the entry that was published meanwhile: %+v", e)
+			t.Errorf("the entry that was published since: %+v", e)
 		}
 	})
 }

@@ -252,7 +252,7 @@ func TestStoreAndOriginFail(t *testing.T) {
 	})
 }
 
-// An outage writes two log lines, whatever the number of visitors. Meanwhile only the probe
+// An outage writes two log lines, whatever the number of visitors. During the outage only the probe
 // calls the store, and afterwards the cache works as before.
 func TestStoreOutageOpensTheBreaker(t *testing.T) {
 	for name, outage := range map[string]func(*brokenStore, bool){
@@ -341,7 +341,7 @@ func TestSlowStore(t *testing.T) {
 }
 
 // A page that was rendered without the store is not published if a purge was made since its
-// render began, or another node has published meanwhile.
+// render began, or another node has published since.
 func TestSlowStoreAndPurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -453,7 +453,7 @@ func (d *deniedBodies) Put(ctx context.Context, key string, body []byte) error {
 	return d.BodyStore.Put(ctx, key, body)
 }
 
-// If access to three bodies in a row is denied, the circuit breaker opens as in an outage; a
+// If access to three bodies in a row is denied, the circuit breaker opens, as it does in an outage; a
 // single denied body does not open it. Either way no stored page is replaced, and pins hold.
 func TestDeniedBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -119,7 +119,7 @@ func connect(tb *table, n int, renderer http.Handler) []connected {
 	return all
 }
 
-// start starts the ith process, in place of its predecessor.
+// start starts the ith process, instead of its predecessor.
 func (ch *channel) start(tb *table, i int, renderer http.Handler) connected {
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 7946)
 	e, b := &end{channel: ch, at: at}, &bucket{BodyStore: tb.bodies, delay: bucketDelay}
@@ -442,7 +442,7 @@ func TestForeignBodiesAreNotAskedFor(t *testing.T) {
 	})
 }
 
-// A process that has a page in memory but for its body sends it from its local disk, and reads nothing from elsewhere.
+// A process that has a page in memory without its body sends the body from its local disk, and reads nothing from elsewhere.
 func TestBodiesOfTheLocalDisk(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

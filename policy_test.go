@@ -69,7 +69,7 @@ func TestWaitForTheNewPage(t *testing.T) {
 		for _, a := range crowd(20, []http.Handler{h}, "/") {
 			expect(t, a, "/ rendered 2", "isr; fwd=stale; fwd-status=200; stored; ")
 			if a.took != site.delay {
-				t.Errorf("took %v, want that of a render", a.took)
+				t.Errorf("took %v, want the time of a render", a.took)
 			}
 		}
 		expect(t, get(h, "/"), "/ rendered 2", "isr; hit; ttl=5")
@@ -250,7 +250,7 @@ func TestRetryAfterBackOff(t *testing.T) {
 	})
 }
 
-// A forced regeneration does not affect visitors of the page meanwhile.
+// A forced regeneration does not affect visitors who request the page during the render.
 func TestVisitorsDuringRegenerate(t *testing.T) {
 	for _, policy := range []isr.Policy{isr.ServeStale, isr.Wait} {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {

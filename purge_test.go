@@ -512,7 +512,7 @@ func TestRenderTakesItsSequenceFromTheLog(t *testing.T) {
 			t.Errorf("%d reads of SEQ for a render", n)
 		}
 		if seq := recordOf(t, p, keyA).Entry.PurgeSeq; seq != 1 {
-			t.Errorf("the generation has sequence %d, want that of the purge, 1", seq)
+			t.Errorf("the generation has sequence %d, want the sequence of the purge, 1", seq)
 		}
 		// One that cannot read the log does.
 		p.store.changes.Store(new(errors.New("throttled")))
@@ -522,12 +522,12 @@ func TestRenderTakesItsSequenceFromTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seq := recordOf(t, p, keyA).Entry.PurgeSeq; seq != 2 {
-			t.Errorf("the generation has sequence %d, want that of SEQ, 2", seq)
+			t.Errorf("the generation has sequence %d, want SEQ, 2", seq)
 		}
 	})
 }
 
-// A process of a new build counts pages of older builds as stale; those of the older build
+// A process of a new build counts pages of older builds as stale; processes of the older build
 // serve all of them.
 func TestBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -697,7 +697,7 @@ func TestSoftPurgeWithoutAStaleWindow(t *testing.T) {
 		"must-revalidate":              {cacheControl: "max-age=3600, must-revalidate"},
 		"proxy-revalidate":             {cacheControl: "max-age=3600, proxy-revalidate, stale-while-revalidate=60"},
 		"a route that is never stale":  {cacheControl: "max-age=3600, stale-while-revalidate=60", rt: isr.Route{Stale: -1}},
-		"the same, but for errors":     {cacheControl: "max-age=3600", rt: isr.Route{Stale: -1, StaleIfError: time.Hour}, onError: true},
+		"the same, only for errors":    {cacheControl: "max-age=3600", rt: isr.Route{Stale: -1, StaleIfError: time.Hour}, onError: true},
 		"a route without any fallback": {cacheControl: "max-age=3600", rt: isr.Route{StaleIfError: -1}},
 		"a newer build":                {cacheControl: "max-age=3600", build: true, onError: true},
 	} {

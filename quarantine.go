@@ -63,7 +63,7 @@ func (r *Reject) byTexts(res *render.Response) string {
 func (r *Reject) byComparison(res *render.Response, current *store.Entry) string {
 	if res.Status/100 != current.Status/100 {
 		if r.Status {
-			return fmt.Sprintf("its status is %d, that of the current generation %d", res.Status, current.Status)
+			return fmt.Sprintf("its status is %d; the status of the current generation is %d", res.Status, current.Status)
 		}
 		return ""
 	}
@@ -71,7 +71,7 @@ func (r *Reject) byComparison(res *render.Response, current *store.Entry) string
 		return fmt.Sprintf("it has %d bytes, the current generation %d", n, current.Length)
 	}
 	if now, before := mediaType(res.Header, res.Body), mediaType(current.Header, nil); r.ContentType && before != "" && now != before {
-		return fmt.Sprintf("its content type is %q, that of the current generation %q", now, before)
+		return fmt.Sprintf("its content type is %q; the content type of the current generation is %q", now, before)
 	}
 	stored := httpcache.StoredHeader(res.Header)
 	for _, name := range r.LostHeaders {

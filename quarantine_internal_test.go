@@ -36,7 +36,7 @@ func TestRejects(t *testing.T) {
 		{"a style sheet has no </html>", all, 200, http.Header{"Content-Type": {"text/css"}}, "Fatal error", nil, ""},
 		{"a type that browsers would guess", all, 200, http.Header{}, "<!DOCTYPE html>Fatal error", nil, `it has the text`},
 		{"a redirect has no </html>", all, 301, html, "moved", nil, ""},
-		{"another status class", all, 404, html, markup(1000), current, "its status is 404, that of the current generation 200"},
+		{"another status class", all, 404, html, markup(1000), current, "its status is 404; the status of the current generation is 200"},
 		{"another status class is allowed", Reject{SmallerThan: 0.5}, 301, html, "", current, ""},
 		{"another content type", all, 200, http.Header{"Content-Type": {"text/plain"}, "X-Robots-Tag": {"all"}}, markup(1000), current, `its content type is "text/plain"`},
 		{"another charset", all, 200, http.Header{"Content-Type": {"Text/HTML"}, "X-Robots-Tag": {"all"}}, markup(1000), current, ""},

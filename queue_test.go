@@ -57,7 +57,7 @@ var named = isr.Route{Name: "site"}
 // to returns a change of a configuration that sends stale pages to a queue.
 func to(q isr.Queue) func(*isr.Config) { return func(cfg *isr.Config) { cfg.Queue = q } }
 
-// A stale page goes to the queue once per process, is served meanwhile, and the new generation of
+// A stale page goes to the queue once per process, is served until it is regenerated, and the new generation of
 // the worker is found soon. A missing page is rendered at once.
 func TestStalePagesGoToTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

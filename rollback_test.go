@@ -384,7 +384,7 @@ func TestReplayOfAnUnchangedGeneration(t *testing.T) {
 	})
 }
 
-// A page whose windows have ended while it was pinned is served in place of failures, with
+// A page whose windows have ended while it was pinned is served instead of failures, with
 // a detail, until a render succeeds.
 func TestUnpinnedPageWhileTheOriginFails(t *testing.T) {
 	for name, unpin := range map[string]func(t *testing.T, p *peer){

@@ -490,7 +490,7 @@ func parseTagTemplate(p routing.Pattern, text string) (routing.Template, error) 
 //	  the origin fails    the failure             as ServeStale
 //
 // Stale: within its stale window. Missing: not stored, purged hard, or expired; an expired
-// page is still served in place of a failure if its stale-if-error allows that. Held: a
+// page is still served instead of a failure if its stale-if-error allows that. Held: a
 // flight of this process is rendering the page, or another process has its lease. A route
 // that must never show a stale page has no stale window (a negative Route.Stale), under
 // each policy.
@@ -503,7 +503,7 @@ func parseTagTemplate(p routing.Pattern, text string) (routing.Template, error) 
 //	                         have been useless (Wait only): timeout, render-failed,
 //	                         back-off, origin-busy, origin-failing, store-error,
 //	                         closing
-//	fwd=stale; stored        the new page, in place of a stale or expired one; and
+//	fwd=stale; stored        the new page, instead of a stale or expired one; and
 //	                         "collapsed" if another request had started the render
 //
 // Every 503 has a Retry-After.

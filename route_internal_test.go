@@ -309,7 +309,7 @@ func TestStorableRequests(t *testing.T) {
 }
 
 // A page that outlives purge marks may have been purged hard, and nothing knows of that any more:
-// neither stale-if-error nor a pin that has ended lets visitors have it in place of a failure.
+// neither stale-if-error nor a pin that has ended lets visitors have it instead of a failure.
 func TestServableOnErrorOutlivesMarks(t *testing.T) {
 	const lifetime = 90 * 24 * time.Hour
 	now := time.Now()

@@ -185,7 +185,7 @@ func TestEvictedPagesAreDropped(t *testing.T) {
 					}
 				}
 				if old > want {
-					t.Errorf("%d of %d pages are those of before", old, c.pages)
+					t.Errorf("%d of %d pages are the pages of before", old, c.pages)
 				}
 			})
 		})
@@ -369,7 +369,7 @@ func TestEvictedPagesAtHand(t *testing.T) {
 	})
 }
 
-// A client that prefers a coding gets that of the file beside the body, which is not read.
+// A client that prefers a coding gets it from the file beside the body, which is not read.
 func TestCodingsAtHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

@@ -260,7 +260,7 @@ func TestPostToAPinnedVariant(t *testing.T) {
 			if _, err := a.Pin(t.Context(), pinned, time.Hour); err != nil {
 				t.Fatal(err)
 			}
-			for i := 1; i < variants && variants > 50; i++ { // all: those of a mark are read in any order
+			for i := 1; i < variants && variants > 50; i++ { // all: the variants of a mark are read in any order
 				if _, err := a.Pin(t.Context(), store.Key{Text: fmt.Sprint("example.com/#x-lang=", i)}, time.Hour); err != nil {
 					t.Fatal(err)
 				}

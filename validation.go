@@ -109,7 +109,7 @@ func (s *fill) renewal(ctx context.Context, rec store.Record, answer render.Rend
 	tag := originTag(e)
 	switch {
 	case !httpcache.Validates(tag, e.Header, answer.NotModified):
-		return render.Rendering{}, "its validator is not that of the page"
+		return render.Rendering{}, "its validator differs from the validator of the page"
 	case at.generatedAt.Equal(e.GeneratedAt):
 		return render.Rendering{}, "the clock was set back"
 	}

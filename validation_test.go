@@ -35,7 +35,7 @@ func (s *source) set(change func(s *source)) {
 	change(s)
 }
 
-// conditions returns those of all renders so far.
+// conditions returns the conditions of all renders so far.
 func (s *source) conditions() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

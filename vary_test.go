@@ -34,7 +34,7 @@ func (n *negotiator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var varyAuto = isr.Route{VaryAuto: true, Stale: -1}
 
-// RFC 9111, section 4.1: a page is served to requests whose headers match those of the
+// RFC 9111, section 4.1: a page is served to requests whose headers match the headers of the
 // request that it was rendered for, and to no others.
 func TestRFC9111Section4_1VaryAuto(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

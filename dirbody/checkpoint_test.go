@@ -71,7 +71,7 @@ func TestCloseAfterAFailedCheckpoint(t *testing.T) {
 			t.Error("Close returned no error")
 		}
 		if journals := glob(t, dir, ".tmp/journal-*"); len(journals) != 1 {
-			t.Errorf("journals after the Close: %q, want that of the first body", journals)
+			t.Errorf("journals after the Close: %q, want the journal of the first body", journals)
 		}
 		next := open(t, dir)
 		for page, want := range map[int]string{1: "first", 2: "second"} {

@@ -137,7 +137,7 @@ func (s *site) check(in *Store, killed bool) {
 			continue // it may be damaged
 		}
 		if body, err := in.ReadLocal(context.Background(), info.Key, 1<<20); err != nil || string(body) != s.bodies[info.Key] {
-			s.t.Errorf("%s: %s has %d bytes, which are not those of its Put: %v\n%s", s.about, info.Key, len(body), err, s.logged())
+			s.t.Errorf("%s: %s has %d bytes, which differ from the bytes of its Put: %v\n%s", s.about, info.Key, len(body), err, s.logged())
 		}
 	}
 }

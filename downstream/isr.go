@@ -107,7 +107,7 @@ func isrResult(a answer) error {
 		case errors.Is(err, io.EOF) && found:
 			return nil
 		case err != nil:
-			return &RetryError{After: configurationRetry, Err: fmt.Errorf("the response is not that of an admin API of isr%s", shown(a.body))}
+			return &RetryError{After: configurationRetry, Err: fmt.Errorf("the response does not come from an admin API of isr%s", shown(a.body))}
 		case value.Error != nil:
 			return &RetryError{Err: fmt.Errorf("the purge failed: %.200s", value.Error.Message)}
 		}

@@ -548,7 +548,7 @@ func TestBatchOfAnotherTable(t *testing.T) {
 			test.fleet.delivered(c, "a")
 			id := c.batches[0].ID
 			if other, ok := seen[id]; ok {
-				t.Errorf("%s: the id of the batch is also that of %q", test.name, other)
+				t.Errorf("%s: the id of the batch is also the id of %q", test.name, other)
 			}
 			seen[id] = test.name
 		}

@@ -37,7 +37,7 @@ func (f *fixture) replaceJob(how string) (before store.Job, want []store.JobTarg
 	}
 	jobs, err := f.store.PendingJobs(f.t.Context(), "cdn", 10)
 	if err != nil || len(jobs) != 1 || jobs[0].Seq != 51 || !slices.Equal(jobs[0].Targets, []store.JobTarget{tag("news")}) {
-		f.t.Fatalf("PendingJobs: %+v, %v; want that of news", jobs, err)
+		f.t.Fatalf("PendingJobs: %+v, %v; want the job of news", jobs, err)
 	}
 	return jobs[0], want
 }

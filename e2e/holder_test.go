@@ -51,7 +51,7 @@ func TestKillHolderStale(t *testing.T) {
 		}
 		return renderingOf("/", r.body) > hung
 	})
-	t.Logf("regenerated %s after kill -9 of the holder of a lease of %s; %d visitors meanwhile, all served from the cache",
+	t.Logf("regenerated %s after kill -9 of the holder of a lease of %s; %d visitors in that time, all served from the cache",
 		time.Since(killed).Round(time.Millisecond), lease, asked)
 }
 

@@ -51,7 +51,7 @@ func testRenew(t *testing.T, f *fleet) {
 	}
 	l := f.acquire(f.a, testPK)
 	if _, err := f.a.Publish(t.Context(), l, old, f.renewed(*old.Entry), store.PublishOptions{Renew: true}); !errors.Is(err, store.ErrMoved) {
-		t.Errorf("a renewal of what was pinned meanwhile: %v, want ErrMoved", err)
+		t.Errorf("a renewal of an entry that was pinned since it was read: %v, want ErrMoved", err)
 	}
 	if _, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.renewed(*old.Entry), store.PublishOptions{Renew: true}); !errors.Is(err, store.ErrPinned) {
 		t.Errorf("a renewal of a pinned entry: %v, want ErrPinned", err)

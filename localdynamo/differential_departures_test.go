@@ -226,7 +226,7 @@ var departures = []departure{
 	},
 	{
 		name: "units of on-demand indexes",
-		why:  "an on-demand table and its indexes have no provisioned units; DynamoDB Local keeps those of the indexes",
+		why:  "an on-demand table and its indexes have no provisioned units; DynamoDB Local keeps the units of the indexes",
 		normalize: func(_ apiCall, _, theirs *reply) {
 			theirs.content = eachMember(theirs.content, withoutUnits)
 		},

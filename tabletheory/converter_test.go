@@ -118,7 +118,7 @@ func TestConverterOfAnInterface(t *testing.T) {
 		Shape shape
 	}
 	if err := db.Model(&drawing{shapes: shapes{ID: "a"}}).Create(); !errors.Is(err, errNoShape) {
-		t.Errorf("got error %v, want that of the converter", err)
+		t.Errorf("got error %v, want the error of the converter", err)
 	}
 }
 

@@ -159,7 +159,7 @@ func TestReferenceRefusesWithoutItsLease(t *testing.T) {
 			t.Fatalf("publish: got %v, want a *TransactionError that is ErrConditionFailed", err)
 		}
 		if len(canceled.Reasons) != 2 || canceled.Reasons[0].Failed() || !canceled.Reasons[1].Failed() {
-			t.Errorf("got reasons %+v, want only that of the second action", canceled.Reasons)
+			t.Errorf("got reasons %+v, want only the reason of the second action", canceled.Reasons)
 		}
 		var meta FaceTheoryCacheMetadata
 		check(t, db.Model(meta).Where("PK", "=", referencePage).Where("SK", "=", "META").First(&meta))

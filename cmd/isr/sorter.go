@@ -18,7 +18,7 @@ import (
 //
 //	add ──► held ──(runPages)──► sorted runs in a temporary file ──► merge
 //
-// The file has no name and is gone with the process. Few pages never reach it. If no folder takes a file, as in a
+// The file has no name and is gone with the process. Few pages never reach it. If no folder takes a file, such as in a
 // container whose file system is read-only, more pages are held in memory.
 type sorter struct {
 	compare func(a, b *admin.Page) int

@@ -364,7 +364,7 @@ describe('console', { concurrency: 3 }, () => {
     assert.equal((await page.request.get('/-/overview')).status(), 401);
   });
 
-  test('themes: the button goes through light, dark and that of the system', { skip }, async (t) => {
+  test('themes: the button goes through light, dark and the theme of the system', { skip }, async (t) => {
     const { page, problems } = await open(t, [], { colorScheme: 'dark' });
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const dark = await ground();

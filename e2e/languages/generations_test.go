@@ -112,7 +112,7 @@ func (c *crew) expectVersions(t *testing.T, key string, ids []string) {
 	t.Helper()
 	first := ask[[]vocabulary.Entry](t, c.workers[0], command{Do: "versions", Key: key})
 	if len(first) != len(ids) {
-		t.Errorf("got %d versions, want those of %q", len(first), ids)
+		t.Errorf("got %d versions, want the versions of %q", len(first), ids)
 	}
 	for _, w := range c.workers[1:] {
 		if diff := diffOf(first, ask[[]vocabulary.Entry](t, w, command{Do: "versions", Key: key})); diff != "" {

@@ -326,7 +326,7 @@ func (s *faultyStore) List(ctx context.Context) iter.Seq2[store.ListedPage, erro
 	}
 }
 
-// BreakLease calls meanwhile between the read of a lease and its release.
+// BreakLease calls the function meanwhile between the read of a lease and its release.
 func (s *faultyStore) BreakLease(ctx context.Context, read store.Record) error {
 	if do := s.meanwhile; do != nil {
 		s.meanwhile = nil

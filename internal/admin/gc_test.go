@@ -65,7 +65,7 @@ func TestCollect(t *testing.T) {
 		t.Errorf("%q, %+v; want the two that are kept no longer", bodies, sum)
 	}
 	if want := made[0].BodyBytes + made[1].BodyBytes; counted.bytes != want {
-		t.Errorf("%d bytes are counted, want %d: those of the dry runs are not", counted.bytes, want)
+		t.Errorf("%d bytes are counted, want %d: bytes of the dry runs are not", counted.bytes, want)
 	}
 	for i, g := range made {
 		_, err := f.bodies.Stat(t.Context(), g.Body)
@@ -130,6 +130,6 @@ func TestCollectPurges(t *testing.T) {
 		}
 	}
 	if marks != 1 {
-		t.Errorf("%d marks are left, want that of the site", marks)
+		t.Errorf("%d marks are left, want 1, of the site", marks)
 	}
 }

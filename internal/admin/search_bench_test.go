@@ -55,7 +55,7 @@ func BenchmarkSearch(b *testing.B) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	b.Logf("the store is read in %s; the slowest search meanwhile took %s", time.Since(began).Round(time.Millisecond), slowest.Round(time.Millisecond))
+	b.Logf("the store is read in %s; the slowest search during the read took %s", time.Since(began).Round(time.Millisecond), slowest.Round(time.Millisecond))
 	for _, query := range []string{"", "q=article-9999", "q=ARTICLE&sort=-age&offset=99000", "tag=section-7", "sort=-size", "sort=-requests"} {
 		b.Run(query, func(b *testing.B) {
 			for b.Loop() {

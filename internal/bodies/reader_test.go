@@ -102,7 +102,7 @@ func TestErrorsOfRead(t *testing.T) {
 			if !errors.Is(err, test.want) || test.shelf.opens != test.opens || err == nil && !bytes.Equal(got, body) {
 				t.Errorf("%s: %q, %v after %d reads, want %v after %d", name, got, err, test.shelf.opens, test.want, test.opens)
 			}
-			if unreadable := errors.Is(err, ErrUnreadable); unreadable != (test.want == ErrUnreadable) { //nolint:errorlint // it is that of the table
+			if unreadable := errors.Is(err, ErrUnreadable); unreadable != (test.want == ErrUnreadable) { //nolint:errorlint // it is the error of the table
 				t.Errorf("%s: %v", name, err)
 			}
 		})

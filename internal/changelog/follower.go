@@ -13,7 +13,7 @@ import (
 )
 
 // ErrAhead: a sequence is higher than the newest sequence of the log.
-var ErrAhead = errors.New("the sequence is higher than that of the log")
+var ErrAhead = errors.New("the sequence is higher than the newest sequence of the log")
 
 // Options are what a [Follower] needs.
 type Options struct {

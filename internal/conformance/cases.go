@@ -114,7 +114,7 @@ func ages() []Case {
 	upstream.After, upstream.MinAge = 2*time.Second, 32
 	return []Case{
 		{"age/is sent", section, Required, []Step{{Response: hour, From: origin, Setup: true}, setup(again(cached)), aged}},
-		{"age/includes that of the response", "9111 4.2.3", Required, []Step{stores(hour + "Age: 30"), setup(again(cached)), upstream}},
+		{"age/includes the Age of the response", "9111 4.2.3", Required, []Step{stores(hour + "Age: 30"), setup(again(cached)), upstream}},
 		never("age/the first of two counts", section, hour+"Age: 7200, 0"),
 		never("age/beyond 31 bits", "9111 1.2.2", hour+"Age: 2147483649"),
 		never("age/beyond 64 bits", "9111 1.2.2", hour+"Age: 99999999999999999999"),

@@ -154,7 +154,7 @@ func fields() []Case {
 		kept("Keep-Alive and Proxy-Connection are not", "9110 7.6.1", "Keep-Alive: timeout=7\nProxy-Connection: x", "", "Keep-Alive Proxy-Connection"),
 		kept("Proxy-Authenticate is not", "9111 3.1", "Proxy-Authenticate: Basic\nProxy-Authentication-Info: a=1", "", "Proxy-Authenticate Proxy-Authentication-Info"),
 		kept("Expires and Cache-Control are sent", "9111 3.1", "Expires: Sat, 18 Nov 2034 10:00:00 GMT", "Expires: Sat, 18 Nov 2034 10:00:00 GMT\nCache-Control: max-age=3600", ""),
-		{"fields/Date is that of the origin", "9110 6.6.1", Required, []Step{stores(hour + "Date: {now-60}"), setup(again(cached)), {From: cached, Check: dated}}},
+		{"fields/Date is the Date of the origin", "9110 6.6.1", Required, []Step{stores(hour + "Date: {now-60}"), setup(again(cached)), {From: cached, Check: dated}}},
 		{"fields/request fields that Connection names stop", "9110 7.6.1", Required, []Step{{Method: "POST", Request: "Connection: close, a\nA: 1\nB: 2", Response: "Cache-Control: no-store", NotOrigin: "A", AtOrigin: "B: 2"}}},
 		{"fields/Via is sent to the origin", "9110 7.6.3", Required, []Step{{Response: hour, AtOrigin: "Via"}}},
 		{"fields/the client's Via is kept", "9110 7.6.3", Required, []Step{{Method: "POST", Request: "Via: 1.0 fred", Response: "Cache-Control: no-store", AtOrigin: "Via", Check: nil}}},
@@ -164,7 +164,7 @@ func fields() []Case {
 // dated accepts a response whose Date is a minute old, as the origin's response is.
 func dated(res *http.Response, _ []byte) string {
 	if date, err := http.ParseTime(res.Header.Get("Date")); err != nil || time.Since(date) < 50*time.Second {
-		return "Date is " + res.Header.Get("Date") + ", and not that of the origin"
+		return "Date is " + res.Header.Get("Date") + ", and not the Date of the origin"
 	}
 	return ""
 }

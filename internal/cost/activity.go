@@ -22,7 +22,7 @@ type Activity struct {
 	Polls         float64 `json:"polls"`         // of the log: [Polls]
 }
 
-// Polls returns how often servers poll the log in a time. Interval is that of --poll; 0 or less means that the log is
+// Polls returns how often servers poll the log in a time. Interval is the value of --poll; 0 or less means that the log is
 // not polled.
 func Polls(servers int, interval, in time.Duration) float64 {
 	if interval <= 0 {

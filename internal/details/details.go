@@ -45,7 +45,7 @@ func OfRefusal(word string) (d Detail, ok bool) {
 	case httpcache.RefusedNoStore:
 		d = Detail{"the response has no-store", public, "RFC 9111, section 5.2.2.5"}
 	case httpcache.RefusedNoCache:
-		d = Detail{"the response has no-cache", "send s-maxage in place of no-cache, for this cache; max-age=0 beside it keeps browsers asking", "RFC 9111, section 5.2.2.4"}
+		d = Detail{"the response has no-cache", "send s-maxage instead of no-cache, for this cache; max-age=0 beside it keeps browsers asking", "RFC 9111, section 5.2.2.4"}
 	case httpcache.RefusedVary:
 		d = Detail{"its Vary names a header that is not in the key", "put the header in the key (headers: [NAME]), or let the route learn it (vary: auto), or remove it from Vary; a Vary: Cookie means that the site reads cookies for this page", "RFC 9111, section 4.1"}
 	case httpcache.RefusedCoding:
@@ -163,7 +163,7 @@ const logOfSite = "look into the log of the site"
 func ofFailure(word string) (d Detail, ok bool) {
 	switch word {
 	case "render-failed":
-		d = Detail{"the site failed to render the page", logOfSite + "; a stored page stays, and is served for as long as it may be in place of a failure", "RFC 9111, section 4.2.4"}
+		d = Detail{"the site failed to render the page", logOfSite + "; a stored page stays, and is served for as long as it may be instead of a failure", "RFC 9111, section 4.2.4"}
 	case "back-off":
 		d = Detail{"the last render failed, and the page is not rendered again before its back-off ends", logOfSite, ""}
 	case "timeout":

@@ -169,7 +169,7 @@ func (n *node) read(tier *Tier, key string) {
 	}
 	got, err := io.ReadAll(rd)
 	if err := errors.Join(err, rd.Close()); err != nil || !bytes.Equal(got, n.bodies[key]) || length != int64(len(got)) {
-		n.t.Errorf("%s: %s has %d bytes, which are not those of its Put: %v", n.about, key, len(got), err)
+		n.t.Errorf("%s: %s has %d bytes, which differ from the bytes of its Put: %v", n.about, key, len(got), err)
 	}
 }
 
@@ -186,7 +186,7 @@ func (n *node) readPart(tier *Tier, key string) {
 	}
 	got, err := io.ReadAll(rd)
 	if err := errors.Join(err, rd.Close()); err != nil || !bytes.Equal(got, want) {
-		n.t.Errorf("%s: a part of %s has %d bytes, which are not those of its Put: %v", n.about, key, len(got), err)
+		n.t.Errorf("%s: a part of %s has %d bytes, which differ from the bytes of its Put: %v", n.about, key, len(got), err)
 	}
 }
 
@@ -212,7 +212,7 @@ func (n *node) check(killed bool) {
 		body, err := tier.ReadLocal(context.Background(), key, 1<<20)
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNotFound), err == nil && !bytes.Equal(body, n.bodies[key]):
-			n.t.Errorf("%s: %s has %d bytes, which are not those of its Put: %v", n.about, key, len(body), err)
+			n.t.Errorf("%s: %s has %d bytes, which differ from the bytes of its Put: %v", n.about, key, len(body), err)
 		case err == nil && n.gone[key] && killed:
 			n.t.Errorf("%s: %s was deleted, and is read", n.about, key)
 		}

@@ -116,7 +116,7 @@ func TestMarksAreAbsorbed(t *testing.T) {
 	}
 	table.Apply(markedAt, markOf(301, 0, store.PurgeTarget{Kind: store.PurgeSite}))
 	if n := count(&table); n != 2 {
-		t.Errorf("%d marks after a soft purge of everything, want its own and that of a hard purge", n)
+		t.Errorf("%d marks after a soft purge of everything, want its own mark and the mark of a hard purge", n)
 	}
 	table.Apply(markedAt, markOf(302, 302, store.PurgeTarget{Kind: store.PurgeSite}), markOf(50, 0, tag("", "late")))
 	if n := count(&table); n != 1 || len(table.set.tenants) != 0 {

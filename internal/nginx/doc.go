@@ -8,7 +8,7 @@
 // or scgi_pass become routes. A route is never more permissive than its location: what nginx does not cache is
 // cache: off, and responses that set cookies are not stored, whatever proxy_ignore_headers asks for.
 //
-// The directives and their inheritance are those of the modules ngx_http_proxy_module, ngx_http_fastcgi_module,
+// The directives and their inheritance are defined by the modules ngx_http_proxy_module, ngx_http_fastcgi_module,
 // ngx_http_core_module and ngx_http_upstream_module of nginx's documentation.
 package nginx
 

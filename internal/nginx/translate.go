@@ -100,7 +100,7 @@ type scope struct {
 	directives []*Directive
 }
 
-// all returns the directives of a name that apply: those of the innermost block that has any.
+// all returns the directives of a name that apply: the directives of the innermost block that has any.
 func (s *scope) all(name string) (all []*Directive) {
 	for ; s != nil && len(all) == 0; s = s.up {
 		all = s.blocks(name)

@@ -83,8 +83,8 @@ type pathSet struct {
 	exact bool // $: nothing follows
 }
 
-// resolve returns the paths that a regular expression of a location begins with, if these are few and known: those of
-// ^/(admin|account)/ and ^/search$, and not those of \.php$.
+// resolve returns the paths that a regular expression of a location begins with, if these are few and known: the paths of
+// ^/(admin|account)/ and ^/search$, and not the paths of \.php$.
 func resolve(pattern string) (set pathSet, ok bool) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

@@ -24,7 +24,7 @@ func TestCodingsByAcceptEncoding(t *testing.T) {
 		coding string
 	}{
 		{"Accept-Encoding: gzip, deflate, br, zstd", all, every, "br"},
-		{"Accept-Encoding: gzip, deflate, br, zstd", gz, every, "gzip"}, // meanwhile
+		{"Accept-Encoding: gzip, deflate, br, zstd", gz, every, "gzip"}, // during the loop
 		{"Accept-Encoding: gzip, deflate, br, zstd", nil, every, ""},
 		{"Accept-Encoding: gzip", all, every, "gzip"},
 		{"Accept-Encoding: gzip", br, every, ""},

@@ -5,12 +5,12 @@
 // Age and Cache-Status change each second, its coding depends on the visitor, the route has fields of its own,
 // and conditions, ranges and HEAD have answers of their own.
 //
-// The model: a [Page] is an entry with its body. It is immutable but for a few atomic fields. A [View] is how a route
+// The model: a [Page] is an entry with its body. It is immutable, except for a few atomic fields. A [View] is how a route
 // presents pages; it is applied when a page is sent, so that a change of the route needs no new page.
 //
 //	New, NewDetached ──► Page ──┬─► ServeHit   a hit, by net/http
 //	        ▲                   ├─► Raw        a hit as bytes, for servers without net/http
-//	  entry, body,              ├─► Serve      the page with any Cache-Status, such as in place of a failure
+//	  entry, body,              ├─► Serve      the page with any Cache-Status, such as instead of a failure
 //	  purges, View              └─► Begin      the header of a page that is still rendered
 //
 //	hitFields   Age, Cache-Status and lifetimes of one second: made by its first hit, shared by the others

@@ -15,7 +15,7 @@ func TestExponential(t *testing.T) {
 	}
 }
 
-// The probability of an early refresh is that of the paper: exp(-left/(beta*delta)).
+// The probability of an early refresh follows the formula of the paper: exp(-left/(beta*delta)).
 func TestEarlyRefreshProbability(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)).Uint64
 	now := time.Unix(1e9, 0)

@@ -59,7 +59,7 @@ type Page struct {
 	Key   store.Key
 	Entry store.Entry
 	// Purges is the purge state when the page was read. Marks that were made since are in
-	// the table of marks: marked has those of its last version.
+	// the table of marks: Marked has the marks of its last version.
 	Purges store.PurgeState
 	Marked marks.Memo
 	Read   Interval // by which it was found

@@ -26,7 +26,7 @@ func testPage(change func(*store.Entry)) *Page {
 	return New(store.Key{Text: "h/"}, e, store.PurgeState{}, Interval{Began: at(0), Ended: at(0)}, body, NewView(ViewRules{Codings: coding.All()}))
 }
 
-// coded gives a page codings, which are not those of its body.
+// coded gives a page codings that do not belong to its body.
 func coded(p *Page, bodies map[httpcache.Coding]string) *Page {
 	var set coding.Set
 	for c, body := range bodies {

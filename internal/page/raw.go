@@ -82,8 +82,8 @@ func (x *Raw) Release() {
 	}
 }
 
-// heads are the status lines and headers of the responses of a stamp, made when they are needed: of
-// each representation, that of the page and that of 304.
+// heads are the status lines and headers of the responses of a stamp, made when they are needed: for
+// each representation, the head of the page and the head of 304.
 type heads [httpcache.Identity + 1][2]atomic.Pointer[head]
 
 // A head is the status line and the header of a response, up to and including the empty line; empty

@@ -62,7 +62,7 @@ func (p *Page) Hold(m *ResponseMemory) bool { return p.plain.pin.take(m) }
 
 func (p *Page) Release(m *ResponseMemory) { p.plain.pin.give(m) }
 
-// A pin counts the responses that send a body. Its methods are safe for concurrent use. A nil pin is that of a
+// A pin counts the responses that send a body. Its methods are safe for concurrent use. A nil pin belongs to a
 // small body, which does not count.
 type pin struct {
 	size      int64 // of the body, in bytes

@@ -40,7 +40,7 @@ type BodyStore struct {
 type source struct {
 	rep    *representation
 	pinned *ResponseMemory // of rep.pin; nil: it is not pinned
-	stored *bodies.Body    // nil: the body is that of rep
+	stored *bodies.Body    // nil: the body is the body of rep
 	page   *Page
 	from   *BodyStore
 }
@@ -183,7 +183,7 @@ const (
 	DetailRejected = "rejected"
 )
 
-// HitStatus is the status of a hit. cutOff is as in serveHit.
+// HitStatus is the status of a hit. See ServeHit for cutOff.
 func (p *Page) HitStatus(now time.Time, state store.State, cutOff bool) httpcache.Status {
 	status := httpcache.Status{Hit: true, HasTTL: true, TTL: p.Entry.FreshUntil().Sub(now)}
 	switch {
@@ -306,7 +306,7 @@ func (p *Page) complete(h http.Header, as *View, instead *lifetimes, rep *repres
 	}
 }
 
-// ranged reports whether a request is answered with ranges, which are those of the plain body.
+// ranged reports whether a request is answered with ranges, which are ranges of the plain body.
 // They are defined for GET alone (RFC 9110, section 14.2).
 func (p *Page) ranged(r *http.Request) bool {
 	lines, present := r.Header["Range"]
@@ -328,7 +328,7 @@ func withoutPreconditions(r *http.Request) *http.Request {
 }
 
 // Begin sends the header of a page whose body is not known yet, and reports whether the body
-// follows. length is that of the body, -1 if it is unknown.
+// follows. length is the length of the body, -1 if it is unknown.
 func (p *Page) Begin(w http.ResponseWriter, r *http.Request, as *View, now time.Time, state store.State, status httpcache.Status, length int64) bool {
 	status.ForwardStatus = p.Status()
 	as.Hint(w, r, p)

@@ -57,7 +57,7 @@ type ViewRules struct {
 	Set    http.Header // fields that are set
 	Remove []string    // names of fields that are removed
 	// CacheControl, CDN and Surrogate are the fields that tell downstream caches how long they may keep a
-	// page. They may have "remaining" in place of a number of seconds. Empty: the page has its own fields.
+	// page. They may have "remaining" instead of a number of seconds. Empty: the page has its own fields.
 	CacheControl, CDN, Surrogate string
 	EarlyHints                   bool       // the links of pages are sent ahead of them
 	Codings                      coding.Has // the codings that pages may have

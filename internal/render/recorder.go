@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/internal/httpcache"
 )
 
-// Of returns the recorder that w is, or unwraps to; nil if w is not that of a render.
+// Of returns the recorder that w is, or unwraps to; nil if w does not belong to a render.
 func Of(w http.ResponseWriter) *Recorder {
 	for {
 		switch inner := w.(type) {

@@ -1,5 +1,5 @@
 // Package singleflight runs one search for a page at a time, and tells it what happens to its page
-// meanwhile.
+// during the search.
 //
 // The problem: requests for a page that must be found or rendered come together. One of them should do
 // the work, and it should go on if its visitor leaves. While it goes on, the process learns of purges,
@@ -44,8 +44,8 @@ type Flight interface {
 	state() *State
 }
 
-// A State is what a flight knows of its page beside what its search has read. The zero State is that of
-// a flight that belongs to no group and has learned nothing. Its methods are safe for concurrent use.
+// A State is what a flight knows of its page beside what its search has read. The zero State belongs to
+// a flight of no group and has learned nothing. Its methods are safe for concurrent use.
 type State struct {
 	// purges are what was learned of the page's own purges since the flight began; nil if there is
 	// nothing.

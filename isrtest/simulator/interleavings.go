@@ -51,7 +51,7 @@ func Interleavings() []string {
 		"rollback refused for a purge",
 		"publish over a pin",
 		"publish over a pin without its body",
-		"pinned page in place of a failure",
+		"pinned page instead of a failure",
 		"purge during a render",
 		"purge by tag",
 		// Purges that the nodes make.

@@ -57,7 +57,7 @@ func mutants() []mutant {
 		{"a visitor takes a page that was rendered before a purge", "purges", []edited{
 			{"outcome.go", "&& (leader || h.c.node.Acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.node.Acceptable(p, known))"},
 		}},
-		{"the purge sequence is that of the end of the render", "purges", []edited{
+		{"the purge sequence is the sequence at the end of the render", "purges", []edited{
 			{"fill.go", "next := s.entry(s.got, s.at, s.seq, s.rec)", "next := s.entry(s.got, s.at, s.mutantSequence(s.seq), s.rec)"},
 		}},
 		{"an unsafe request purges softly", "purges", []edited{
@@ -117,7 +117,7 @@ func (c *Cache) mutantUnstored() *flights {
 }
 
 func (s *fill) mutantSequence(seq int64) int64 {
-	if mutated("the purge sequence is that of the end of the render") {
+	if mutated("the purge sequence is the sequence at the end of the render") {
 		return s.c.follower.Committed()
 	}
 	return seq

@@ -318,7 +318,7 @@ func (w *world) checkPurges() {
 		case row == nil && t.Kind != store.PurgeSite && site.seq >= m.seq && site.hard >= m.hard:
 			w.counts["mark collected"]++
 		case numberOf(row, "seq") != m.seq || numberOf(row, "hard_seq") != m.hard:
-			w.violate("a mark is never lost", "that of %s was %d, hard %d, and is %d, hard %d", t, m.seq, m.hard, numberOf(row, "seq"), numberOf(row, "hard_seq"))
+			w.violate("a mark is never lost", "the mark of %s was %d, hard %d, and is %d, hard %d", t, m.seq, m.hard, numberOf(row, "seq"), numberOf(row, "hard_seq"))
 		}
 	}
 	for _, np := range w.receipts {

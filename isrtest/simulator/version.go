@@ -22,9 +22,9 @@ func (w *world) checkVersions(p *page, before, after partition) {
 	version := after[current]
 	switch {
 	case version == nil:
-		w.violate("META names an existing version", "that of %s does not exist", p.path)
+		w.violate("META names an existing version", "the version of %s does not exist", p.path)
 	case version["ttl"] != nil:
-		w.violate("the current version does not expire", "that of %s has a ttl", p.path)
+		w.violate("the current version does not expire", "the version of %s has a ttl", p.path)
 	}
 }
 
@@ -47,7 +47,7 @@ func (w *world) checkKept(p *page, before partition, g *generation) {
 	}
 	const invariant = "with history a publish writes a version"
 	if current != "VER#"+g.generation {
-		w.violate(invariant, "META of %s does not name that of %s", p.path, w.generationName(g))
+		w.violate(invariant, "META of %s does not name the version of %s", p.path, w.generationName(g))
 		return
 	}
 	version := partition{"META": p.rows[current]}.meta()
@@ -62,6 +62,6 @@ func (w *world) checkKept(p *page, before partition, g *generation) {
 func (w *world) checkSuperseded(p *page, before partition, current string) {
 	named := textOf(before["META"], "current_sk")
 	if named != "" && named != current && p.rows[named] != nil && p.rows[named]["ttl"] == nil {
-		w.violate("a superseded version expires", "that of %s has no ttl", p.path)
+		w.violate("a superseded version expires", "the former version of %s has no ttl", p.path)
 	}
 }

@@ -288,7 +288,7 @@ func (w *world) replacesFailure(p *page, content, how string) bool {
 	}
 	for _, g := range p.history {
 		if g.meta != nil && g.content == content && g.pinned != 0 {
-			w.counts["pinned page in place of a failure"]++
+			w.counts["pinned page instead of a failure"]++
 			return true
 		}
 	}

@@ -112,7 +112,7 @@ func TestServers(t *testing.T) {
 	cmd := exec.Command(os.Args[0], tools, t.TempDir())
 	settings := started(t, cmd)
 	if settings["ISR_TEST_DYNAMODB"] != "" || settings["ISR_TEST_S3_ACCESS_KEY"] != access {
-		t.Errorf("settings %v; want none of DynamoDB Local, which is not installed, and those of S3", settings)
+		t.Errorf("settings %v; want no setting of DynamoDB Local, which is not installed, and the settings of S3", settings)
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

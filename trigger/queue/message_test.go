@@ -75,7 +75,7 @@ func TestNamesOfRequests(t *testing.T) {
 	} {
 		id := send(change)
 		if other, ok := seen[id]; ok {
-			t.Errorf("with another %s the request is the same message as that of %s", name, other)
+			t.Errorf("with another %s the request is the same message as with %s", name, other)
 		}
 		seen[id] = name
 	}

@@ -65,7 +65,7 @@ func TestIdleSiteHasAnsweredAllRequests(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if err := s.AwaitIdle(ctx, time.Second); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v, want that of the context", err)
+			t.Errorf("error %v, want the error of the context", err)
 		}
 	})
 }

@@ -136,7 +136,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	switch {
 	case c.URL == nil || c.URL.Host == "" || c.URL.Scheme != "http" && c.URL.Scheme != "https":
-		return c, errors.New("the URL must be that of a page, like https://example.com/")
+		return c, errors.New("the URL must be the URL of a page, such as https://example.com/")
 	case c.MaxPages < 1 || c.MaxPages > MaxPages:
 		return c, fmt.Errorf("there must be 1 to %d pages (got %d)", MaxPages, c.MaxPages)
 	case !(c.Rate > 0 && c.Rate <= MaxRate):

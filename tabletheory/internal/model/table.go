@@ -16,12 +16,12 @@ func (m *Model) TableName(v reflect.Value) (string, error) {
 	}
 	named, ok := addressable(v).Interface().(interface{ TableName() string })
 	if !ok {
-		return "", &Error{Type: m.Type, Problem: "no method TableName() string: add one, as in " + m.idiom()}
+		return "", &Error{Type: m.Type, Problem: "no method TableName() string: add one, like " + m.idiom()}
 	}
 	if name := named.TableName(); name != "" {
 		return name, nil
 	}
-	return "", &Error{Type: m.Type, Problem: "TableName returned an empty string: set the environment variable that it reads, as in " + m.idiom()}
+	return "", &Error{Type: m.Type, Problem: "TableName returned an empty string: set the environment variable that it reads, like " + m.idiom()}
 }
 
 func (m *Model) idiom() string {

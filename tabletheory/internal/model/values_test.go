@@ -620,11 +620,11 @@ func TestErrorsWrapTheirReason(t *testing.T) {
 	var got document
 	err := mustModel[document](t).Decode(model.Item{"json": s("{")}, reflect.ValueOf(&got).Elem())
 	if !errors.As(err, &syntax) {
-		t.Errorf("got error %v, want it to wrap that of encoding/json", err)
+		t.Errorf("got error %v, want it to wrap the error of encoding/json", err)
 	}
 	var unsupported *json.UnsupportedValueError
 	_, err = mustModel[document](t).Encode(reflect.ValueOf(document{PK: "a", Any: math.NaN()}))
 	if !errors.As(err, &unsupported) {
-		t.Errorf("got error %v, want it to wrap that of encoding/json", err)
+		t.Errorf("got error %v, want it to wrap the error of encoding/json", err)
 	}
 }

@@ -9,7 +9,7 @@
  * A DynamoDB and an S3 server are named by BENCH_DYNAMODB and BENCH_S3 (with BENCH_S3_ACCESS_KEY and
  * BENCH_S3_SECRET_KEY); a table and a bucket are created on them. Each variant is measured for SECONDS (2) in each of
  * ROUNDS (5), in turn; the medians are printed. All processes share one machine: compare the variants of one run, not the
- * rates with others. "Timed renders" are those of a page that expires every two seconds, by both servers in 13 seconds.
+ * rates with others. "Timed renders" are the renders of a page that expires every two seconds, by both servers in 13 seconds.
  */
 
 import { execFile, spawn } from 'node:child_process';
