@@ -49,6 +49,8 @@ func TestLayering(t *testing.T) {
 		{"/internal/canonical", []string{module}, "URL normalization must not depend on the cache"},
 		{"/internal/doctor", []string{module + "$", module + "/gateway", module + "/internal/config"}, "the doctor is told what to examine"},
 		{"/internal/doctor/leak", []string{module + "$", module + "/store", module + "/gateway"}, "the leak test sees a site from outside"},
+		{"/internal/logreader", []string{module}, "a log is read without what is made of it"},
+		{"/internal/assess", []string{module + "/internal/config", module + "/cmd"}, "a forecast is given its configuration"},
 		{"/internal/survey", []string{module + "$", module + "/store", module + "/gateway", module + "/internal/config"}, "a site is surveyed from outside"},
 		{"/internal/cost", []string{module}, "bills are calculated"},
 		{"/internal/nginx", []string{module + "$", module + "/store", module + "/gateway", module + "/internal/config"}, "directives are translated to text"},

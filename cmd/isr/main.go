@@ -22,6 +22,7 @@ import (
 // commands is the grammar of the command line.
 type commands struct {
 	Init        initCommand          `cmd:"" help:"Look at a site, write a configuration file for it, and test it."`
+	Assess      assessCommand        `cmd:"" help:"Forecast from an access log what the cache would gain."`
 	Serve       server.ServeCommand  `cmd:"" help:"Serve a site through the cache."`
 	Worker      server.WorkerCommand `cmd:"" help:"Regenerate the pages that servers send to a queue."`
 	Lambda      server.LambdaCommand `cmd:"" help:"Serve a site through the cache as an AWS Lambda function."`

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/cmd/isr/server"
+	"github.com/facetheory/isr/internal/assess"
+	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/config"
+	"github.com/facetheory/isr/internal/logreader"
+)
+
+type assessCommand struct {
+	Logs     []string `arg:"" name:"log" placeholder:"LOG" help:"Access logs, with gzip or without, in any order; - reads standard input."`
+	Format   string   `env:"-" enum:",combined,json,caddy,alb,cloudfront" default:"" placeholder:"NAME" help:"Format of the logs: combined (nginx, Apache), json (nginx, isr), caddy, alb or cloudfront (by their first lines)."`
+	Config   string   `env:"-" type:"path" placeholder:"FILE" help:"Configuration file to assess, instead of the usual settings."`
+	Preset   string   `env:"-" placeholder:"NAME" help:"Preset to assess, instead of the usual settings."`
+	Host     string   `env:"-" default:"example.com" placeholder:"NAME" help:"Host of the requests in a log that does not name it (${default})."`
+	Compare  bool     `env:"-" default:"true" negatable:"" help:"Forecast other settings too (${default})."`
+	MaxPages int      `env:"-" default:"20000" placeholder:"N" help:"Pages that are simulated for each setting, 1000 to 10000000; a site with more is estimated from a part of them. Each needs some 2 KB (${default})."`
+}
+
+func (c *assessCommand) Help() string {
+	return `Tells from an access log what a cache would gain, before anything is installed: the hit ratio, the requests that
+the site still gets, the settings that gain most, memory and the cost of DynamoDB, and what cannot be cached and why.
+
+  isr assess /var/log/nginx/access.log*
+  zcat logs/*.gz | isr assess -
+  isr assess --config isr.yaml access.log
+
+The cache itself answers the requests of the log, at the times of the log, with a site that answers what the log has.
+Without --config and --preset it has a freshness window of a minute and a stale window of a day. A log shows no
+cookies: the report says what the forecast assumes. It contains no addresses of clients and no values of query
+parameters. Nothing is sent over the network.`
+}
+
+// maxLogs bounds the logs that are open at once.
+const maxLogs = 500
+
+func (c *assessCommand) Run(ctx context.Context, s *cli.Streams) error {
+	opts, err := c.options()
+	if err != nil {
+		return err
+	}
+	logs, err := c.open(s)
+	if err != nil {
+		return err
+	}
+	defer logs.close()
+	show, end := progressBar(s, "reading", cli.BytesText)
+	if show != nil {
+		opts.Progress = func() { show(logs.done.Load(), logs.total) }
+	}
+	merged := logreader.Merge(logs.readers)
+	report, err := assess.Run(ctx, merged, opts)
+	end()
+	lines, invalid, examples := merged.Lines()
+	if err := write(s.Err, invalidText(lines, invalid, examples)); err != nil {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(c.Logs, ", "), err)
+	}
+	return report.Write(s.Out)
+}
+
+// defaultSettings is what is assessed without --config and --preset.
+const defaultSettings = `
+origins: {site: {url: "http://127.0.0.1:3000"}}
+defaults: {revalidate: 1m, stale: 1d}
+`
+
+// options returns what is assessed.
+func (c *assessCommand) options() (opts assess.Options, err error) {
+	var file *config.File
+	name := "revalidate: 1m and stale: 1d"
+	switch {
+	case c.Config != "" && c.Preset != "":
+		return opts, cli.Usagef("--config and --preset exclude each other; write preset: %s into the file", canonical.Shown(c.Preset))
+	case c.Config != "":
+		name = c.Config
+		file, err = server.ReadConfig(c.Config)
+	case c.Preset != "":
+		if !slices.Contains(config.Presets(), c.Preset) {
+			return opts, cli.Usagef("unknown preset %q; expected one of %s", c.Preset, strings.Join(config.Presets(), ", "))
+		}
+		name = "preset: " + c.Preset
+		file, err = config.OfPreset(c.Preset)
+	default:
+		file, err = config.Parse("the usual settings", []byte(defaultSettings), func(string) (string, bool) { return "", false })
+	}
+	if err != nil {
+		return opts, err
+	}
+	if c.MaxPages < 1000 || c.MaxPages > 10_000_000 {
+		return opts, cli.Usagef("--max-pages must be between 1000 and 10000000 (got %d)", c.MaxPages)
+	}
+	host, ok := canonical.Host(c.Host)
+	if !ok {
+		return opts, cli.Usagef("--host %q is not a host name", canonical.Shown(c.Host))
+	}
+	opts = assess.Options{Name: name, Host: host, Compare: c.Compare, MaxPages: c.MaxPages}
+	opts.Site, err = server.SiteConfig(file, slog.New(slog.DiscardHandler))
+	return opts, err
+}
+
+// openLogs are the logs that are read.
+type openLogs struct {
+	readers []*logreader.Reader
+	files   []*os.File
+	done    atomic.Int64 // bytes
+	total   int64        // 0 if it is not known
+}
+
+// open opens the logs.
+func (c *assessCommand) open(s *cli.Streams) (_ *openLogs, err error) {
+	if len(c.Logs) > maxLogs {
+		return nil, cli.Usagef("%d logs are more than %d; give them as one: zcat logs/*.gz | isr assess -", len(c.Logs), maxLogs)
+	}
+	all := new(openLogs)
+	defer func() {
+		if err != nil {
+			all.close()
+		}
+	}()
+	for _, name := range c.Logs {
+		var in io.Reader = s.In
+		if name != "-" {
+			file, err := os.Open(name)
+			if err != nil {
+				return nil, err
+			}
+			all.files = append(all.files, file)
+			if info, err := file.Stat(); err == nil {
+				all.total += info.Size()
+			}
+			in = file
+		}
+		r, err := logreader.New(name, &countingReader{in, &all.done}, c.Format)
+		if err != nil {
+			return nil, err
+		}
+		all.readers = append(all.readers, r)
+	}
+	return all, nil
+}
+
+func (l *openLogs) close() {
+	for _, file := range l.files {
+		_ = file.Close() // was only read
+	}
+}
+
+// A countingReader counts what is read.
+type countingReader struct {
+	io.Reader
+	n *atomic.Int64
+}
+
+func (r *countingReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.n.Add(int64(n))
+	return n, err
+}
+
+// invalidText tells which lines are no requests; empty if there are none.
+func invalidText(lines, invalid int64, examples []logreader.Example) string {
+	if invalid == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "isr: %d of %d lines are no requests, and are left out:\n", invalid, lines)
+	for _, e := range examples {
+		fmt.Fprintf(&b, "  %s:%d: %s: %s\n", printable(e.File), e.Line, e.Why, printable(e.Text))
+	}
+	return b.String()
+}
