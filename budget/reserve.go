@@ -3,10 +3,10 @@ package budget
 import "time"
 
 // A client whose renders hang would hold all turns until they time out, and clients who
-// arrive would wait as long: a render in progress is not taken back. So there is a reserve.
+// arrive would wait as long, because a render in progress is not interrupted. So there is a reserve.
 // Its size depends on how many turns are free: a client that has n turns gets another one
 // only if a third of n+1 stays free then. The first client gets 12 of 16 turns, the second
-// 3, and each client without a turn gets any that is free. The same bounds all
+// 3, and each client without a turn gets any that is free. The same rule bounds all
 // regenerations together, so that visitors find turns while all pages of a site expire.
 //
 // A reserve that stays idle helps only if the other turns do not end soon. A client whose

@@ -2,5 +2,5 @@
 
 package dirbody
 
-// bootID identifies the time since the machine was started; empty if it is unknown, as here.
+// bootID returns "": on this system the start of the machine has no identifier.
 func bootID() string { return "" }

@@ -105,8 +105,8 @@ func TestOpenAdoptsTheJournalOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// A store that is open adopts journals in time. What was deleted since stays so, and no content is
-// replaced, unless the machine has been started since.
+// A store that is open adopts journals in time. A body that was deleted since stays deleted, and no
+// content is replaced, unless the machine has been started since.
 func TestJournalsAreAdoptedInTime(t *testing.T) {
 	for name, rebooted := range map[string]bool{"same boot": false, "earlier boot": true} {
 		t.Run(name, func(t *testing.T) {

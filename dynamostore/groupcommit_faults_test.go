@@ -370,8 +370,8 @@ func TestContestedChangeInGroup(t *testing.T) {
 }
 
 // TestExpiredTokenAfterFreeze: a transaction whose reply was lost is not repeated if
-// the machine slept for longer than DynamoDB remembers its token. The log tells its
-// outcome.
+// the machine slept for longer than DynamoDB remembers its token. Its outcome is read
+// from the log.
 func TestExpiredTokenAfterFreeze(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {

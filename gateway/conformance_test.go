@@ -40,8 +40,8 @@ func exceptions(fitting bool) map[string]string {
 	return known
 }
 
-// TestConformance holds the gateway to the cases of RFC 9110, 9111, 9213 and 5861: all pass
-// but the exceptions, with the defaults and with a route that fits the suite.
+// TestConformance runs the cases of RFC 9110, 9111, 9213 and 5861 against the gateway: all pass,
+// except those that are listed, with the defaults and with a route that fits the suite.
 func TestConformance(t *testing.T) {
 	for name, c := range map[string]struct {
 		route   isr.Route

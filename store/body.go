@@ -54,7 +54,7 @@ type LocalReader interface {
 	ReadLocal(ctx context.Context, key string, limit int64) ([]byte, error)
 }
 
-// CachedRoom is what a [CachedReader] needs of a buffer for itself, in bytes.
+// CachedRoom is how many bytes of a buffer a [CachedReader] needs for itself.
 const CachedRoom = 64
 
 // A CachedReader is a [LocalReader] that can read bodies without waiting for the disk, if the system

@@ -16,8 +16,8 @@ func tlsFiles(s *fieldServer) {
 	s.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a certificate of the test
 }
 
-// schemes serves the file of a site that answers with the scheme of a request, on a listener without TLS,
-// with further settings, and one with TLS. It returns the URLs of both.
+// schemes serves a site that answers with the scheme of a request, on two listeners: one without TLS, which has
+// the given settings, and one with TLS. more is added to the file. It returns the URLs of both.
 func schemes(t *testing.T, settings, more string) (s *fieldServer, plain, secure string) {
 	t.Helper()
 	s = startFields(t, "hosts: [127.0.0.1]\nlisten: [{address: 127.0.0.1:0"+settings+"}, {address: 127.0.0.1:0, tls: [{cert: DIR/crt, key: DIR/key}]}]\n"+more,

@@ -219,7 +219,8 @@ func (f *finder) fails(p *indexedPage) bool {
 	return p.failures > 0 && p.leaseUntil > f.now || f.failing[p.key]
 }
 
-// sortFound sorts matches by a value, and by key if that is equal. They are sorted by key.
+// sortFound sorts matches, which are given in the order of their keys, by a value, and by key where
+// values are equal.
 func sortFound(matches []int32, pages []indexedPage, value func(*indexedPage) int64, descending bool) {
 	if value == nil {
 		if descending {

@@ -85,7 +85,7 @@ func TestPresetsKnowScriptHeaders(t *testing.T) {
 }
 
 // Pages of the preset next have the tags by which Next.js revalidates paths, on all routes that cache,
-// in addition to those that a route declares.
+// in addition to the ones that a route declares.
 func TestPresetNextHasTagsOfPaths(t *testing.T) {
 	f, err := config.Parse("isr.yaml", []byte("preset: next\norigins: {site: {url: \"http://a\"}}\nroutes: [{match: /blog/, tags: [blog]}]\n"), environment)
 	if err != nil {

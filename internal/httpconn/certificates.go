@@ -63,7 +63,7 @@ func (c *Certificates) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	return &all[0], nil
 }
 
-// refresh reads the files again if one of them has changed. If they cannot be used, as
+// refresh reads the files again if one of them has changed. If they cannot be used, such as
 // between the writes of a certificate and its key, the previous certificates stay until the
 // files change again.
 func (c *Certificates) refresh() {

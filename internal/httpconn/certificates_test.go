@@ -81,7 +81,7 @@ func TestCertificates(t *testing.T) {
 	writeCertificate(t, files[1], 3, "b.test")
 	expect("changed", "b.test", 3)
 	expect("changed", "a.test", 1)
-	// A key that does not belong to the certificate, as between two writes.
+	// A key that does not belong to the certificate, such as between two writes.
 	writeCertificate(t, httpconn.CertificateFile{Cert: filepath.Join(dir, "x"), Key: files[0].Key}, 4, "a.test")
 	writeCertificate(t, files[1], 5, "b.test")
 	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(text.String(), "failed to read changed certificates"); {

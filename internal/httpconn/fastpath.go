@@ -324,7 +324,7 @@ func (s *stretch) next() {
 // fail ends the stretch.
 func (s *stretch) fail(err error) { s.n, s.over, s.err = 0, true, err }
 
-// lookSoon has the wait for bytes end within lookTime of the last response.
+// lookSoon ends the wait for bytes within lookTime of the last response.
 func (s *stretch) lookSoon() {
 	c := s.conn
 	if c.soon {

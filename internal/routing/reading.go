@@ -46,8 +46,8 @@ const (
 	allReadings = 1<<iota - 1
 )
 
-// readings yields the paths that servers may make of a canonical path, each combination of
-// what they do in turn.
+// readings yields the paths that servers may make of a canonical path: one for each combination
+// of the changes above.
 func readings(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for how := 1; how <= allReadings; how++ {

@@ -280,7 +280,8 @@ func (w *world) executeInPart(c *call, how string) (outcome, time.Time) {
 	return o, until
 }
 
-// noteReadable records up to which sequence reads of SEQ show the log, or more.
+// noteReadable records that all reads of SEQ return the current sequence from now on, unless a torn
+// change still hides it.
 func (w *world) noteReadable() {
 	if _, torn := w.tears.of("PURGE", "SEQ"); torn {
 		return

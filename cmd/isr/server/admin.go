@@ -36,7 +36,7 @@ const (
 
 // adminFlags configure the address of the admin API.
 type adminFlags struct {
-	// Of the configuration file; empty: the tokens of ISR_ADMIN_TOKEN and ISR_ADMIN_READ_TOKEN.
+	// The tokens of the configuration file; if they are empty, ISR_ADMIN_TOKEN and ISR_ADMIN_READ_TOKEN have them.
 	adminToken, readToken string
 
 	Admin *string `placeholder:"ADDR" help:"Address of the admin API, or none (127.0.0.1:9180; with --table only if ISR_ADMIN_TOKEN is set). Its token is ISR_ADMIN_TOKEN, else the one in admin.token in the data folder."`

@@ -23,7 +23,7 @@ type Config struct {
 	Output io.Writer
 	// Format is JSON or Text. Empty means JSON.
 	Format Format
-	// SampleHits: one in so many hits has a line, at random. Zero means 1: all have. Errors
+	// SampleHits: one in SampleHits hits, at random, has a line. Zero means 1: each hit has. Errors
 	// (from status 500 on) and incomplete responses always have one.
 	SampleHits int
 	// ClientAddress selects which part of a client's address lines have. Empty means AddressFull.

@@ -31,7 +31,7 @@ from theorydb_py.isr._requestrow import Attempt, Claim, claim_error, in_progress
 from theorydb_py.isr._row import Item, key, text
 from theorydb_py.isr._transaction import Action, Purpose, Refusal, Transaction
 
-# Definite, whatever was sent before: the rows belong to other processes.
+# After these errors it is certain that no attempt has committed: the rows belong to other processes.
 _DEFINITE = (LeaseHeldError, RequestCompletedError, RequestInProgressError, RequestMismatchError)
 
 

@@ -60,7 +60,7 @@ export function behindGateway(options: GatewayOptions = {}): CacheHandlerClass {
       this.#pages.resetRequestCache();
     }
   };
-  // It is a handler of the same kind: what belongs to its class, and refuses a wrong use, belongs to this one.
+  // The result has the class of the given handler, so that checks of its type, and methods that refuse wrong use, apply to it.
   return options.handler ? Object.setPrototypeOf(behind, options.handler) : behind;
 }
 
