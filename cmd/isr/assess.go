@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,6 +26,8 @@ type assessCommand struct {
 	Preset   string   `env:"-" placeholder:"NAME" help:"Preset to assess, instead of the usual settings."`
 	Host     string   `env:"-" default:"example.com" placeholder:"NAME" help:"Host of the requests in a log that does not name it (${default})."`
 	Compare  bool     `env:"-" default:"true" negatable:"" help:"Forecast other settings too (${default})."`
+	JSON     bool     `name:"json" help:"Write JSON."`
+	HTML     string   `name:"html" env:"-" type:"path" placeholder:"FILE" help:"Write the report to this file too, as one HTML page with plots."`
 	MaxPages int      `env:"-" default:"20000" placeholder:"N" help:"Pages that are simulated for each setting, 1000 to 10000000; a site with more is estimated from a part of them. Each needs some 2 KB (${default})."`
 }
 
@@ -34,7 +37,7 @@ the site still gets, the settings that gain most, memory and the cost of DynamoD
 
   isr assess /var/log/nginx/access.log*
   zcat logs/*.gz | isr assess -
-  isr assess --config isr.yaml access.log
+  isr assess --config isr.yaml --html report.html access.log
 
 The cache itself answers the requests of the log, at the times of the log, with a site that answers what the log has.
 Without --config and --preset it has a freshness window of a minute and a stale window of a day. A log shows no
@@ -69,7 +72,24 @@ func (c *assessCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(c.Logs, ", "), err)
 	}
+	if c.HTML != "" {
+		if err := writeHTML(c.HTML, report); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return writeJSON(s.Out, report)
+	}
 	return report.Write(s.Out)
+}
+
+// writeHTML writes a report to a file.
+func writeHTML(name string, report *assess.Report) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(report.WriteHTML(file), file.Close())
 }
 
 // defaultSettings is what is assessed without --config and --preset.

@@ -283,6 +283,26 @@ func TestReport(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the expected reports")
 
+// What strangers have sent is text on the page, wherever it is shown.
+func TestHTMLIsEscaped(t *testing.T) {
+	const hostile = `<script>alert(1)</script>"'`
+	var log entries
+	for i := range 4 {
+		log = append(log, logreader.Entry{Time: time.Unix(1_790_000_000+int64(i), 0), Method: "GET", Host: "example.com", URI: "/" + hostile + "?" + hostile + "=1", Status: 200})
+	}
+	report, err := assess.Run(t.Context(), &log, assess.Options{Name: hostile, Compare: true, Site: siteOf(isr.Route{Revalidate: time.Minute})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	if err := report.WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(page.String(), "<script") || strings.Count(page.String(), "&lt;script&gt;") < 3 {
+		t.Errorf("the page has what the log has as it is:\n%s", page.String())
+	}
+}
+
 func TestEmptyLog(t *testing.T) {
 	if _, err := assess.Run(t.Context(), new(entries), assess.Options{Site: siteOf(isr.Route{})}); !errors.Is(err, assess.ErrEmpty) {
 		t.Errorf("the error is %v, want %v", err, assess.ErrEmpty)
