@@ -172,10 +172,13 @@ func orPurged(got reply) reply {
 
 // judge is the only place where a handler judges a page: its freshness, and whether it may
 // be served when rendering fails. It considers all purges that this process knows (see
-// [Cache.purges]); f may be nil.
+// [nodecache.Cache.Purges]); f may be nil.
 func (h *handler) judge(f *flight, p *page.Page, now time.Time) (state store.State, onError bool) {
 	purges := h.c.node.Purges(f.learned(), p, now)
 	state = store.Freshness(&p.Entry, purges, now)
+	if state == store.Fresh {
+		return state, true // a hit asks for nothing more
+	}
 	return state, h.route.servableOnError(&p.Entry, state, purges, now)
 }
 

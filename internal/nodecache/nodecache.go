@@ -210,7 +210,15 @@ func (f *flushTime) during(read page.Interval) bool { return read.Contains(f.at.
 // Purges returns all purges that this node knows to cover a page: the purges read with it, the purges
 // that the flight f, which may be nil, has learned since, and all marks. It is on the hit path.
 func (c *Cache) Purges(f *singleflight.State, p *page.Page, now time.Time) store.PurgeState {
-	return c.Current(f.Known(p.Purges).Merge(c.Marks.Recall(&p.Marked, p.Key, p.Entry.Tags, now)))
+	known := p.Purges
+	if f != nil {
+		known = f.Known(known)
+	}
+	// No mark covers most pages: a hit saves the merge.
+	if covering := c.Marks.Recall(&p.Marked, p.Key, p.Entry.Tags, now); covering.Seq|covering.HardSeq != 0 || !covering.At.IsZero() {
+		known = known.Merge(covering)
+	}
+	return c.Current(known)
 }
 
 // RecordPurges returns all purges that this node knows to cover the entry of a record that the flight f
