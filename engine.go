@@ -48,8 +48,8 @@ type policy struct {
 	// the route, and requested is when the response was requested.
 	judge func(k store.Key, status int, h http.Header, tags []string, requested time.Time) httpcache.Verdict
 	// rejects returns why a response is suspicious as the next generation; empty if it is not. current
-	// is the generation that it is compared with; nil if there is none.
-	rejects func(res *render.Response, current *store.Entry) string
+	// is the generation that it is compared with, whose body stored reads; nil if there is none.
+	rejects func(res *render.Response, current *store.Entry, stored func() ([]byte, error)) string
 	// servableOnError reports whether an entry in a state may be served while the origin or the
 	// store fails.
 	servableOnError func(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool

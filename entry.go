@@ -33,6 +33,9 @@ func (s *fill) entry(got render.Rendering, at timing, seq int64, rec store.Recor
 	e.GenerationID = s.c.newGenerationID()
 	e.BodyKey = store.BodyPrefix(s.pk) + e.GenerationID
 	e.Revalidate = s.window(got, at, rec, digest)
+	if got.Verdict.StaleAsFresh {
+		e.Stale = e.Revalidate
+	}
 	e.SHA256 = digest
 	e.Length = int64(len(res.Body))
 	e.RenderTime = max(at.took.Round(time.Millisecond), time.Millisecond)

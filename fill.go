@@ -1225,7 +1225,7 @@ func (s *fill) renderUnstored(ctx context.Context) step {
 // judgeUnstored decides what is made of a rendering that will not be stored.
 func (s *fill) judgeUnstored() step {
 	if s.got.Response != nil {
-		if why := s.policy.rejects(s.got.Response, nil); why != "" {
+		if why := s.policy.rejects(s.got.Response, nil, nil); why != "" {
 			s.got = rejection(why)
 		}
 	}

@@ -200,7 +200,7 @@ func (b *routeRules) servableOnError(e *store.Entry, state store.State, purges s
 		case now.Before(e.FreshUntil()): // a purge, or a newer build, has ended its freshness
 			return b.rules.AllowsOnError(e.Header)
 		}
-		return now.Before(e.FreshUntil().Add(b.rules.StaleIfErrorOf(e.Header)))
+		return now.Before(e.FreshUntil().Add(b.rules.StaleIfErrorOf(e.Status, e.Header)))
 	}
 	return false
 }

@@ -26,22 +26,28 @@ const (
 var ErrRejected = errors.New("the generation was rejected")
 
 // rejects returns why a response is suspicious as the next generation; empty if it is not.
-// current is the generation that it is compared with; nil if there is none.
-func (b *routeRules) rejects(res *render.Response, current *store.Entry) string {
+// current is the generation that it is compared with, whose body stored reads; nil if there is none.
+func (b *routeRules) rejects(res *render.Response, current *store.Entry, stored func() ([]byte, error)) string {
 	if why := b.Reject.byTexts(res); why != "" {
 		return why
 	}
 	if current == nil || current.Foreign || current.Withdrawn {
 		return ""
 	}
-	return b.Reject.byComparison(res, current)
+	if why := b.Reject.byComparison(res, current); why != "" {
+		return why
+	}
+	if b.Reject.Truncated && isTruncated(res, current, stored) {
+		return "it lacks </html>, which the current generation has"
+	}
+	return ""
 }
 
 func (r *Reject) byTexts(res *render.Response) string {
 	if len(r.Without) == 0 && len(r.With) == 0 {
 		return ""
 	}
-	if kind := mediaType(res.Header, res.Body); kind != "text/html" && kind != "application/xhtml+xml" {
+	if !isHTML(res.Header, res.Body) {
 		return ""
 	}
 	for _, text := range r.With {
@@ -82,6 +88,37 @@ func (r *Reject) byComparison(res *render.Response, current *store.Entry) string
 	return ""
 }
 
+// isTruncated reports whether an HTML page has lost its end. A rule for all pages would reject parts of pages, which
+// scripts request, and files that prove the ownership of a site. The stored body is read only if the new one has no end.
+func isTruncated(res *render.Response, current *store.Entry, stored func() ([]byte, error)) bool {
+	if res.Status/100 != 2 || current.Status/100 != 2 || !isHTML(res.Header, res.Body) || !isHTML(current.Header, nil) || hasEnd(res.Body) {
+		return false
+	}
+	before, err := stored()
+	return err == nil && hasEnd(before)
+}
+
+// hasEnd reports whether a text has the tag </html>, in any case. Comments may follow it.
+func hasEnd(text []byte) bool {
+	const end = "</html"
+	for {
+		i := bytes.LastIndex(text, []byte("</"))
+		if i < 0 {
+			return false
+		}
+		if len(text)-i >= len(end) && strings.EqualFold(string(text[i:i+len(end)]), end) {
+			return true
+		}
+		text = text[:i]
+	}
+}
+
+// isHTML reports whether a response is an HTML page.
+func isHTML(h http.Header, body []byte) bool {
+	kind := mediaType(h, body)
+	return kind == "text/html" || kind == "application/xhtml+xml"
+}
+
 // mediaType returns the media type of a response in lower case; of one that does not state
 // it, what browsers would take the body for.
 func mediaType(h http.Header, body []byte) string {
@@ -102,7 +139,7 @@ func (s *fill) suspicious(rec store.Record, got render.Rendering) string {
 	if s.servableOnError(rec) {
 		current = rec.Entry
 	}
-	return s.policy.rejects(got.Response, current)
+	return s.policy.rejects(got.Response, current, func() ([]byte, error) { return s.c.reader.Read(s.held.ctx, s.key, current) })
 }
 
 // reject quarantines a render whose result is suspicious: it counts as a failure. If we crash

@@ -43,9 +43,38 @@ func TestRejects(t *testing.T) {
 		{"a header is lost", all, 200, http.Header{"Content-Type": {"text/html"}}, markup(1000), current, "it lacks the header X-Robots-Tag"},
 		{"no rules", Reject{}, 200, http.Header{}, "", current, ""},
 	} {
-		got := newRouteRules(Route{Reject: tt.rules}).rejects(&render.Response{Status: tt.status, Header: tt.header, Body: []byte(tt.body)}, tt.current)
+		got := newRouteRules(Route{Reject: tt.rules}).rejects(&render.Response{Status: tt.status, Header: tt.header, Body: []byte(tt.body)}, tt.current, nil)
 		if tt.want == "" && got != "" || !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A page is truncated if it has lost the end that the current generation has.
+func TestRejectsTruncated(t *testing.T) {
+	html, text := http.Header{"Content-Type": {"text/html"}}, http.Header{"Content-Type": {"text/plain"}}
+	const whole, cut = "<html><b>x</b></HTML >\n<!-- made in 0.2 s -->", "<html><b>x</b"
+	for _, tt := range []struct {
+		name         string
+		status       int
+		header       http.Header
+		body, before string
+		current      *store.Entry
+		rejected     bool
+	}{
+		{"cut off", 200, html, cut, whole, &store.Entry{Status: 200, Header: html}, true},
+		{"whole", 200, html, whole, whole, &store.Entry{Status: 200, Header: html}, false},
+		{"a part of a page", 200, html, "<b>y</b>", "<b>x</b>", &store.Entry{Status: 200, Header: html}, false},
+		{"now a text", 200, text, "token", whole, &store.Entry{Status: 200, Header: html}, false},
+		{"a text before", 200, html, cut, whole, &store.Entry{Status: 200, Header: text}, false},
+		{"a redirect", 301, html, "moved", whole, &store.Entry{Status: 200, Header: html}, false},
+		{"of another service", 200, html, cut, whole, &store.Entry{Status: 200, Header: html, Foreign: true}, false},
+		{"the first one", 200, html, cut, whole, nil, false},
+	} {
+		res := &render.Response{Status: tt.status, Header: tt.header, Body: []byte(tt.body)}
+		stored := func() ([]byte, error) { return []byte(tt.before), nil }
+		if got := newRouteRules(Route{Reject: Reject{Truncated: true}}).rejects(res, tt.current, stored); (got != "") != tt.rejected {
+			t.Errorf("%s: %q, rejected: want %t", tt.name, got, tt.rejected)
 		}
 	}
 }

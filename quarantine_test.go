@@ -258,3 +258,65 @@ func TestQuarantinedBodyIsNotGarbage(t *testing.T) {
 		}
 	})
 }
+
+// With KeepStale, visitors do not wait for a page that has expired for less than a freshness window, and get it for a
+// day while the origin fails. A page that states its lifetime is not kept.
+func TestKeepStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, s := newTable(t), newSite()
+		tb.poll, s.delay = rarely, 0
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Name: "r", Jitter: -1, Revalidate: time.Hour, KeepStale: true}, s)
+		own := true
+		s.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+			if r.URL.Path == "/own" && own {
+				w.Header().Set("Cache-Control", "max-age=3600")
+			}
+			fmt.Fprintf(w, "%s %d", r.URL.Path, n)
+		})
+		expect(t, get(h, "/"), "/ 1", "isr; fwd=miss")
+		expect(t, get(h, "/own"), "/own 2", "isr; fwd=miss")
+		time.Sleep(90 * time.Minute)
+		expect(t, get(h, "/"), "/ 1", "isr; hit; ttl=-")
+		synctest.Wait()
+		time.Sleep(time.Second)
+		expect(t, get(h, "/"), "/ 3", "isr; hit; ttl=35")
+		expect(t, get(h, "/own"), "/own 4", "isr; fwd=stale")
+		s.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(http.StatusInternalServerError) })
+		time.Sleep(24 * time.Hour)
+		expect(t, get(h, "/"), "/ 3", "isr; hit; ttl=-")
+		if got := get(h, "/own"); got.Code < 500 {
+			t.Errorf("/own: %d, %q", got.Code, got.Body)
+		}
+		time.Sleep(2 * time.Hour)
+		if got := get(h, "/"); got.Code < 500 {
+			t.Errorf("after a day: %d, %q", got.Code, got.Body)
+		}
+	})
+}
+
+// A page that is cut off does not replace a whole one; a page that never had an end is no concern.
+func TestTruncatedGenerationIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, s := newTable(t), newSite()
+		tb.poll, s.delay = rarely, 0
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Name: "r", Jitter: -1, Stale: time.Hour, Reject: isr.Reject{Truncated: true}}, s)
+		const whole = "<html>whole</html>\n"
+		s.answers(text(whole))
+		get(h, "/")
+		time.Sleep(61 * time.Second)
+		s.answers(text("<html>cut"))
+		expect(t, get(h, "/"), whole, "isr; hit; ttl=-")
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		if got := get(h, "/"); got.Body.String() != whole || !strings.HasSuffix(got.status(), "; detail=rejected") {
+			t.Errorf("%q, %q", got.Body, got.status())
+		}
+		expect(t, get(h, "/part"), "<html>cut", "isr; fwd=miss")
+		s.answers(text("<html>cut again"))
+		time.Sleep(61 * time.Second)
+		get(h, "/part")
+		synctest.Wait()
+		time.Sleep(time.Second)
+		expect(t, get(h, "/part"), "<html>cut again", "isr; hit; ttl=5")
+	})
+}

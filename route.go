@@ -95,6 +95,13 @@ type Route struct {
 	// for s-maxage a positive value of either field is enough.
 	StaleIfError time.Duration
 
+	// KeepStale keeps pages at hand whose freshness window is Revalidate or Auto, because their response states none:
+	// if Stale is zero, such a page is served for another freshness window while it is regenerated, and if
+	// StaleIfError is zero, for a day while the origin fails. What the response states by stale-while-revalidate
+	// or stale-if-error goes first, and the exceptions of Stale apply. Responses that state a lifetime are
+	// not concerned: they state by themselves how long they may be served stale.
+	KeepStale bool
+
 	// UnsafeRequests decides what a successful POST, or another request with an unsafe method,
 	// does to the stored copies of the page that it changes (see docs/caching.md). The zero value
 	// is [UnsafeHard]. The route of GET requests for the page decides.
@@ -341,6 +348,9 @@ type Reject struct {
 	// LostHeaders rejects a response without one of these fields if the current one has it
 	// and both have a status of one class. At most 32 names.
 	LostHeaders []string
+	// Truncated rejects a page without </html> if the current one has it, and both are HTML with a status of 200 to
+	// 299: the body was cut off. For such a page, the body of the current one is read.
+	Truncated bool
 }
 
 // A DownstreamControl is what fresh pages of a route, with a status below 400, tell the
@@ -627,7 +637,7 @@ func newRouteRules(rt Route) *routeRules {
 	}
 	b.rules = httpcache.Rules{
 		Revalidate: b.Revalidate, Strict: rt.OptIn == OptInStrict, Statuses: rt.Statuses, Negative: rt.Negative,
-		Stale: rt.Stale, StaleIfError: cmp.Or(rt.StaleIfError, min(rt.Stale, 0)), MaxHeader: DefaultMaxHeader,
+		Stale: rt.Stale, StaleIfError: cmp.Or(rt.StaleIfError, min(rt.Stale, 0)), KeepStale: rt.KeepStale, MaxHeader: DefaultMaxHeader,
 	}
 	return b
 }

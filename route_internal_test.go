@@ -240,7 +240,7 @@ func (v *storableResponse) answer() storableAnswer {
 	default:
 		a.Verdict, a.Tags = "stored", verdict.Tags
 		a.Fresh, a.Stale = int64(verdict.Revalidate/time.Second), int64(verdict.Stale/time.Second)
-		a.StaleIfError = int64(p.rules.StaleIfErrorOf(httpcache.StoredHeader(h)) / time.Second)
+		a.StaleIfError = int64(p.rules.StaleIfErrorOf(200, httpcache.StoredHeader(h)) / time.Second)
 	}
 	return a
 }

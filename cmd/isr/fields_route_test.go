@@ -128,7 +128,7 @@ func routeFields() []fieldTest {
 			s.contains(v.status, "isr; hit") // without a stale window, a miss
 		}},
 		{
-			fields: "defaults.stale_if_error", settings: "revalidate: 1s, stale_if_error: 1h",
+			fields: "defaults.stale_if_error", settings: "revalidate: 1s, stale_if_error: 1h, keep_stale: false",
 			origin: func(_ *countedSite, n int, w http.ResponseWriter, _ *http.Request) {
 				if n > 1 {
 					w.WriteHeader(http.StatusInternalServerError)
@@ -143,6 +143,19 @@ func routeFields() []fieldTest {
 					return s.origin.count() > 1
 				})
 				s.contains(v.status, "detail=stale-if-error")
+			},
+		},
+		{
+			fields: "defaults.keep_stale", settings: "revalidate: 1s, keep_stale: false",
+			origin: func(_ *countedSite, n int, w http.ResponseWriter, _ *http.Request) {
+				if n > 1 {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+				fmt.Fprint(w, "render ", n)
+			},
+			show: func(s *fieldServer) {
+				s.expect("/", 200, stored)
+				s.until("the page has expired", func() bool { return s.get("/").code >= 500 }) // by default it is served for a day
 			},
 		},
 		{fields: "defaults.policy", settings: "revalidate: 1h, stale: 1h, policy: wait", show: func(s *fieldServer) {
@@ -352,6 +365,10 @@ func routeFields() []fieldTest {
 		{
 			fields: "defaults.reject.status", settings: "revalidate: 1h, reject: {status: true}",
 			origin: first(answer(200, "good"), answer(404, "none")), show: rejected("404"),
+		},
+		{
+			fields: "defaults.reject.truncated", settings: "revalidate: 1h, reject: {truncated: true}",
+			origin: first(answer(200, "<html></html>"), answer(200, "<html>")), show: rejected("it lacks </html>"),
 		},
 		{
 			fields: "defaults.reject.content_type", settings: "revalidate: 1h, reject: {content_type: true}",

@@ -17,12 +17,13 @@ type Settings struct {
 
 	Revalidate   Window         `yaml:"revalidate" other:"ttl,max_age,fresh,expires" default:"0s" min:"0s" max:"3650d" help:"Freshness window of pages for which the origin sends none; 0s: they are not cached. auto MIN to MAX follows how often the content of each page changes." example:"auto 30s to 1h"`
 	OptIn        string         `yaml:"opt_in" default:"explicit" enum:"explicit,strict" help:"Responses that state how long they are fresh: explicit (s-maxage, max-age, Expires, CDN-Cache-Control) or strict (max-age only beside public, and no Expires)."`
-	Stale        *time.Duration `yaml:"stale" other:"swr,grace,stale_while_revalidate" min:"0s" max:"3650d" help:"Stale window: how long after its freshness window a page may be served while it is regenerated. It bounds the stale-while-revalidate of responses, and replaces a missing one; 0s: never. must-revalidate and proxy-revalidate forbid it." unset:"stale-while-revalidate of the response, unless it has s-maxage" example:"1d"`
-	StaleIfError *time.Duration `yaml:"stale_if_error" other:"sie,keep" min:"0s" max:"3650d" help:"How long after its freshness window a page may be served while the origin fails. It bounds the stale-if-error of responses, and replaces a missing one; 0s: no longer than stale." unset:"stale-if-error of the response, unless it has s-maxage and stale is unset" example:"7d"`
+	Stale        *time.Duration `yaml:"stale" other:"swr,grace,stale_while_revalidate" min:"0s" max:"3650d" help:"Stale window: how long after its freshness window a page may be served while it is regenerated. It bounds the stale-while-revalidate of responses, and replaces a missing one; 0s: never. must-revalidate and proxy-revalidate forbid it." unset:"stale-while-revalidate of the response, unless it has s-maxage; see keep_stale" example:"1d"`
+	StaleIfError *time.Duration `yaml:"stale_if_error" other:"sie,keep" min:"0s" max:"3650d" help:"How long after its freshness window a page may be served while the origin fails. It bounds the stale-if-error of responses, and replaces a missing one; 0s: no longer than stale." unset:"stale-if-error of the response, unless it has s-maxage and stale is unset; see keep_stale" example:"7d"`
+	KeepStale    bool           `yaml:"keep_stale" default:"true" help:"Keep pages at hand whose freshness window is revalidate, because their response states none: without stale, such a page is served for another freshness window while it is regenerated, and without stale_if_error, for a day while the origin fails. Not if the response forbids it."`
 	Policy       string         `yaml:"policy" default:"serve-stale" enum:"serve-stale,wait" removed:"fail: use serve-stale, and a shorter wait if visitors must not wait for another server" help:"Response while a page is not fresh: serve-stale, or wait (for the new page)."`
 	EarlyRefresh float64        `yaml:"early_refresh" default:"0" min:"0" max:"10" help:"Refresh popular pages shortly before they expire (XFetch beta; 1 is typical, 0 disables)." example:"1"`
 	Jitter       float64        `yaml:"jitter" default:"0.05" min:"0" max:"0.5" help:"Shorten each freshness window by a random part, at most this one, so that pages do not expire together."`
-	History      int            `yaml:"history" default:"0" min:"0" max:"100" help:"Generations of a page that are kept for rollbacks, including the current one; 0 keeps none." example:"10"`
+	History      int            `yaml:"history" default:"3" min:"0" max:"100" help:"Generations of a page that are kept for rollbacks, including the current one; 0 keeps none." example:"10"`
 
 	Negative      Negative `yaml:"negative" help:"Freshness windows of missing pages and redirects whose response has no caching headers; 0s: they are never stored, even if the response allows it."`
 	Statuses      []string `yaml:"statuses" max:"32" format:"status" help:"Statuses that are stored if the response states how long it is fresh, in addition to 200, 203, 204, 300, 301, 302, 303, 307, 308, 404 and 410." example:"[405, 501]"`
@@ -75,6 +76,7 @@ type Reject struct {
 	Without     []string `yaml:"without" max:"32" format:"bodyText" help:"An HTML page with a status of 200 to 299 that lacks one of these texts." example:"\"</html>\""`
 	With        []string `yaml:"with" max:"32" format:"bodyText" help:"An HTML page that has one of these texts." example:"[\"Fatal error\"]"`
 	Status      bool     `yaml:"status" help:"A status of another class than the current generation's, such as 404 after 200."`
+	Truncated   bool     `yaml:"truncated" default:"true" help:"An HTML page without </html>, if the current generation has it."`
 	ContentType bool     `yaml:"content_type" help:"A content type other than the current generation's."`
 	LostHeaders []string `yaml:"lost_headers" max:"32" format:"header" help:"A response without one of these headers, which the current generation has." example:"[Content-Security-Policy]"`
 }

@@ -19,6 +19,7 @@ func (r Route) Rules() (isr.Route, error) {
 		Off:           r.Cache == "off",
 		Stale:         windowOf(r.Stale),
 		StaleIfError:  windowOf(r.StaleIfError),
+		KeepStale:     r.KeepStale,
 		ObeyRequests:  r.RequestDirectives == "obey",
 		EarlyRefresh:  r.EarlyRefresh,
 		Jitter:        noneIfZero(r.Jitter),
@@ -49,7 +50,7 @@ func (r Route) Rules() (isr.Route, error) {
 	}
 	rt.Reject = isr.Reject{
 		SmallerThan: float64(r.Reject.SmallerThan), Without: r.Reject.Without, With: r.Reject.With,
-		Status: r.Reject.Status, ContentType: r.Reject.ContentType, LostHeaders: r.Reject.LostHeaders,
+		Status: r.Reject.Status, Truncated: r.Reject.Truncated, ContentType: r.Reject.ContentType, LostHeaders: r.Reject.LostHeaders,
 	}
 	if w := r.Revalidate; w.Min == w.Max {
 		rt.Revalidate = w.Min

@@ -358,9 +358,9 @@ func (f *File) validateSettings(d *decoder, r *Route, at string, wildcards []str
 // validateOff reports settings of a route that have no effect because it does not cache.
 func (f *File) validateOff(d *decoder, at string) {
 	for _, name := range []string{
-		"revalidate", "opt_in", "stale", "stale_if_error", "policy", "statuses", "request_directives", "unsafe_requests", "early_refresh", "jitter", "history", "negative.404", "negative.410", "negative.redirect",
+		"revalidate", "opt_in", "stale", "stale_if_error", "keep_stale", "policy", "statuses", "request_directives", "unsafe_requests", "early_refresh", "jitter", "history", "negative.404", "negative.410", "negative.redirect",
 		"store_negative", "own_request", "render_timeout", "wait", "max_body", "compression", "early_hints", "cache_control", "cdn_cache_control", "surrogate_control", "query", "headers", "vary", "max_variants", "cookies", "ignore_query", "ignore_cookies", "forward", "tags", "path_tags",
-		"reject.smaller_than", "reject.without", "reject.with", "reject.status", "reject.content_type", "reject.lost_headers",
+		"reject.smaller_than", "reject.without", "reject.with", "reject.status", "reject.truncated", "reject.content_type", "reject.lost_headers",
 	} {
 		if source, set := d.sources[at+"."+name]; set && source.Line > 0 && !source.Defaults {
 			d.failAt(at+"."+name, "has no effect with cache: off")

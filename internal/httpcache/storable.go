@@ -65,6 +65,9 @@ type Rules struct {
 	// StaleIfError is the same for the time that a response may be served while the origin
 	// fails.
 	StaleIfError time.Duration
+	// KeepStale gives defaults to responses whose freshness window is Revalidate, where Stale or StaleIfError is zero
+	// and the response states none: a stale window as long as the freshness window, and KeptIfError.
+	KeepStale bool
 	// MaxBody is the longest body that is stored, in bytes.
 	MaxBody int64
 	// MaxHeader is the size of the largest header that is stored, in bytes, where each field counts
@@ -90,7 +93,9 @@ type Verdict struct {
 	// RouteWindow: the freshness window is the route's, since the response states none.
 	RouteWindow bool
 	Stale       time.Duration // the stale window
-	Tags        []string      // the purge tags; set by the caller of Judge
+	// StaleAsFresh: the stale window is as long as the freshness window (see [Rules].KeepStale).
+	StaleAsFresh bool
+	Tags         []string // the purge tags; set by the caller of Judge
 }
 
 // Judge decides by status and header whether a response may be stored and shared (RFC
@@ -115,7 +120,15 @@ func (r Rules) Judge(status int, h http.Header) Verdict {
 	if revalidate <= 0 {
 		return Verdict{Refused: RefusedNoFreshness, Withdraws: ends}
 	}
-	return Verdict{Revalidate: revalidate, RouteWindow: inherited, Stale: r.staleWindow(d), Withdraws: ends}
+	v := Verdict{Revalidate: revalidate, RouteWindow: inherited, Withdraws: ends}
+	missing := time.Duration(0)
+	if inherited && r.KeepStale {
+		missing = revalidate
+	}
+	v.Stale = staleFor(d, "stale-while-revalidate", r.Stale, missing, r.Stale > 0)
+	_, stated := d.Seconds("stale-while-revalidate")
+	v.StaleAsFresh = missing > 0 && r.Stale == 0 && v.Stale > 0 && !stated
+	return v
 }
 
 func (r Rules) refuse(status int, h http.Header, d Directives) string {
@@ -333,17 +346,18 @@ func ParseDate(s string) (t time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// staleWindow returns how long a response may be served while it is regenerated (RFC 5861,
-// section 3).
-func (r Rules) staleWindow(d Directives) time.Duration {
-	return staleFor(d, "stale-while-revalidate", r.Stale, r.Stale > 0)
-}
+// KeptIfError is how long a page is served while its origin fails by [Rules].KeepStale.
+const KeptIfError = 24 * time.Hour
 
 // StaleIfErrorOf returns how long after its freshness window a response may be served while
 // the origin fails (RFC 5861, section 4).
-func (r Rules) StaleIfErrorOf(h http.Header) time.Duration {
-	d, _ := ForSharedCache(h)
-	return staleFor(d, "stale-if-error", r.StaleIfError, r.Stale > 0 || r.StaleIfError > 0)
+func (r Rules) StaleIfErrorOf(status int, h http.Header) time.Duration {
+	d, targeted := ForSharedCache(h)
+	missing := time.Duration(0)
+	if _, inherited := r.lifetime(status, h, d, targeted); inherited && r.KeepStale {
+		missing = KeptIfError
+	}
+	return staleFor(d, "stale-if-error", r.StaleIfError, missing, r.Stale > 0 || r.StaleIfError > 0)
 }
 
 // AllowsStale reports whether a stored response may be served stale to a client that accepts
@@ -364,8 +378,8 @@ func (r Rules) AllowsOnError(h http.Header) bool {
 // default if it is positive. must-revalidate and proxy-revalidate forbid serving a stale
 // response even beside the directive (RFC 9111, sections 5.2.2.2 and 5.2.2.8), and so does
 // s-maxage (section 5.2.2.10), unless the operator allows it. A directive without an interval,
-// which RFC 5861 requires and Nitro leaves out, grants what the route does.
-func staleFor(d Directives, directive string, route time.Duration, allowed bool) time.Duration {
+// which RFC 5861 requires and Nitro leaves out, grants what the route does. missing is the default if the route has none.
+func staleFor(d Directives, directive string, route, missing time.Duration, allowed bool) time.Duration {
 	stated, ok := d.Seconds(directive)
 	if d[directive] == "" {
 		ok = false
@@ -378,7 +392,7 @@ func staleFor(d Directives, directive string, route time.Duration, allowed bool)
 	case ok:
 		return stated
 	}
-	return route
+	return cmp.Or(route, missing)
 }
 
 // IsEndless reports whether a content type is a stream that does not end by itself: server-sent events (WHATWG HTML,

@@ -235,13 +235,20 @@ func TestStaleWindows(t *testing.T) {
 		{name: "intervals that are none", header: "public, max-age=1, stale-while-revalidate=x, stale-if-error"},
 		{name: "without a value, as Nitro sends it", header: "s-maxage=600, stale-while-revalidate"},
 		{name: "without a value, and the route overrules s-maxage", rules: Rules{Stale: h}, header: "s-maxage=600, stale-while-revalidate", stale: h},
+		{name: "kept stale, as the route's window counts", rules: Rules{Revalidate: h, KeepStale: true}, header: "public", stale: h, error: d},
+		{name: "kept stale without a value", rules: Rules{Revalidate: h, KeepStale: true}, header: "stale-while-revalidate, stale-if-error", stale: h, error: d},
+		{name: "kept stale as the response states", rules: Rules{Revalidate: h, KeepStale: true}, header: "stale-while-revalidate=60, stale-if-error=0", stale: time.Minute},
+		{name: "kept stale within the windows of the route", rules: Rules{Revalidate: h, KeepStale: true, Stale: 7 * d, StaleIfError: 2 * d}, header: "public", stale: 7 * d, error: 2 * d},
+		{name: "not kept stale: the response states its lifetime", rules: Rules{Revalidate: h, KeepStale: true}, header: "max-age=60"},
+		{name: "not kept stale: the route forbids it", rules: Rules{Revalidate: h, KeepStale: true, Stale: -1, StaleIfError: -1}, header: "public"},
+		{name: "not kept stale: the response forbids it", rules: Rules{Revalidate: h, KeepStale: true}, header: "must-revalidate"},
 		{name: "stale-if-error without a value", rules: Rules{StaleIfError: h}, header: "max-age=600, stale-if-error", error: h},
 	} {
 		header := headerOf("Cache-Control: " + tt.header)
 		rules := tt.rules
 		rules.MaxBody = 1000
 		v := rules.Judge(http.StatusOK, header)
-		if onError := rules.StaleIfErrorOf(header); v.Refused != "" || v.Stale != tt.stale || onError != tt.error {
+		if onError := rules.StaleIfErrorOf(200, header); v.Refused != "" || v.Stale != tt.stale || onError != tt.error {
 			t.Errorf("%s: %v and %v on errors (%q), want %v and %v", tt.name, v.Stale, onError, v.Refused, tt.stale, tt.error)
 		}
 	}
@@ -310,7 +317,7 @@ func TestSurrogateControl(t *testing.T) {
 	} {
 		h := headerOf(strings.Replace(tt.header, "CDN-", "Cdn-", 1))
 		v := rules.Judge(http.StatusOK, h)
-		if v.Refused != tt.refused || tt.refused == "" && (v.Revalidate != tt.revalidate || v.Stale != tt.stale || rules.StaleIfErrorOf(h) > time.Hour) {
+		if v.Refused != tt.refused || tt.refused == "" && (v.Revalidate != tt.revalidate || v.Stale != tt.stale || rules.StaleIfErrorOf(200, h) > time.Hour) {
 			t.Errorf("%q: %+v; want %q, %v, %v", tt.header, v, tt.refused, tt.revalidate, tt.stale)
 		}
 	}

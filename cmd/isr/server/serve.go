@@ -40,7 +40,8 @@ type ServeCommand struct {
 	Listen string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on (${default})."`
 
 	Revalidate   cli.Span  `default:"0" placeholder:"TIME" help:"Freshness window of pages for which the origin sends none (${default}: they are not cached)."`
-	Stale        *cli.Span `placeholder:"TIME" help:"Stale window: how long after its freshness window a page may be served while it is regenerated. It bounds the stale-while-revalidate of responses, and replaces a missing one; 0 for never (stale-while-revalidate of the response, unless it has s-maxage; 1d with --demo and --preset)."`
+	Stale        *cli.Span `placeholder:"TIME" help:"Stale window: how long after its freshness window a page may be served while it is regenerated. It bounds the stale-while-revalidate of responses, and replaces a missing one; 0 for never (stale-while-revalidate of the response, unless it has s-maxage; 1d with --demo and --preset; see --keep-stale)."`
+	KeepStale    bool      `default:"true" negatable:"" help:"Keep pages at hand whose freshness window is --revalidate, because their response states none: without --stale, such a page is served for another freshness window while it is regenerated, and in any case for a day while the origin fails; on by default."`
 	Vary         []string  `sep:"," placeholder:"NAME" help:"Request header that is part of the cache key; repeatable."`
 	Query        []string  `sep:"," placeholder:"NAME" help:"Query parameter that is part of the cache key; repeatable."`
 	IgnoreCookie []string  `sep:"," placeholder:"NAME" help:"Cookie that does not affect pages; NAME may end in *, and * means all; with a ! before NAME the cookie counts although it is well-known; repeatable."`
@@ -281,7 +282,7 @@ func (c *ServeCommand) validate(f *config.File) error {
 func (c *ServeCommand) validateOrigin() error {
 	switch {
 	case c.Demo && c.Origin != "":
-		return cli.Usagef("--demo and --origin %s exclude each other; give one of them, and check whether ISR_ORIGIN or ISR_DEMO is set", c.Origin)
+		return cli.Usagef("--demo and --origin %s exclude each other; give one of them", c.Origin)
 	case c.Demo:
 		return nil
 	case c.Origin == "":
@@ -411,7 +412,7 @@ func (f *RenderFlags) config(cfg isr.Config) isr.Config {
 
 // historyFlags configure which generations are kept, and how servers learn of changes.
 type historyFlags struct {
-	History     int      `default:"0" placeholder:"N" help:"Generations of a page that are kept for rollbacks, including the current one, at most 100 (${default}: none)."`
+	History     int      `default:"3" placeholder:"N" help:"Generations of a page that are kept for rollbacks, including the current one, at most 100; 0 keeps none (${default})."`
 	RequestLife cli.Span `default:"24h" placeholder:"TIME" help:"How long the record of a request with an idempotency key is kept, 1h to ten years (${default})."`
 	Poll        cli.Span `default:"250ms" placeholder:"TIME" help:"Interval at which the log is read for changes by other servers, 10ms to 5m; each read costs one read unit (${default})."`
 

@@ -110,6 +110,7 @@ func siteFlags() []siteFlag {
 		{"max-origin-connections", origins, "max_connections", func(c *ServeCommand, t target) { t.origin.MaxConnections = c.MaxOriginConnections }},
 		{"revalidate", routes, "revalidate", func(c *ServeCommand, t target) { t.route.Revalidate = config.Fixed(time.Duration(c.Revalidate)) }},
 		{"stale", routes, "stale", func(c *ServeCommand, t target) { t.route.Stale = (*time.Duration)(c.Stale) }},
+		{"keep-stale", routes, "keep_stale", func(c *ServeCommand, t target) { t.route.KeepStale = c.KeepStale }},
 		{"vary", routes, "headers", func(c *ServeCommand, t target) { t.route.Headers = slices.Concat(t.route.Headers, keysOf(c.Vary)) }},
 		{"query", routes, "query", func(c *ServeCommand, t target) { t.route.Query = slices.Concat(t.route.Query, c.Query) }},
 		{"ignore-cookie", routes, "ignore_cookies", func(c *ServeCommand, t target) {
@@ -226,7 +227,7 @@ func (c *ServeCommand) FileOfFlags(g given) (*config.File, error) {
 	f := &config.File{
 		Listen:  make([]config.Listener, 1),
 		Origins: map[string]config.Origin{"site": {}},
-		Routes:  []config.Route{{Match: "/", Settings: config.Settings{Origin: "site"}}},
+		Routes:  []config.Route{{Match: "/", Settings: config.Settings{Origin: "site", Reject: config.Reject{Truncated: true}}}},
 	}
 	if c.Preset != "" {
 		var err error
