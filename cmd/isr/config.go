@@ -26,15 +26,21 @@ type configCommand struct {
 }
 
 type configCheckCommand struct {
-	File string `arg:"" default:"isr.yaml" placeholder:"FILE" help:"Configuration file (${default})."`
+	File  string `arg:"" default:"isr.yaml" placeholder:"FILE" help:"Configuration file (${default})."`
+	Files bool   `default:"true" negatable:"" env:"-" help:"Read the files that it names: certificates, keys and secrets; on by default. --no-files checks a file on another machine than the server's."`
 }
 
 func (c *configCheckCommand) Help() string {
-	return `Variables of the environment must be set as for the server. Files with secrets and certificates are not read.`
+	return `Variables of the environment must be set, and files readable, as for the server. Relative paths are relative to the
+working directory.`
 }
 
 func (c *configCheckCommand) Run(s *cli.Streams) error {
-	f, err := server.ReadConfig(c.File)
+	check := config.Parse
+	if c.Files {
+		check = config.Check
+	}
+	f, err := server.ReadConfigBy(c.File, check)
 	var wrong *config.Errors
 	if errors.As(err, &wrong) {
 		n := len(wrong.List) + wrong.More

@@ -69,7 +69,8 @@ type decoder struct {
 	lines      []string
 	nodes      int             // visited
 	literals   []string        // secrets that are written in the file
-	broken     map[string]bool // top-level fields with errors
+	broken     map[string]bool // paths with errors
+	files      bool            // the files that the file names are checked
 	errs       Errors
 	sources    map[string]Source
 	places     map[string]place // of keys and elements, by path
@@ -82,9 +83,7 @@ func newDecoder(name, text string, env func(string) (string, bool)) *decoder {
 
 // fail records an error.
 func (d *decoder) fail(at place, path, format string, args ...any) {
-	section, _, _ := strings.Cut(path, ".")
-	section, _, _ = strings.Cut(section, "[")
-	d.broken[section] = true
+	d.broken[path] = true
 	if len(d.errs.List) >= maxErrors {
 		d.errs.More++
 		return
@@ -103,6 +102,20 @@ func (d *decoder) fail(at place, path, format string, args ...any) {
 // is in the file.
 func (d *decoder) failAt(path, format string, args ...any) {
 	d.fail(d.placeAt(path), path, format, args...)
+}
+
+// isBroken reports whether one of these fields, or a field below it or around it, has an error.
+func (d *decoder) isBroken(paths ...string) bool {
+	within := func(path, section string) bool {
+		rest, ok := strings.CutPrefix(path, section)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	}
+	for broken := range d.broken {
+		if slices.ContainsFunc(paths, func(path string) bool { return within(broken, path) || within(path, broken) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *decoder) placeAt(path string) place {
@@ -385,7 +398,7 @@ func (d *decoder) unknown(p pair, section reflect.Type, fields []field, path str
 	}
 	for _, f := range fields {
 		if slices.Contains(f.other, strings.ToLower(p.name)) {
-			d.broken[f.name] = true
+			d.broken[join(path, f.name)] = true
 			d.fail(p.at, at, "unknown field; it is called %s here", f.name)
 			return
 		}
@@ -395,15 +408,16 @@ func (d *decoder) unknown(p pair, section reflect.Type, fields []field, path str
 		names[i] = f.name
 	}
 	if name, value, found := strings.Cut(p.name, ":"); found && slices.Contains(names, name) {
-		d.broken[name] = true
+		d.broken[join(path, name)] = true
 		d.fail(p.at, at, "a space is missing after the colon; write %s: %s", name, value)
 		return
 	}
 	if guess := nearest(p.name, names); guess != "" {
-		d.broken[guess] = true
+		d.broken[join(path, guess)] = true
 		d.fail(p.at, at, "unknown field; did you mean %s?", guess)
 		return
 	}
+	d.broken[path] = d.broken[path] || path != "" // what it was meant to be is not known
 	if homes := sectionsWith(typeOf[File](), "", p.name); len(homes) > 0 && section != typeOf[File]() || len(homes) > 0 && path == "" {
 		d.fail(p.at, at, "unknown field here; it is a field of %s", strings.Join(homes, ", "))
 		return
@@ -447,9 +461,12 @@ func didYouMean(wrong string, names []string) string {
 }
 
 // nearest returns the name nearest to a wrong one; empty if none is near: more than a third
-// of its letters, rounded up, would have to change.
+// of its letters, rounded up, would have to change. Nothing is near a name of two letters: "no" is not "on".
 func nearest(wrong string, names []string) (best string) {
 	limit := (len(wrong) + 2) / 3
+	if len(wrong) < 3 {
+		limit = 0
+	}
 	for _, name := range names {
 		if n := distance(strings.ToLower(wrong), name, limit); n <= limit && n < len(wrong) {
 			best, limit = name, n-1

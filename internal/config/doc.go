@@ -2,7 +2,7 @@
 //
 // [Parse] turns the text of a file into a [File], which is plain data: every route has its
 // effective settings, and [File.Source] returns where each value comes from. It reads nothing
-// but the text and the environment.
+// but the text and the environment; [Check] also the files that the text names.
 //
 //	isr.yaml ─► YAML ─► unknown fields, types, bounds ─► ${ENV} ─► preset, defaults ─► File
 //
@@ -32,6 +32,7 @@
 //	value.go, format.go             the types of values, and how texts are checked
 //	layers.go, effective.go         route, defaults, preset, built in: which value applies, and where it is from
 //	validate.go, rules.go           what fields require of each other; a [Route] as an isr.Route
+//	files.go                        whether the files that it names are there
 //	listener.go                     schemes and certificates of the listeners
 //	compare.go                      what of a file is secret, and what differs between two
 package config

@@ -1,18 +1,21 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger"
@@ -59,6 +62,8 @@ func check(format, text string) error {
 		return err
 	case "header", "keyHeader":
 		return checkHeader(text, format == "keyHeader")
+	case "cacheControl":
+		return cmp.Or(check("headerValue", text), checkCacheControl(text))
 	case "headerValue":
 		if len(text) > 4096 || !fieldValue.MatchString(text) {
 			return errors.New("is not the value of a header; expected at most 4096 bytes without line breaks and control characters")
@@ -109,6 +114,32 @@ func CheckHSTS(text string) error {
 	return nil
 }
 
+// checkCacheControl checks the directives of a Cache-Control that have seconds (RFC 9111, section 5.2; RFC 5861). Others
+// are for the caches that know them.
+func checkCacheControl(text string) error {
+	seconds := []string{"max-age", "s-maxage", "stale-while-revalidate", "stale-if-error"}
+	for directive := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
+		name, value = strings.ToLower(strings.TrimSpace(name)), strings.Trim(strings.TrimSpace(value), `"`)
+		if !slices.Contains(seconds, name) {
+			if guess := nearest(strings.ReplaceAll(name, "_", "-"), seconds); guess != "" && value != "" {
+				return fmt.Errorf("the directive %.40s is not known; did you mean %s?", name, guess)
+			}
+			continue
+		}
+		number, _, _ := strings.Cut(value, "+") // of Surrogate-Control
+		if _, err := strconv.ParseUint(number, 10, 63); err == nil || value == page.Remaining {
+			continue
+		}
+		example := "60"
+		if d, err := ParseDuration(value); err == nil {
+			example = strconv.Itoa(int(d.Seconds()))
+		}
+		return fmt.Errorf("%s=%.40s: expected a number of seconds, like %s=%s", name, value, name, example)
+	}
+	return nil
+}
+
 // A pattern is a format that a regular expression describes.
 type pattern struct {
 	allowed *regexp.Regexp
@@ -136,7 +167,7 @@ var patterns = map[string]pattern{
 	"path":       {printable, 1024, "the path of a file or folder"},
 	"email":      {regexp.MustCompile(`^[!-?A-~]+@[0-9A-Za-z.-]+$`), 254, "an e-mail address like ops@example.com"},
 	"urlpath":    {regexp.MustCompile(`^/[!-"$->@-~]*$`), 1024, "a path like /healthz, without host and query"},
-	"query":      {regexp.MustCompile(`^[^\x00-\x20\x7f&=#;]+$`), 256, "the name of a query parameter"},
+	"query":      {regexp.MustCompile(`^[^\x00-\x20\x7f&=#;,]+$`), 256, "the name of a query parameter"},
 	"cookie":     {fieldName, 256, "the name of a cookie"},
 	"tag":        {regexp.MustCompile(`^[^\x00-\x20\x7f,]+$`), 256, "a tag without spaces and commas"},
 	"bodyText":   {regexp.MustCompile(`(?s)^.+$`), 1024, "a text"},
@@ -173,6 +204,9 @@ func checkMatch(text string) error {
 	const expected = "expected [METHOD ][HOST]/PATH, like GET /blog/{slug}"
 	if len(text) > maxMatch {
 		return fmt.Errorf("has %d bytes; at most %d are allowed", len(text), maxMatch)
+	}
+	if star := strings.Index(text, "*"); star >= 0 {
+		return fmt.Errorf("* is not a wildcard; %s/ is all below a path, {name} one segment, {name...} the rest, and %%2A the character", strings.TrimRight(text[:star], "/"))
 	}
 	if method, _, found := strings.Cut(text, " "); found && method != strings.ToUpper(method) {
 		return fmt.Errorf("the method %.20s must be in upper case; %s", method, expected)

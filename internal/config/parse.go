@@ -13,7 +13,17 @@ import (
 // The text has at most 1 MiB; it may nest 24 deep and have 200,000 values, with aliases
 // counted at each use. Parse reads no file: secrets are read by [Secret.Read].
 func Parse(name string, text []byte, lookUpEnv func(string) (string, bool)) (*File, error) {
+	return newDecoder(name, string(text), lookUpEnv).file()
+}
+
+// Check is Parse that also reads the files that the file names, which a server needs at its start.
+func Check(name string, text []byte, lookUpEnv func(string) (string, bool)) (*File, error) {
 	d := newDecoder(name, string(text), lookUpEnv)
+	d.files = true
+	return d.file()
+}
+
+func (d *decoder) file() (*File, error) {
 	root := d.parseYAML()
 	if root == nil {
 		return nil, d.err()
@@ -23,10 +33,13 @@ func Parse(name string, text []byte, lookUpEnv func(string) (string, bool)) (*Fi
 	d.section(root, reflect.ValueOf(f).Elem(), "")
 	f.complete(d)
 	f.validate(d)
+	if d.files {
+		f.checkFiles(d)
+	}
 	if err := d.err(); err != nil {
 		return nil, err
 	}
-	f.name, f.sources = name, d.sources
+	f.name, f.sources = d.name, d.sources
 	return f, nil
 }
 

@@ -52,9 +52,9 @@ type Settings struct {
 	SetHeaders       map[string]string `yaml:"set_headers" other:"response_headers,add_headers" max:"64" format:"header" help:"Response headers to set." example:"{X-Frame-Options: DENY}"`
 	RemoveHeaders    []string          `yaml:"remove_headers" max:"64" preset:"add" format:"header" help:"Response headers to remove." example:"[X-Powered-By]"`
 	EarlyHints       bool              `yaml:"early_hints" help:"Send the preload and preconnect links of a page's Link headers ahead of it, in a response 103 (Early Hints), to browsers that navigate to it."`
-	CacheControl     string            `yaml:"cache_control" format:"headerValue" help:"Cache-Control of fresh pages for the caches behind this one, such as browsers." unset:"the origin's" example:"max-age=60"`
-	CDNCacheControl  string            `yaml:"cdn_cache_control" format:"headerValue" help:"CDN-Cache-Control of fresh pages, for caches that purges reach; needs cache_control. max-age=remaining is the remaining freshness, in each of these fields." unset:"none" example:"max-age=remaining"`
-	SurrogateControl string            `yaml:"surrogate_control" format:"headerValue" help:"Surrogate-Control of fresh pages, for CDNs that do not know CDN-Cache-Control; needs cache_control." unset:"none" example:"max-age=remaining"`
+	CacheControl     string            `yaml:"cache_control" format:"cacheControl" help:"Cache-Control of fresh pages for the caches behind this one, such as browsers." unset:"the origin's" example:"max-age=60"`
+	CDNCacheControl  string            `yaml:"cdn_cache_control" format:"cacheControl" help:"CDN-Cache-Control of fresh pages, for caches that purges reach; needs cache_control. max-age=remaining is the remaining freshness, in each of these fields." unset:"none" example:"max-age=remaining"`
+	SurrogateControl string            `yaml:"surrogate_control" format:"cacheControl" help:"Surrogate-Control of fresh pages, for CDNs that do not know CDN-Cache-Control; needs cache_control." unset:"none" example:"max-age=remaining"`
 
 	Tags         []string `yaml:"tags" max:"32" preset:"add" format:"tag" help:"Purge tags of the pages, in addition to the tags of the response; {name} is a wildcard of match." example:"[\"post-{slug}\"]"`
 	PathTags     string   `yaml:"path_tags" default:"none" enum:"none,next" help:"Purge tags of the pages that are made of their paths, in addition to tags: next has those by which Next.js revalidates a path and its layouts (_N_T_/blog/rye, _N_T_/blog/layout)."`

@@ -123,7 +123,9 @@ func (r Route) addKeys(rt *isr.Route) {
 func (r Route) validateRules(d *decoder, at string) {
 	rt, err := r.Rules()
 	if err != nil {
-		d.failSetting(at, "tags", "%v", err)
+		if !d.isBroken(at, "defaults") {
+			d.failSetting(at, "tags", "%v", err)
+		}
 		return
 	}
 	for _, err := range unjoin(rt.Validate()) {
@@ -138,6 +140,9 @@ func (r Route) validateRules(d *decoder, at string) {
 			name = "match"
 		case wrong.Field == "KeyClasses" && r.namesCookie(wrong.Problem):
 			name = "cookies"
+		}
+		if d.isBroken(at+"."+name, "defaults."+name) {
+			continue // perhaps a consequence
 		}
 		d.failSetting(at, name, "%s", strings.NewReplacer("Vary or KeyClasses", "headers", "KeyClasses", name, "Vary", "headers", "identity", "off").Replace(wrong.Problem))
 	}

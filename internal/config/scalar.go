@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,7 +60,7 @@ func (d *decoder) scalarText(node *yaml.Node, f *field, path string) (text, sour
 		d.fail(at, path, "expected %s, found %s", article(cmp.Or(f.elementText(), f.typeText())), describe(node))
 		return "", "", false
 	case node.Tag == "!!bool" && wantsText && len(f.enum) > 0:
-		d.fail(at, path, "%s: expected %s", text, f.typeText())
+		d.fail(at, path, "%s: expected %s%s", text, f.typeText(), f.meant(text))
 		return "", "", false
 	case node.Tag == "!!bool" && wantsText:
 		d.fail(at, path, "%s: expected text; write %q in quotes if it is meant as one", text, text)
@@ -130,7 +131,7 @@ func setScalar(v reflect.Value, f *field, text string) error {
 		return setParsed(v, f, text, parseFloat, func(n float64) string { return strconv.FormatFloat(n, 'g', -1, 64) })
 	case typeOf[bool]():
 		if text != "true" && text != "false" {
-			return fmt.Errorf("expected true or false")
+			return fmt.Errorf("expected true or false%s", f.meant(text))
 		}
 		v.SetBool(text == "true")
 		return nil
@@ -188,9 +189,43 @@ func (f *field) checkText(text string) error {
 		if f.removed != "" && text == f.removed {
 			return fmt.Errorf("was removed; %s", f.replacement)
 		}
-		return fmt.Errorf("expected one of %s%s", strings.Join(f.enum, ", "), didYouMean(text, f.enum))
+		return fmt.Errorf("expected one of %s%s", strings.Join(f.enum, ", "), cmp.Or(f.meant(text), didYouMean(text, f.enum)))
 	}
 	return check(f.format, text)
+}
+
+// meant returns "; write VALUE" for another word for yes or no, with the word that the field has for it; empty if it
+// has none.
+func (f *field) meant(text string) string {
+	yes := slices.Contains([]string{"true", "yes", "on", "y", "enabled", "1"}, strings.ToLower(text))
+	if !yes && !slices.Contains([]string{"false", "no", "off", "n", "disabled", "none", "0"}, strings.ToLower(text)) {
+		return ""
+	}
+	words := []string{"off", "none"}
+	switch kind := f.typ.Kind(); {
+	case kind == reflect.Bool:
+		return fmt.Sprintf("; write %t", yes)
+	case yes:
+		words = []string{"on"}
+	}
+	for _, word := range words {
+		if slices.Contains(f.enum, word) {
+			return "; write " + word
+		}
+	}
+	return ""
+}
+
+// severalTexts returns "; write [A, B]" for a text that is a list of texts; empty if it is not.
+func (f *field) severalTexts(text string) string {
+	texts := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ';' })
+	for i := range texts {
+		texts[i] = strings.TrimSpace(texts[i])
+	}
+	if len(texts) < 2 || slices.ContainsFunc(texts, func(text string) bool { return f.checkText(text) != nil }) {
+		return ""
+	}
+	return "; write [" + strings.Join(texts, ", ") + "] for several"
 }
 
 // numberOf parses the max tag of a list or map.
@@ -224,7 +259,11 @@ func (d *decoder) texts(node *yaml.Node, v reflect.Value, f *field, path string)
 			continue
 		}
 		if err := f.checkText(text); err != nil {
-			d.fail(d.at(element), path, "%s: %v", source, f.withoutValue(err, source))
+			several := f.severalTexts(text)
+			if strings.Contains(source, "${") {
+				several = "" // the value of a variable is not shown
+			}
+			d.fail(d.at(element), path, "%s: %v%s", source, f.withoutValue(err, source), several)
 			continue
 		}
 		if seen[text] {
@@ -308,6 +347,11 @@ func (d *decoder) secret(node *yaml.Node, s *Secret, path string) {
 		}
 		d.section(node, reflect.ValueOf(&in).Elem(), path)
 		s.path = in.File
+		if d.files && s.path != "" {
+			if _, err := s.Read(); err != nil {
+				d.failAt(join(path, "file"), "%v%s", err, relativeTo(s.path))
+			}
+		}
 		return
 	}
 	if !wholeVariable.MatchString(resolved.Value) {

@@ -14,27 +14,29 @@ import (
 )
 
 // validate reports combinations of fields that are impossible, or in which one has no effect.
-// It skips rules about top-level fields that have errors, of which theirs may be consequences.
+// It skips rules about fields that have errors, of which theirs may be consequences. A rule may report errors of
+// fields that others are about: what is broken is what was broken before.
 func (f *File) validate(d *decoder) {
-	broken := maps.Clone(d.broken)
+	broken := d.broken
 	for _, rule := range []struct {
-		check    func(*decoder)
-		sections []string
+		check func(*decoder)
+		about []string
 	}{
-		{f.validateListeners, []string{"listen", "hosts", "health", "admin", "dynamodb", "purge"}},
-		{f.validateACME, []string{"listen", "hosts", "acme", "store"}},
-		{f.validateStore, []string{"store"}},
-		{f.validateDiskCache, []string{"store"}},
-		{f.validateAdmin, []string{"admin", "store", "purge"}},
-		{f.validatePeer, []string{"peer", "store"}},
-		{f.validateTriggers, []string{"triggers", "admin", "store"}},
-		{f.validateRegenerate, []string{"regenerate", "store"}},
+		{f.validateListeners, nil},
+		{f.validateACME, []string{"listen", "hosts", "acme", "store.table"}},
+		{f.validateStore, []string{"store.table", "store.bucket", "store.disk"}},
+		{f.validateDiskCache, []string{"store.cache_dir", "store.cache_size"}},
+		{f.validateAdmin, []string{"admin", "store.table", "purge"}},
+		{f.validatePeer, []string{"peer", "store.table"}},
+		{f.validateTriggers, []string{"triggers", "admin", "store.table"}},
+		{f.validateRegenerate, []string{"regenerate", "store.table"}},
 		{f.validateDownstream, []string{"downstream"}},
-		{f.validateDynamoDB, []string{"dynamodb", "store"}},
-		{f.validateOrigins, []string{"origins", "defaults"}},
-		{f.validateRoutes, []string{"routes", "origins", "defaults", "hosts"}},
+		{f.validateDynamoDB, []string{"dynamodb", "store.table"}},
+		{f.validateOrigins, nil},
+		{f.validateRoutes, nil},
 	} {
-		if !slices.ContainsFunc(rule.sections, func(name string) bool { return broken[name] }) {
+		d.broken = maps.Clone(broken)
+		if !d.isBroken(rule.about...) {
 			rule.check(d)
 		}
 	}
@@ -50,6 +52,9 @@ func (f *File) validateListeners(d *decoder) {
 	known := make(map[string]int)
 	for i, l := range f.Listen {
 		at := fmt.Sprintf("listen[%d]", i)
+		if d.isBroken(at) {
+			continue
+		}
 		if first, twice := known[l.Address]; twice {
 			d.failAt(at+".address", "%s is the address of listen[%d] too; give another one", l.Address, first)
 		}
@@ -68,7 +73,7 @@ func (f *File) validateListeners(d *decoder) {
 		if len(l.TLS) > 0 && l.ACME {
 			d.failAt(at+".acme", "and tls exclude each other in a listener; remove one of them, or use two listeners")
 		}
-		if len(f.Hosts) == 0 && !isLoopback(l.Address) {
+		if len(f.Hosts) == 0 && !d.isBroken("hosts") && !isLoopback(l.Address) {
 			d.failAt(at+".address", "%s is reachable from other machines and needs hosts, since each name would be cached as a site of its own; add hosts: [example.com]", l.Address)
 		}
 	}
@@ -77,7 +82,7 @@ func (f *File) validateListeners(d *decoder) {
 			d.failAt(path, "%s is the address of listen[%d] too; give another one", address, first)
 		}
 	}
-	if len(f.Purge.From) > 0 && !f.Purge.Method {
+	if len(f.Purge.From) > 0 && !f.Purge.Method && !d.isBroken("purge.method") {
 		d.failAt("purge.from", "has no effect without method: true")
 	}
 }
@@ -204,11 +209,14 @@ func (f *File) validateDynamoDB(d *decoder) {
 }
 
 func (f *File) validateOrigins(d *decoder) {
-	if len(f.Origins) == 0 {
+	if len(f.Origins) == 0 && !d.isBroken("origins") {
 		d.failAt("origins", "missing; name the site behind the cache, like\norigins:\n  site: {url: http://127.0.0.1:3000}")
 	}
 	for name, o := range f.Origins {
 		at := "origins." + name
+		if d.isBroken(at) {
+			continue
+		}
 		switch {
 		case len(o.URL) == 0 && !o.Demo:
 			d.failAt(at+".url", "missing; give the URL of the site, like http://127.0.0.1:3000")
@@ -226,7 +234,7 @@ func (f *File) validateOrigins(d *decoder) {
 			d.failAt(at+".health", "timeout (%s) must be at most interval (%s)", formatDuration(o.Health.Timeout), formatDuration(o.Health.Interval))
 		}
 	}
-	if o := f.Defaults.Origin; o != "" {
+	if o := f.Defaults.Origin; o != "" && !d.broken["origins"] {
 		f.validateOriginName(d, "defaults.origin", o)
 	}
 }
@@ -257,6 +265,9 @@ func (f *File) validateRoutes(d *decoder) {
 	byMatch := make(map[string]int)
 	for i := range f.Routes {
 		r, at := &f.Routes[i], fmt.Sprintf("routes[%d]", i)
+		if d.broken["routes"] || d.broken[at+".match"] {
+			continue
+		}
 		if first, twice := byMatch[r.Match]; twice {
 			d.failAt(at+".match", "routes[%d] (%s) has the same match; merge the routes, or make one of them more specific", first, f.where(d, first))
 			continue
@@ -309,7 +320,7 @@ func (f *File) validateConflicts(d *decoder, valid []int) {
 // validateHost checks that the host of a pattern is served.
 func (f *File) validateHost(d *decoder, r *Route, at string) {
 	host := hostOf(r.Match)
-	if host != "" && !f.servesHost(host) {
+	if host != "" && !d.isBroken("hosts") && !f.servesHost(host) {
 		d.failAt(at+".match", "the host %s is not served; add it to hosts", host)
 	}
 }
@@ -320,7 +331,7 @@ var wildcard = regexp.MustCompile(`\{([^{}]*)\}`)
 func (f *File) validateSettings(d *decoder, r *Route, at string, wildcards []string) {
 	reported := len(d.errs.List)
 	switch {
-	case len(f.Origins) == 0: // reported
+	case len(f.Origins) == 0, d.broken["origins"], d.isBroken(at+".origin", "defaults.origin"): // reported
 	case r.Origin == "" && !d.inFile(at):
 		d.failAt("origins", "there are %d origins; requests that no route matches need one: set defaults.origin, or add a route with match: /", len(f.Origins))
 	case r.Origin == "":
@@ -340,10 +351,11 @@ func (f *File) validateSettings(d *decoder, r *Route, at string, wildcards []str
 			d.failSetting(at, "cookies", "%s needs its classes of values, like {%s: [a, b]}: any other value of a cookie would make a page of its own", c.Name, c.Name)
 		}
 	}
-	if r.CDNCacheControl != "" && r.CacheControl == "" {
+	controls := !d.isBroken(at+".cache_control", "defaults.cache_control")
+	if r.CDNCacheControl != "" && r.CacheControl == "" && controls {
 		d.failSetting(at, "cdn_cache_control", "needs cache_control")
 	}
-	if r.SurrogateControl != "" && r.CacheControl == "" {
+	if r.SurrogateControl != "" && r.CacheControl == "" && controls {
 		d.failSetting(at, "surrogate_control", "needs cache_control")
 	}
 	if r.Cache == "off" {

@@ -23,7 +23,10 @@ import (
 const maxConfig = 1<<20 + 1
 
 // ReadConfig reads and parses a configuration file.
-func ReadConfig(path string) (*config.File, error) {
+func ReadConfig(path string) (*config.File, error) { return ReadConfigBy(path, config.Parse) }
+
+// ReadConfigBy reads a configuration file and parses it by [config.Parse] or [config.Check].
+func ReadConfigBy(path string, parse func(string, []byte, func(string) (string, bool)) (*config.File, error)) (*config.File, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration file: %w", err)
@@ -33,7 +36,7 @@ func ReadConfig(path string) (*config.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration file: %w", err)
 	}
-	return config.Parse(path, text, os.LookupEnv)
+	return parse(path, text, os.LookupEnv)
 }
 
 // Settings of isr serve come from flags, variables of the environment, and a configuration

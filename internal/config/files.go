@@ -1,0 +1,78 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// maxPEM bounds the size of a file with certificates or a key, in bytes.
+const maxPEM = 1 << 20
+
+// checkFiles reports files that a server needs at its start and that are missing, or are not what they should be. Files
+// with secrets are read as their fields are decoded.
+func (f *File) checkFiles(d *decoder) {
+	for i, l := range f.Listen {
+		for j, c := range l.TLS {
+			f.checkCertificate(d, c, fmt.Sprintf("listen[%d].tls[%d]", i, j))
+		}
+	}
+	if path := f.ACME.CAFile; path != "" {
+		text, err := readPEM(path)
+		switch {
+		case err != nil:
+			d.failAt("acme.ca_file", "%v%s", err, relativeTo(path))
+		case !x509.NewCertPool().AppendCertsFromPEM(text):
+			d.failAt("acme.ca_file", "%s has no certificate in PEM", path)
+		}
+	}
+	if path := f.AccessLog.Path; path != "" && path != "-" {
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			d.failAt("access_log.path", "the folder %s does not exist%s; create it", filepath.Dir(path), relativeTo(path))
+		}
+	}
+}
+
+func (f *File) checkCertificate(d *decoder, c Certificate, at string) {
+	certificate, certErr := readPEM(c.Cert)
+	if certErr != nil && c.Cert != "" {
+		d.failAt(at+".cert", "%v%s", certErr, relativeTo(c.Cert))
+	}
+	key, keyErr := readPEM(c.Key)
+	if keyErr != nil && c.Key != "" {
+		d.failAt(at+".key", "%v%s", keyErr, relativeTo(c.Key))
+	}
+	if certErr != nil || keyErr != nil {
+		return
+	}
+	if _, err := tls.X509KeyPair(certificate, key); err != nil {
+		d.failAt(at, "%s and %s are not a certificate and its key: %v", c.Cert, c.Key, err)
+	}
+}
+
+// readPEM reads a small file.
+func readPEM(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxPEM+1))
+	if err == nil && len(text) > maxPEM {
+		err = errors.New(path + " is larger than 1MiB")
+	}
+	return text, err
+}
+
+// relativeTo names the working directory, which a relative path is relative to; empty for an absolute one.
+func relativeTo(path string) string {
+	folder, err := os.Getwd()
+	if filepath.IsAbs(path) || err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (relative to %s, the working directory)", folder)
+}
