@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/telemetry/live"
 )
 
@@ -22,6 +23,8 @@ func frame() topFrame {
 	}
 	f.Hour = f.Minute
 	f.Hour.Requests = 7200
+	f.Sites = []string{"http://127.0.0.1:8080"}
+	f.Details = map[string]details.Detail{"cookie": {Advice: "list it in --ignore-cookie"}}
 	f.Seconds = []live.SecondCounts{{At: at.Add(-59 * time.Second), Counts: live.Counts{Requests: 1}}, {At: at, Counts: live.Counts{Requests: 8}}}
 	f.Now = admin.Gauges{MemoryBytes: 12 << 20, MemoryLimit: 256 << 20, MemoryEntries: 340, Renders: 1, Queued: 2, LeasesHeld: 1, StoresDown: []string{"bodies"}}
 	f.Origins = []admin.Origin{{Name: "site", Breaker: "open", Addresses: []admin.OriginAddress{{URL: "http://127.0.0.1:3000"}}}}
@@ -49,6 +52,7 @@ func TestTopFrame(t *testing.T) {
 		"12, 2 failed",
 		"1 here, 2 changes by others",
 		"stale 14, miss 3, cookie 2, a 1, …",
+		"without the cache in the last hour: 2 of 7200 requests (cookie 100%)\n  list it in --ignore-cookie; isr doctor --url http://127.0.0.1:8080/\n",
 		"memory 12.0 MiB of 256.0 MiB, 340 pages   renders 1, 2 waiting   leases held 1",
 		"the store of the bodies does not answer: its circuit breaker is open",
 		"origin site: too many renders have failed in a row",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/telemetry/live"
 	"github.com/facetheory/isr/store"
 )
@@ -44,6 +45,8 @@ type Config struct {
 	Live *live.Monitor
 	// Node is isr.Config's name of this server in the fleet; empty: it is alone.
 	Node string
+	// Naming returns how a setting is set, for hints. Nil: hints have the names of the configuration file.
+	Naming details.Naming
 	// Sites are URLs at which visitors reach the server, for examples in the console.
 	Sites []string
 	// Embedded: the store is embedded. Demo: the demonstration site is served.

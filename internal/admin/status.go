@@ -100,7 +100,7 @@ func (a *API) overview() (Overview, error) {
 		Sites: append([]string{}, a.cfg.Sites...), Demo: a.cfg.Demo, Status: "ok", Problems: []string{}, Now: a.gauges(), Holding: a.holding(maxShownLeases),
 		Learned: a.learned(),
 	}
-	o.Details = detailsOf(o.Snapshot)
+	o.Details = a.detailsOf(o.Snapshot)
 	if a.cfg.Problems != nil {
 		o.Problems = append(o.Problems, a.cfg.Problems()...)
 	}
@@ -120,16 +120,16 @@ func (a *API) overview() (Overview, error) {
 }
 
 // detailsOf describes the reasons of the hour.
-func detailsOf(s live.Snapshot) map[string]details.Detail {
+func (a *API) detailsOf(s live.Snapshot) map[string]details.Detail {
 	all := map[string]details.Detail{}
 	for reason := range s.Hour.Reasons {
-		all[reason] = detailOf(reason)
+		all[reason] = a.detailOf(reason)
 	}
 	return all
 }
 
 // detailOf describes a reason: one of Cache-Status, or a word for requests that have none.
-func detailOf(reason string) details.Detail {
+func (a *API) detailOf(reason string) details.Detail {
 	switch reason {
 	case "unrouted":
 		return details.Detail{Meaning: "the request was refused before it reached a route", Advice: "the log of isr names unknown hosts"}
@@ -138,7 +138,7 @@ func detailOf(reason string) details.Detail {
 	case "other":
 		return details.Detail{Meaning: "reasons beyond the first 64"}
 	}
-	d, _ := details.Of(reason)
+	d, _ := details.Named(reason, a.cfg.Naming)
 	return d
 }
 

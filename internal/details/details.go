@@ -2,7 +2,15 @@
 // (docs/cache-status.md). isr explain, isr doctor and the console show these texts.
 package details
 
-import "github.com/facetheory/isr/internal/httpcache"
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/facetheory/isr/internal/httpcache"
+)
 
 // A Detail describes why a request was not answered with a fresh page from the cache, or why a
 // response was not stored.
@@ -15,7 +23,18 @@ type Detail struct {
 // Of returns the description of a detail of Cache-Status, or of the value of its parameter fwd
 // if it has no detail. ok is false for other words.
 func Of(word string) (d Detail, ok bool) {
-	for _, describe := range []func(string) (Detail, bool){OfRefusal, ofRequest, ofPage, ofFailure} {
+	d, ok = describe(word)
+	return d.As(nil), ok
+}
+
+// Named is Of, with the settings named in the way in which they are set.
+func Named(word string, name Naming) (d Detail, ok bool) {
+	d, ok = describe(word)
+	return d.As(name), ok
+}
+
+func describe(word string) (d Detail, ok bool) {
+	for _, describe := range []func(string) (Detail, bool){ofRefusal, ofRequest, ofPage, ofFailure} {
 		if d, ok = describe(word); ok {
 			return d, true
 		}
@@ -23,10 +42,66 @@ func Of(word string) (d Detail, ok bool) {
 	return Detail{}, false
 }
 
-// IsBypass reports whether a word is why the origin answered a request without the cache: the request may not be
+// A Naming returns how a setting of the configuration file is set: by its flag (--revalidate), its variable
+// (ISR_REVALIDATE), or at a place in the file (isr.yaml:12). Empty: it is not set, or the file is all that is known.
+type Naming func(setting string) string
+
+// As returns the description with the settings named in the way in which they are set.
+func (d Detail) As(name Naming) Detail {
+	d.Advice = setting.ReplaceAllStringFunc(d.Advice, func(found string) string {
+		found = strings.Trim(found, "<>")
+		field, value, hasValue := strings.Cut(found, ": ")
+		how := ""
+		if name != nil {
+			how = name(field)
+		}
+		value = strings.Trim(value, "[]")
+		switch {
+		case how == "":
+			return found
+		case strings.HasPrefix(how, "--") && hasValue:
+			return how + " " + value
+		case strings.HasPrefix(how, "--"):
+			return how
+		case strings.HasPrefix(how, "ISR_") && hasValue:
+			return how + "=" + value
+		case strings.HasPrefix(how, "ISR_"):
+			return how
+		}
+		return found + " (" + how + ")"
+	})
+	return d
+}
+
+// setting matches the setting of an advice, with a value or without one.
+var setting = regexp.MustCompile(`<[a-z_.]+(: [^>]+)?>`)
+
+// Bypasses returns how many of these requests, counted by reason, were answered without the cache, the shares of the three
+// most frequent reasons, and what to do about the first.
+func Bypasses(reasons map[string]int64, name Naming) (requests int64, shares, advice string) {
+	var words []string
+	for word, n := range reasons {
+		if isBypass(word) {
+			words = append(words, word)
+			requests += n
+		}
+	}
+	slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b)) })
+	var texts []string
+	for _, word := range words[:min(len(words), 3)] {
+		texts = append(texts, fmt.Sprintf("%s %d%%", word, 100*reasons[word]/requests))
+	}
+	if len(words) > 0 {
+		d, _ := describe(words[0])
+		advice = cmp.Or(d.As(name).Advice, "nothing, if that is meant")
+	}
+	return requests, strings.Join(texts, ", "), advice
+}
+
+// isBypass reports whether a word is why the origin answered a request without the cache: the request may not be
 // answered by a page, or the response must not be stored.
-func IsBypass(word string) bool {
-	_, refused := OfRefusal(word)
+func isBypass(word string) bool {
+	_, refused := ofRefusal(word)
 	_, requested := ofRequest(word)
 	return refused || requested
 }
@@ -35,9 +110,14 @@ const public = "if the page is the same for all visitors, send Cache-Control: pu
 
 // OfRefusal describes the details of responses that must not be stored.
 func OfRefusal(word string) (d Detail, ok bool) {
+	d, ok = ofRefusal(word)
+	return d.As(nil), ok
+}
+
+func ofRefusal(word string) (d Detail, ok bool) {
 	switch word {
 	case httpcache.RefusedStatus:
-		d = Detail{"its status answers one visitor, and not the page", "if all visitors may share it, name the status in statuses, and let the response state a lifetime", "RFC 9111, section 3"}
+		d = Detail{"its status answers one visitor, and not the page", "if all visitors may share it, name the status in <statuses>, and let the response state a lifetime", "RFC 9111, section 3"}
 	case httpcache.RefusedSetCookie:
 		d = Detail{"the response sets a cookie", "set no cookie in a page for all visitors: set it at the URL that needs it, such as the login, or by a script", "RFC 9111, section 7.3"}
 	case httpcache.RefusedPrivate:
@@ -47,17 +127,17 @@ func OfRefusal(word string) (d Detail, ok bool) {
 	case httpcache.RefusedNoCache:
 		d = Detail{"the response has no-cache", "send s-maxage instead of no-cache, for this cache; max-age=0 beside it keeps browsers asking", "RFC 9111, section 5.2.2.4"}
 	case httpcache.RefusedVary:
-		d = Detail{"its Vary names a header that is not in the key", "put the header in the key (headers: [NAME]), or let the route learn it (vary: auto), or remove it from Vary; a Vary: Cookie means that the site reads cookies for this page", "RFC 9111, section 4.1"}
+		d = Detail{"its Vary names a header that is not in the key", "put the header in the key (<headers: [NAME]>), or let the route learn it (<vary: auto>), or remove it from Vary; a Vary: Cookie means that the site reads cookies for this page", "RFC 9111, section 4.1"}
 	case httpcache.RefusedCoding:
 		d = Detail{"it has a content coding that cannot be decoded", "send the page without a coding, or in one of gzip, br, zstd and deflate; isr compresses it", "RFC 9110, section 8.4"}
 	case httpcache.RefusedStream:
 		d = Detail{"the response is an event stream, which does not end", "nothing: streams are not stored", ""}
 	case httpcache.RefusedTooLarge:
-		d = Detail{"the response is too large", "raise max_body, or turn the cache off for such responses (cache: off)", ""}
+		d = Detail{"the response is too large", "raise <max_body>, or turn the cache off for such responses (cache: off)", ""}
 	case httpcache.RefusedHeader:
-		d = Detail{"its header is too large", "raise max_header (--max-header), or send less in the header: many servers and browsers refuse responses with large ones", ""}
+		d = Detail{"its header is too large", "raise <max_header>, or send less in the header: many servers and browsers refuse responses with large ones", ""}
 	case httpcache.RefusedNoFreshness:
-		d = Detail{"the response does not say how long it is fresh", "send Cache-Control: s-maxage=60, or set revalidate: 60s for the route", "RFC 9111, section 4.2.1"}
+		d = Detail{"the response does not say how long it is fresh", "send Cache-Control: s-maxage=60, or set <revalidate: 60s> for the route", "RFC 9111, section 4.2.1"}
 	case httpcache.RefusedOld:
 		d = Detail{"by its Date or its Age it is older than it may be served for", "if its Date is old, correct the clock of the site (NTP); if it has an Age, a cache behind isr has kept it: give the address of the site itself as the origin, or a longer s-maxage", "RFC 9111, section 4.2.3"}
 	case httpcache.RefusedEmpty:
@@ -67,10 +147,10 @@ func OfRefusal(word string) (d Detail, ok bool) {
 	case httpcache.RefusedSelfRedirect:
 		d = Detail{
 			"the response redirects to another spelling of the URL, or to its other scheme, and both have the same cache key: whoever followed it would get it again",
-			"if the site redirects http to https, set public_scheme: https (--public-scheme https), the scheme that renders state; else let the site answer the spelling that isr sends (percent-encoding in upper case, %20 for a space, parameters sorted by name), or link to the spelling that it prefers", "RFC 9110, section 10.2.2",
+			"if the site redirects http to https, set <public_scheme: https>, the scheme that renders state; else let the site answer the spelling that isr sends (percent-encoding in upper case, %20 for a space, parameters sorted by name), or link to the spelling that it prefers", "RFC 9110, section 10.2.2",
 		}
 	case httpcache.RefusedTags:
-		d = Detail{"its tags are invalid or too many", "correct the tags, or raise max_tags (--max-tags): without one of them a purge would miss the page", ""}
+		d = Detail{"its tags are invalid or too many", "correct the tags, or raise <max_tags>: without one of them a purge would miss the page", ""}
 	default:
 		return Detail{}, false
 	}
@@ -93,13 +173,13 @@ func ofRequest(word string) (d Detail, ok bool) {
 	case "body":
 		d = Detail{"the request has a body, which the response may depend on", "", ""}
 	case "cookie":
-		d = Detail{"the request has a cookie that the route does not ignore, so that the response may be for one visitor alone", "list it in ignore_cookies if the page does not depend on it", "RFC 9111, section 7.3"}
+		d = Detail{"the request has a cookie that the route does not ignore, so that the response may be for one visitor alone", "list it in <ignore_cookies> if the page does not depend on it", "RFC 9111, section 7.3"}
 	case "tenant":
-		d = Detail{"the request has a header that names a tenant, and the route has no tenants", "set tenant_header", ""}
+		d = Detail{"the request has a header that names a tenant, and the route has no tenants", "set <tenant_header>", ""}
 	case "header":
-		d = Detail{"a request header has a value that the route excludes from the cache", "name the value in headers if pages may be shared for it", ""}
+		d = Detail{"a request header has a value that the route excludes from the cache", "name the value in <headers> if pages may be shared for it", ""}
 	case "query":
-		d = Detail{"the request has a query parameter that the route neither has in its key nor ignores", "put it in the key (query: [NAME]), or in ignore_query if the page does not depend on it", ""}
+		d = Detail{"the request has a query parameter that the route neither has in its key nor ignores", "put it in the key (<query: [NAME]>), or in <ignore_query> if the page does not depend on it", ""}
 	case "key-length":
 		d = Detail{"the key of the page would be too long", "shorten the URL, or declare fewer parts of the request for the key", ""}
 	case "draft":
@@ -136,11 +216,11 @@ func ofPage(word string) (d Detail, ok bool) {
 	case "stale-if-error":
 		d = Detail{"the page is served because a new one cannot be rendered", "look into the log of the site", "RFC 5861, section 4"}
 	case "min-uses":
-		d = Detail{"the page was not requested often enough to be stored (min_uses)", "lower min_uses if such pages shall be stored", ""}
+		d = Detail{"the page was not requested often enough to be stored (min_uses)", "lower <min_uses> if such pages shall be stored", ""}
 	case "no-room":
-		d = Detail{"the store is full, so that no further page is stored", "raise store.disk", ""}
+		d = Detail{"the store is full, so that no further page is stored", "raise <store.disk>", ""}
 	case "no-memory":
-		d = Detail{"there was no memory left to buffer the response (buffers), so that it was not stored", "raise buffers (--buffers), or lower max_renders of the origin", ""}
+		d = Detail{"there was no memory left to buffer the response (buffers), so that it was not stored", "raise <buffers>, or lower max_renders of the origin", ""}
 	case "pinned":
 		d = Detail{"the page is pinned: it does not age, and is not regenerated", "", ""}
 	case "purged":
@@ -150,7 +230,7 @@ func ofPage(word string) (d Detail, ok bool) {
 	case "learned":
 		d = Detail{"the last renders of the section (the first segment of the path) were refused, so that the visitor's own request goes first; a render is tried now and then", "isr top and the log say why they were refused; with cache: off for the section, no render is tried", ""}
 	case "variants":
-		d = Detail{"the page has too many variants (max_variants)", "reduce the header to classes (headers: {NAME: [a, b]}), or raise max_variants", "RFC 9111, section 4.1"}
+		d = Detail{"the page has too many variants (max_variants)", "reduce the header to classes (headers: {NAME: [a, b]}), or raise <max_variants>", "RFC 9111, section 4.1"}
 	default:
 		return Detail{}, false
 	}
@@ -167,7 +247,7 @@ func ofFailure(word string) (d Detail, ok bool) {
 	case "back-off":
 		d = Detail{"the last render failed, and the page is not rendered again before its back-off ends", logOfSite, ""}
 	case "timeout":
-		d = Detail{"the site takes too long to render the page", "make the page faster, or raise render_timeout and wait", ""}
+		d = Detail{"the site takes too long to render the page", "make the page faster, or raise <render_timeout> and wait", ""}
 	case "rejected":
 		d = Detail{"the last render was rejected by the rules of the route, and quarantined", "see isr quarantine; accept the quarantined generation, or change the rule (reject)", ""}
 	case "origin-busy":

@@ -29,7 +29,7 @@ func TestReportBypasses(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			reportBypasses(ctx, monitor, "http://127.0.0.1:8080", slog.New(slog.NewTextHandler(&log, nil)))
+			reportBypasses(ctx, monitor, "http://127.0.0.1:8080", nil, slog.New(slog.NewTextHandler(&log, nil)))
 		}()
 		done(50, isr.Report{Forward: "bypass", Detail: "cookie"})
 		done(500, isr.Report{Hit: true, Detail: "stale"})

@@ -43,6 +43,9 @@ type reloader struct {
 	reopenLogs func()
 	log        *slog.Logger
 
+	// flags are the flags that were set.
+	flags given
+
 	mu      sync.Mutex
 	current *config.File // guarded by mu
 }
@@ -53,6 +56,9 @@ func (r *reloader) file() *config.File {
 	defer r.mu.Unlock()
 	return r.current
 }
+
+// naming returns how a setting is set now. It implements [details.Naming].
+func (r *reloader) naming(setting string) string { return r.flags.naming(setting, r.file()) }
 
 // reload reads the file again. Nothing changes after an error.
 func (r *reloader) reload() (done admin.Reloaded, err error) {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,7 +117,7 @@ func (c *ServeCommand) serveSite(cache *isr.Cache, f *config.File, flags given, 
 	if err != nil {
 		return nil, err
 	}
-	return &reloader{path: c.Config, read: func() (*config.File, error) { return c.read(flags) }, site: site, public: p, digest: digest, metrics: inst.metrics, live: inst.live, watch: inst.watch, buffered: c.buffered, log: log, current: f}, nil
+	return &reloader{path: c.Config, read: func() (*config.File, error) { return c.read(flags) }, site: site, public: p, digest: digest, metrics: inst.metrics, live: inst.live, watch: inst.watch, buffered: c.buffered, log: log, flags: flags, current: f}, nil
 }
 
 // warnOfOrigin connects once to an address of an origin, and logs a warning if that fails:
@@ -146,36 +145,14 @@ func warnOfOrigin(ctx context.Context, origin *url.URL, log *slog.Logger) {
 const manyBypasses = 100
 
 // reportBypasses logs why requests were answered without the cache, once there were many, and ends.
-func reportBypasses(ctx context.Context, monitor *live.Monitor, url string, log *slog.Logger) {
+func reportBypasses(ctx context.Context, monitor *live.Monitor, url string, name details.Naming, log *slog.Logger) {
 	for backoff.Wait(ctx, 10*time.Second) == nil {
-		requests, reasons, advice := bypasses(monitor.Snapshot(time.Now()).Hour.Reasons)
+		requests, reasons, advice := details.Bypasses(monitor.Snapshot(time.Now()).Hour.Reasons, name)
 		if requests >= manyBypasses {
 			log.Info("requests were answered without the cache", "requests", requests, "reasons", reasons, "do", advice, "more", "isr doctor --url "+url+"/")
 			return
 		}
 	}
-}
-
-// bypasses returns how many requests were answered without the cache, the shares of the three most frequent reasons,
-// and what to do about the first.
-func bypasses(all map[string]int64) (requests int64, reasons, advice string) {
-	var words []string
-	for word, n := range all {
-		if details.IsBypass(word) {
-			words = append(words, word)
-			requests += n
-		}
-	}
-	slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b)) })
-	var texts []string
-	for _, word := range words[:min(len(words), 3)] {
-		texts = append(texts, fmt.Sprintf("%s %d%%", word, 100*all[word]/requests))
-	}
-	if len(words) > 0 {
-		d, _ := details.Of(words[0])
-		advice = cmp.Or(d.Advice, "nothing, if that is meant")
-	}
-	return requests, strings.Join(texts, ", "), advice
 }
 
 // openStores opens the stores. Without --require-store, stores that do not answer are

@@ -392,7 +392,7 @@ func (s *server) startPublic(ctx context.Context) (end func(), err error) {
 	for _, origin := range addresses(s.file) {
 		go warnOfOrigin(ctx, origin, s.log)
 	}
-	go reportBypasses(ctx, inst.live, p.urls()[0], s.log)
+	go reportBypasses(ctx, inst.live, p.urls()[0], s.reloader.naming, s.log)
 	inst.metrics.Sample(sources(s.back.st, s.back.cache, s.reloader.site, s.buffered, p.limits, s.back.deliveries, s.watch.health, inst))
 	return nil, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,65 @@ func givenFlags(k *kong.Context) given {
 		}
 	}
 	return g
+}
+
+// naming returns how a setting of the file, such as revalidate of a route or max_header, is set: "--revalidate",
+// "ISR_REVALIDATE" or "isr.yaml:12". Empty: it is not set, and there is a file that could set it, or it has no flag.
+func (g given) naming(setting string, f *config.File) string {
+	flag := ""
+	for _, s := range siteFlags() {
+		if s.path == setting {
+			flag = s.name
+		}
+	}
+	for _, s := range serverFields() {
+		if s.path == setting {
+			flag = s.flag
+		}
+	}
+	if how, set := g[flag]; set {
+		return how
+	}
+	for _, path := range []string{setting, "defaults." + setting} {
+		if fileSets(f, path) {
+			return f.Source(path).String()
+		}
+	}
+	for i := range f.Routes {
+		if path := fmt.Sprintf("routes[%d].%s", i, setting); fileSets(f, path) {
+			return f.Source(path).String()
+		}
+	}
+	if _, file := g["config"]; flag == "" || file {
+		return ""
+	}
+	return "--" + flag
+}
+
+// named returns a usage error in which settings are named in the way in which they were set: ISR_JITTER or
+// memory (isr.yaml:12) instead of --jitter and --memory. f may be nil. Other errors stay as they are.
+func (g given) named(err error, f *config.File) error {
+	var usage *cli.UsageError
+	if !errors.As(err, &usage) {
+		return err
+	}
+	text := err.Error()
+	rename := func(flag, how string) {
+		text = regexp.MustCompile("--"+regexp.QuoteMeta(flag)+"([^a-z0-9-]|$)").ReplaceAllStringFunc(text, func(found string) string {
+			return how + strings.TrimPrefix(found, "--"+flag)
+		})
+	}
+	for flag, how := range g {
+		if how != "--"+flag {
+			rename(flag, how)
+		}
+	}
+	for _, s := range serverFields() {
+		if f != nil && s.flag != "" && fileSets(f, s.path) {
+			rename(s.flag, fmt.Sprintf("%s (%s)", s.path, f.Source(s.path)))
+		}
+	}
+	return cli.Usagef("%s", text)
 }
 
 // A siteFlag is a flag that sets fields of the file: of the file itself, or of all its

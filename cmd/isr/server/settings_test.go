@@ -1,8 +1,11 @@
 package server
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,5 +66,40 @@ func TestFlagsBesidePreset(t *testing.T) {
 	}
 	if i := slices.IndexFunc(f.Routes, func(r config.Route) bool { return r.Match == "/cart/" }); i < 0 || f.Routes[i].Cache != "off" {
 		t.Errorf("/cart/ is not off: %+v", f.Routes)
+	}
+}
+
+// Hints and errors name a setting in the way in which it was set.
+func TestNamedSettings(t *testing.T) {
+	t.Setenv("ISR_TEST_FLAGS_JITTER", "0.7")
+	t.Setenv("ISR_TEST_FLAGS_QUERY", "page")
+	c, g := parse(t, "--origin", "http://127.0.0.1:3000", "--revalidate", "60s")
+	_, err := c.prepare(g)
+	if err == nil || !strings.Contains(err.Error(), "ISR_TEST_FLAGS_JITTER must be") || strings.Contains(err.Error(), "--jitter") {
+		t.Errorf("the error is %v", err)
+	}
+	file, err := c.FileOfFlags(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for setting, want := range map[string]string{"revalidate": "--revalidate", "query": "ISR_TEST_FLAGS_QUERY", "headers": "--vary", "ignore_query": ""} {
+		if got := g.naming(setting, file); got != want {
+			t.Errorf("without a file, %s is named %q, want %q", setting, got, want)
+		}
+	}
+
+	path := filepath.Join(t.TempDir(), "isr.yaml")
+	if err := os.WriteFile(path, []byte("origins: {site: {url: \"http://127.0.0.1:3000\"}}\ndefaults:\n  revalidate: 60s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ISR_TEST_FLAGS_JITTER", "0.1")
+	c, g = parse(t, "--config", path)
+	if file, err = c.read(g); err != nil {
+		t.Fatal(err)
+	}
+	for setting, want := range map[string]string{"revalidate": path + ":3", "query": "ISR_TEST_FLAGS_QUERY", "ignore_cookies": ""} {
+		if got := g.naming(setting, file); got != want {
+			t.Errorf("with a file, %s is named %q, want %q", setting, got, want)
+		}
 	}
 }

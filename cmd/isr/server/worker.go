@@ -262,12 +262,12 @@ func withoutMemory(cfg *isr.Config) { cfg.Memory, cfg.MinUses = -1, 0 }
 func (c *ServeCommand) prepare(flags given) (*config.File, error) {
 	file, err := c.read(flags)
 	if err != nil {
-		return nil, err
+		return nil, flags.named(err, nil)
 	}
 	if err := c.Adopt(file); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Config, err)
 	}
-	return file, c.validate(file)
+	return file, flags.named(c.validate(file), file)
 }
 
 func (c *WorkerCommand) validateWorker() error {

@@ -27,7 +27,7 @@ export function Overview() {
     <${Charts} overview=${overview} />
     <div class="panels">
       <${Failing} pages=${overview.failing} />
-      <${Reasons} totals=${overview.hour} details=${overview.details} />
+      <${Reasons} totals=${overview.hour} details=${overview.details} sites=${overview.sites} />
       <${Slow} pages=${overview.slowest} title="Slowest pages" hint="Renders by their mean time. Once a page has been rendered, it is listed here." />
       <${Slow} pages=${overview.most_requested} title="Most requested" requests hint="Pages by their requests. Once a page has been requested, it is listed here." />
       <${Origins} />

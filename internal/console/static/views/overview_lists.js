@@ -13,13 +13,14 @@ const shown = 8; // rows of a list
 const Meaning = ({ of }) => of && html`${of.meaning}${of.advice && html`<br />→ ${of.advice}`}`;
 
 // Reasons lists why requests were not plain hits.
-export function Reasons({ totals, details }) {
+export function Reasons({ totals, details, sites }) {
   const all = Object.entries(totals.reasons ?? {}).sort((a, b) => b[1] - a[1]);
   return html`<${Panel} title="Non-hits by reason">
     ${all.length === 0 ? html`<${Empty} title="All requests were plain hits, or there were none." />` : html`
       <${Table} caption="Reasons of the last hour" head=${[['Reason'], ['Requests', 'number'], ['Share', 'number'], ['Meaning', 'wide']]}>
         ${all.slice(0, 12).map(([reason, n]) => html`<tr key=${reason}><th scope="row"><code>${reason}</code></th><td class="number">${count(n)}</td><td class="number">${percent(n, totals.requests)}</td><td class="quiet"><${Meaning} of=${details[reason]} /></td></tr>`)}
-      <//>`}
+      <//>
+      ${sites?.length > 0 && html`<p class="quiet">What the site sends, and what to change: <code>isr doctor --url ${sites[0]}/</code></p>`}`}
   <//>`;
 }
 
