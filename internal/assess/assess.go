@@ -84,14 +84,14 @@ func Run(ctx context.Context, log Source, opts Options) (*Report, error) {
 		return nil, err
 	}
 	forecasts, err := newForecasts(opts, in.parameters)
-	if err != nil {
-		return nil, err
-	}
 	defer func() {
 		for _, f := range forecasts {
 			f.close()
 		}
 	}()
+	if err != nil {
+		return nil, err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	feeds := make([]chan []logreader.Entry, len(forecasts))
 	for i, f := range forecasts {

@@ -84,7 +84,7 @@ type page struct {
 	until time.Time // when the response to the last miss ended
 }
 
-// newForecasts returns the forecasts of all settings that differ.
+// newForecasts returns the forecasts of all settings that differ, which the caller closes, also after an error.
 func newForecasts(opts Options, p *parameters) (all []*forecast, err error) {
 	for _, s := range settings(opts, p) {
 		f := &forecast{
@@ -95,10 +95,10 @@ func newForecasts(opts Options, p *parameters) (all []*forecast, err error) {
 		if same && s.name != "" {
 			continue
 		}
-		if err := f.open(site); err != nil {
-			return all, fmt.Errorf("%s: %w", s.name, err)
-		}
 		all = append(all, f)
+		if err := f.open(site); err != nil {
+			return all, err
+		}
 	}
 	return all, nil
 }
