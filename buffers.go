@@ -1,9 +1,5 @@
 package isr
 
-import (
-	"github.com/facetheory/isr/internal/render"
-)
-
 // leastBuffers is the least default budget of Config.Buffers, in bytes.
 const leastBuffers = 32 << 20
 
@@ -11,16 +7,3 @@ const leastBuffers = 32 << 20
 // a quarter is for what is being sent (see responseShare), and a quarter is left to requests. A body that is larger than
 // the part, which Config.MaxBody allows, takes all of it, and exceeds the budget.
 const renderShare = 2
-
-// nextMemory returns the memory of the next render of the fill. The last one has ended.
-func (s *fill) nextMemory() *render.Memory {
-	s.memory.Release()
-	s.memory = render.NewMemory(s.c.rendered)
-	return s.memory
-}
-
-// releaseMemory ends what the fill has of the last render.
-func (s *fill) releaseMemory() {
-	s.memory.Release()
-	s.memory = nil
-}

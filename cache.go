@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/facetheory/isr/budget"
@@ -46,7 +45,7 @@ var (
 	// ErrUncacheable: the response must not be stored.
 	ErrUncacheable = render.ErrUncacheable
 	// ErrClosed is returned after Close.
-	ErrClosed = errors.New("the cache is closed")
+	ErrClosed = errClosed
 )
 
 // A Cache serves pages from memory and from its stores. Of all processes that share the
@@ -64,15 +63,14 @@ type Cache struct {
 	node     *nodecache.Cache // what this process knows of pages
 	activity *activity        // what requests have begun and need not wait for
 	flights  *flights
-	lookUps  chan struct{} // has an element for each read of a fill in progress (see maxLookUps)
-	unstored *flights      // those that call no store
+	engine   *engine  // executes fills
+	unstored *flights // those that call no store
 	follower *changelog.Follower
 	presence *fleet.Members // nil: it has no name
 	peers    *fleet.Peers
 
 	sender        *offload.Sender    // nil: there is no queue
 	invalidations *invalidate.Purges // by unsafe requests
-	crowded       crowdedPages
 	encoder       *encoder.Encoder
 	local         store.LocalReader   // the bodies on a local disk; nil: there are none
 	reader        *bodies.Reader      // of stored bodies
@@ -83,9 +81,7 @@ type Cache struct {
 	complaints, refusals *guard.Complaints // of stores, and of responses
 	renderLog            *renderLog
 	held                 heldLeases
-	rendering, queued    atomic.Int64                  // renders in progress, and pages that wait for a turn at their origin
 	uses                 *frequency.Counter[store.Key] // nil: every page is stored
-	storing              recentTimes                   // what leases took beyond the renders that they were for
 
 	// ctx is the context of all flights; it ends when the context of Close does.
 	ctx   context.Context
@@ -123,7 +119,6 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		created:    time.Now(),
 		log:        cfg.Logger,
 		activity:   new(activity),
-		lookUps:    make(chan struct{}, maxLookUps),
 		complaints: guard.NewComplaints(cfg.Logger, slog.LevelError),
 		refusals:   guard.NewComplaints(cfg.Logger, slog.LevelWarn),
 		renderLog:  &renderLog{logger: cfg.Logger},
@@ -145,11 +140,12 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	_, bytes := cfg.Buffers.Usage()
 	c.rendered = cfg.Buffers.Part(bytes / renderShare)
 	c.sender = newSender(c)
-	c.invalidations = newInvalidations(c)
 	c.encoder = newEncoder(c)
 	c.peers = fleet.NewPeers(cfg.Peers)
 	c.reader = newReader(c, bodies)
 	c.follow()
+	c.engine = newCacheEngine(c)
+	c.invalidations = newInvalidations(c)
 	if cfg.Collect > 0 {
 		c.background.Go(func() { c.collectPeriodically(c.ctx) })
 	}
@@ -219,6 +215,32 @@ func newEncoder(c *Cache) *encoder.Encoder {
 		Go: c.background.Go, Begin: c.activity.begin, End: c.activity.end,
 		Complain: c.complaints.Log,
 	})
+}
+
+// newCacheEngine returns what executes the fills of a cache.
+func newCacheEngine(c *Cache) *engine {
+	o := engineOptions{
+		Meta: c.meta, Bodies: c.bodies, Reader: c.reader, Encoder: c.encoder, Node: c.node, Follower: c.follower, Sender: c.sender, Peers: c.peers,
+		Flights: c.flights, Unstored: c.unstored, Closing: c.ctx, Go: c.background.Go,
+		Now: c.now, Random: c.cfg.Random, Below: c.below, Jitter: c.jitter, NewToken: c.cfg.NewToken, Partition: c.cfg.Partition,
+		StoreTimeout: c.cfg.StoreTimeout, Lease: c.cfg.Lease, Retention: c.cfg.Retention, RenderTimeout: c.cfg.RenderTimeout,
+		MaxBody: c.cfg.MaxBody, Memory: c.rendered, Freezes: c.cfg.Freezes,
+		Uses: c.uses, MinUses: c.cfg.MinUses, Full: c.full, Blind: c.blind, HasVariants: c.hasVariants,
+		Hold: c.hold, Stored: c.renderLog.stored,
+		Log: c.log, Complaints: c.complaints, Refusals: c.refusals,
+	}
+	if c.cfg.Peers != nil {
+		o.AwaitLease = c.cfg.Peers.AwaitLease
+	}
+	if all := c.cfg.Observer; all != nil {
+		o.Begin = func(ctx context.Context, op operation) (context.Context, func(operationResult)) {
+			ctx, end := all.Begin(ctx, Operation{Kind: OperationKind(op.Kind), Route: op.Route, Key: op.Key, Trigger: op.Trigger, Cause: op.Cause})
+			return ctx, func(r operationResult) { end(Result(r)) }
+		}
+		o.Joined = all.Join
+		o.Note = func(kind, reason string) { all.Note(Event{Kind: EventKind(kind), Reason: reason}) }
+	}
+	return newEngine(o)
 }
 
 // StoresDown returns the stores whose circuit breaker is open: "table", "bodies".
@@ -308,7 +330,7 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 		b.maxBody = min(rt.MaxBody, b.maxBody)
 	}
 	b.rules.MaxHeader, b.maxTags = c.cfg.MaxHeader, c.cfg.MaxTags
-	b.present.Responses, b.present.Bodies = &c.responses, &page.BodyStore{Reader: c.reader, Patience: c.cfg.StoreTimeout, Suspect: c.suspect}
+	b.present.Responses, b.present.Bodies = &c.responses, &page.BodyStore{Reader: c.reader, Patience: c.cfg.StoreTimeout, Suspect: c.engine.suspect}
 	b.present.Want = func(p *page.Page, wanted httpcache.Coding) { c.encoder.Want(p, b.present, wanted) }
 	b.Label = cmp.Or(b.Label, b.Name)
 	b.present.Report = func(w http.ResponseWriter, p *page.Page, status httpcache.Status, age time.Duration) {
@@ -400,32 +422,6 @@ func (c *Cache) routeOf(ctx context.Context, k store.Key) (*boundRoute, error) {
 	return nil, fmt.Errorf("%w: the stored entry of %s names no route, and the cache has %d routes instead of one with a name", ErrNoRenderer, k, len(c.bound))
 }
 
-// start returns the flight of the fill's key, or starts one that runs the fill, which
-// leader reports. It returns nil once the cache is closed.
-func (c *Cache) start(s *fill) (f *flight, leader bool) {
-	return c.flights.Join(s.key, func() *flight { return newFlight(s) }, func(f *flight) {
-		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
-		f.outcome = s.observed(c.ctx, s.run)
-	})
-}
-
-// join is start for a request that waits for the flight.
-func (c *Cache) join(s *fill) (f *flight, leader bool) {
-	f, leader = c.start(s)
-	c.joined(f, leader, s.cause)
-	return f, leader
-}
-
-// joinUnstored is join for a fill that calls no store.
-func (c *Cache) joinUnstored(s *fill) (f *flight, leader bool) {
-	f, leader = c.unstored.Join(s.key, func() *flight { return newFlight(s) }, func(f *flight) {
-		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
-		f.outcome = s.observed(c.ctx, s.runUnstored)
-	})
-	c.joined(f, leader, s.cause)
-	return f, leader
-}
-
 // Close prevents further regenerations, and waits for those in progress, and for the purges
 // that unsafe requests have caused. If ctx ends first, it cancels their renders, releases
 // their leases, and returns an error. Pages in memory can still be served, but the log is no
@@ -503,12 +499,4 @@ func (c *Cache) below(n uint64) uint64 {
 // jitter draws a duration between half and one and a half of d.
 func (c *Cache) jitter(d time.Duration) time.Duration {
 	return backoff.Jitter(d, c.cfg.Random())
-}
-
-// settleTime bounds what a cancelled flight still has to write.
-const settleTime = 5 * time.Second
-
-// settling returns a context for writes after the flight was cancelled.
-func (c *Cache) settling(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 }

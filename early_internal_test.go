@@ -1,7 +1,6 @@
 package isr
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -14,19 +13,24 @@ func TestShorten(t *testing.T) {
 		share  float64
 		least  time.Duration
 	}{
-		{time.Second, DefaultJitter, time.Second},
-		{19 * time.Second, DefaultJitter, 19 * time.Second},
-		{20 * time.Second, DefaultJitter, 19 * time.Second},
-		{time.Minute, DefaultJitter, 57 * time.Second},
-		{time.Hour, DefaultJitter, 57 * time.Minute},
+		{time.Second, 0.05, time.Second},
+		{19 * time.Second, 0.05, 19 * time.Second},
+		{20 * time.Second, 0.05, 19 * time.Second},
+		{time.Minute, 0.05, 57 * time.Second},
+		{time.Hour, 0.05, 57 * time.Minute},
 		{time.Minute, 0, time.Minute},
-		{time.Minute, maxJitter, 30 * time.Second},
-		{store.MaxInterval, maxJitter, store.MaxInterval / 2},
+		{time.Minute, 0.5, 30 * time.Second},
+		{store.MaxInterval, 0.5, store.MaxInterval / 2},
 	} {
-		for bits, want := range map[uint64]time.Duration{0: c.window, math.MaxUint64: c.least} {
-			cache := &Cache{cfg: Config{Random: func() uint64 { return bits }}}
-			if got := cache.shorten(c.window, c.share); got != want {
-				t.Errorf("%v by %v, with the bits %x: %v, want %v", c.window, c.share, bits, got, want)
+		most := func(n uint64) uint64 { return n - 1 }
+		least := func(uint64) uint64 { return 0 }
+		for _, draw := range []struct {
+			below func(uint64) uint64
+			want  time.Duration
+		}{{least, c.window}, {most, c.least}} {
+			e := &engine{engineOptions: engineOptions{Below: draw.below}}
+			if got := e.shorten(c.window, c.share); got != draw.want {
+				t.Errorf("%v by %v: %v, want %v", c.window, c.share, got, draw.want)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (s *fill) entry(got render.Rendering, at timing, seq int64, rec store.Recor
 	if e.ETag == "" {
 		e.ETag = digestTag(digest)
 	}
-	e.GenerationID = s.c.newGenerationID()
+	e.GenerationID = s.e.newGenerationID()
 	e.BodyKey = store.BodyPrefix(s.pk) + e.GenerationID
 	e.Revalidate = s.window(got, at, rec, digest)
 	if got.Verdict.StaleAsFresh {
@@ -43,7 +43,7 @@ func (s *fill) entry(got render.Rendering, at timing, seq int64, rec store.Recor
 		e.GenerationID, e.BodyKey = rec.Entry.GenerationID, rec.Entry.BodyKey
 		e.RenderTime = max(e.RenderTime, rec.Entry.RenderTime) // of the next render, which may send the page
 	}
-	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)
+	e.Expires = expiry(e, s.e.Now(), s.e.Retention)
 	return e
 }
 
@@ -59,9 +59,9 @@ func (s *fill) draft(status int, h http.Header, v httpcache.Verdict, at timing, 
 		Tags:        v.Tags,
 		Stale:       store.ClampInterval(v.Stale.Truncate(time.Second)),
 		PurgeSeq:    seq,
-		Build:       s.c.node.Build(),
+		Build:       s.e.Node.Build(),
 		InitialAge:  httpcache.InitialAge(h, at.generatedAt),
-		Peer:        s.c.peers.Own(),
+		Peer:        s.e.Peers.Own(),
 	}
 	e.Header, e.ETag = httpcache.StoredHeader(h), httpcache.ETagOf(h)
 	return e
@@ -72,39 +72,24 @@ func (s *fill) draft(status int, h http.Header, v httpcache.Verdict, at timing, 
 func (s *fill) window(got render.Rendering, at timing, rec store.Record, digest string) time.Duration {
 	window, read := wholeSeconds(got.Verdict.Revalidate), rec.Entry
 	if !got.Verdict.RouteWindow || s.policy.maxWindow == 0 || read == nil || read.Revalidate == 0 {
-		return s.c.shorten(window, s.policy.jitter)
+		return s.e.shorten(window, s.policy.jitter)
 	}
 	next := min(max(read.Revalidate, s.policy.minWindow), s.policy.maxWindow)
 	// A purge says that the content changes, and when: visitors did not find it stale, however
 	// long the window. Of the content of other services nothing is known.
-	if !read.Foreign && !read.CoveredBy(s.c.node.RecordPurges(&s.f.State, s.key, rec)) {
+	if !read.Foreign && !read.CoveredBy(s.e.Node.RecordPurges(&s.f.State, s.key, rec)) {
 		changed := read.SHA256 != digest || read.Status != got.Response.Status
 		next = s.policy.nextWindow(read.Revalidate, max(at.generatedAt.Sub(read.GeneratedAt), 0), changed)
 	}
 	if next == read.Revalidate {
 		return next // it is shortened already: many times the jitter would be a trend
 	}
-	return s.c.shorten(next, s.policy.jitter)
-}
-
-// newGenerationID returns an id that is unique and sorts by time: ids of one page sort
-// in the order in which they are published, since a publish takes more than a
-// microsecond.
-func (c *Cache) newGenerationID() string {
-	return c.now().UTC().Format("20060102T150405.000000Z") + "-" + strings.ToLower(c.cfg.NewToken())
+	return s.e.shorten(next, s.policy.jitter)
 }
 
 // wholeSeconds rounds a window down to what the table can store, at least one second.
 func wholeSeconds(d time.Duration) time.Duration {
 	return max(store.ClampInterval(d).Truncate(time.Second), time.Second)
-}
-
-// shorten takes a random part of at most share off a freshness window, in whole
-// seconds, so that pages that were published together do not expire together. The
-// result is stored, and all headers sent to clients follow from it.
-func (c *Cache) shorten(window time.Duration, share float64) time.Duration {
-	most := uint64(window.Seconds() * share)
-	return window - time.Duration(c.below(most+1))*time.Second
 }
 
 // expiry is when the table may delete an entry: a day after the latest of its stale
@@ -133,7 +118,7 @@ func (s *fill) publishOptions(read store.Record, next *store.Entry) store.Publis
 	return store.PublishOptions{
 		History:    s.policy.history > 0,
 		Keep:       s.policy.history,
-		Superseded: s.c.now().Add(s.c.cfg.Retention),
+		Superseded: s.e.Now().Add(s.e.Retention),
 		Unchanged:  read.Entry != nil && sameContent(read.Entry, next),
 		Unpin:      s.unpin || !s.pinned(read),
 		Key:        s.key,
@@ -169,8 +154,8 @@ func (s *fill) lookUp(ctx context.Context) (store.Record, error) {
 	timer := time.NewTimer(guard.TableTimeout)
 	defer timer.Stop()
 	select {
-	case s.c.lookUps <- struct{}{}:
-		defer func() { <-s.c.lookUps }()
+	case s.e.lookUps <- struct{}{}:
+		defer func() { <-s.e.lookUps }()
 		return s.read(ctx)
 	case <-timer.C:
 		return store.Record{}, fmt.Errorf("reading %s: %d other reads are in progress: %w", s.key, maxLookUps, guard.ErrSlow)
@@ -181,14 +166,14 @@ func (s *fill) lookUp(ctx context.Context) (store.Record, error) {
 
 // read reads the record of the page, and repeats that if the page was invalidated during the read.
 func (s *fill) read(ctx context.Context) (rec store.Record, err error) {
-	for again := true; again; again = s.c.node.OutdatedDuring(&s.f.State, s.latest) {
-		s.asOf = s.c.follower.Committed()
-		if rec, s.latest, err = s.c.node.Read(ctx, s.key, s.pk); err != nil {
+	for again := true; again; again = s.e.Node.OutdatedDuring(&s.f.State, s.latest) {
+		s.asOf = s.e.Follower.Committed()
+		if rec, s.latest, err = s.e.Node.Read(ctx, s.key, s.pk); err != nil {
 			return store.Record{}, err
 		}
 	}
 	if rec.Malformed != nil {
-		s.c.log.Warn("a malformed row counts as missing", "key", s.key.String(), "pk", s.pk, "error", rec.Malformed)
+		s.e.Log.Warn("a malformed row counts as missing", "key", s.key.String(), "pk", s.pk, "error", rec.Malformed)
 	}
 	s.adapt(&rec)
 	s.f.found(rec)
@@ -225,7 +210,7 @@ func (s *fill) redirectsToItself(e *store.Entry) bool {
 // purges returns all purges that this process knows to cover the entry of a record that the fill has
 // read.
 func (s *fill) purges(rec store.Record) store.PurgeState {
-	return s.c.node.RecordPurges(&s.f.State, s.key, rec)
+	return s.e.Node.RecordPurges(&s.f.State, s.key, rec)
 }
 
 // keep puts a page that was just read, or published, into memory. If it may be older
@@ -233,12 +218,12 @@ func (s *fill) purges(rec store.Record) store.PurgeState {
 // reloaded, so that no later visitor gets an older one. ErrPurged: the page was purged
 // since it was read, and must not be served.
 func (s *fill) keep(p *page.Page) error {
-	clear := s.c.node.Put(p, &s.f.State)
+	clear := s.e.Node.Put(p, &s.f.State)
 	known := s.f.Known(p.Purges)
 	if !clear || known.Seq > p.Purges.Seq {
-		s.c.node.Invalidate(p.Key)
+		s.e.Node.Invalidate(p.Key)
 	}
-	if s.c.node.State(&s.f.State, p, s.c.now()) == store.Purged {
+	if s.e.Node.State(&s.f.State, p, s.e.Now()) == store.Purged {
 		return store.ErrPurged
 	}
 	return nil
@@ -249,16 +234,16 @@ func (s *fill) keep(p *page.Page) error {
 // purged since it was read.
 func (s *fill) load(ctx context.Context, rec store.Record) (p *page.Page, err error) {
 	e := *rec.Entry // a copy, which reading the body of another service's page completes
-	if p := s.c.node.Get(s.key); p != nil && page.SameEntry(&p.Entry, &e) && p.Purges == rec.Purges && !s.c.late(p, s.c.now()) {
+	if p := s.e.Node.Get(s.key); p != nil && page.SameEntry(&p.Entry, &e) && p.Purges == rec.Purges && !s.e.Follower.LateFor(p.Read.AsOf, s.e.Now()) {
 		return p, nil
 	}
-	if last := s.c.node.Last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
+	if last := s.e.Node.Last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
 		p = page.New(s.key, e, rec.Purges, s.latest, last.Body(), s.policy.present)
 		p.Inherit(last)
 	} else if p, err = s.detached(ctx, rec, s.latest); err != nil {
 		return nil, err
 	} else if p == nil {
-		addCoding := s.c.encoder.Prefetch(ctx, rec.Entry, s.policy.present, s.accept)
+		addCoding := s.e.Encoder.Prefetch(ctx, rec.Entry, s.policy.present, s.accept)
 		body, err := s.body(ctx, rec, &e)
 		if err != nil {
 			return nil, err
@@ -275,14 +260,14 @@ func (s *fill) load(ctx context.Context, rec store.Record) (p *page.Page, err er
 // page is pinned, since the body may become readable again and the pin would be lost.
 func (s *fill) body(ctx context.Context, rec store.Record, e *store.Entry) ([]byte, error) {
 	if !e.Foreign && e.BodyKey == s.noBody {
-		return nil, fmt.Errorf("%w: %s (found earlier)", ErrNoBody, e.BodyKey)
+		return nil, fmt.Errorf("%w: %s (found earlier)", bodies.ErrMissing, e.BodyKey)
 	}
-	body, err := s.c.reader.Read(ctx, s.key, e)
+	body, err := s.e.Reader.Read(ctx, s.key, e)
 	if errors.Is(err, bodies.ErrUnreadable) && !s.pinned(rec) {
-		err = fmt.Errorf("%w: %w", ErrNoBody, err)
+		err = fmt.Errorf("%w: %w", bodies.ErrMissing, err)
 	}
-	if errors.Is(err, ErrNoBody) {
-		s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
+	if errors.Is(err, bodies.ErrMissing) {
+		s.e.Log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
 	}
 	return body, err
 }
@@ -293,11 +278,11 @@ func (s *fill) recall(ctx context.Context) *page.Page {
 	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
 		return nil
 	}
-	o, now := s.c.node.Stub(s.key), s.c.now()
+	o, now := s.e.Node.Stub(s.key), s.e.Now()
 	if o == nil {
 		return nil
 	}
-	if p := o.Page(new(page.Memory), s.key); s.c.late(p, now) || s.c.blind(now) || s.c.node.State(&s.f.State, p, now) != store.Fresh {
+	if p := o.Page(new(page.Memory), s.key); s.e.Follower.LateFor(p.Read.AsOf, now) || s.e.Blind(now) || s.e.Node.State(&s.f.State, p, now) != store.Fresh {
 		return nil
 	}
 	rec, read := o.Record()
@@ -310,15 +295,50 @@ func (s *fill) recall(ctx context.Context) *page.Page {
 	}
 	addCoding := func(*page.Page) {}
 	if _, absent := o.Codings(); !absent {
-		addCoding = s.c.encoder.Prefetch(ctx, rec.Entry, s.policy.present, s.accept)
+		addCoding = s.e.Encoder.Prefetch(ctx, rec.Entry, s.policy.present, s.accept)
 	}
-	body, err := s.c.reader.ReadOnce(ctx, s.key, rec.Entry)
+	body, err := s.e.Reader.ReadOnce(ctx, s.key, rec.Entry)
 	if err != nil {
 		return nil // the fill goes on, and finds the reason
 	}
-	p, err := s.c.node.Restore(s.key, o, *rec.Entry, body, s.policy.present, addCoding)
-	if err != nil || s.c.node.IsDropped(p) {
+	p, err := s.e.Node.Restore(s.key, o, *rec.Entry, body, s.policy.present, addCoding)
+	if err != nil || s.e.Node.IsDropped(p) {
 		return nil
 	}
 	return p
+}
+
+// newGenerationID returns an id that is unique and sorts by time: ids of one page sort
+// in the order in which they are published, since a publish takes more than a
+// microsecond.
+func (e *engine) newGenerationID() string {
+	return e.Now().UTC().Format("20060102T150405.000000Z") + "-" + strings.ToLower(e.NewToken())
+}
+
+// shorten takes a random part of at most share off a freshness window, in whole
+// seconds, so that pages that were published together do not expire together. The
+// result is stored, and all headers sent to clients follow from it.
+func (e *engine) shorten(window time.Duration, share float64) time.Duration {
+	most := uint64(window.Seconds() * share)
+	return window - time.Duration(e.Below(most+1))*time.Second
+}
+
+// checkBody returns an error wrapping bodies.ErrMissing unless the body of a generation exists.
+func (e *engine) checkBody(ctx context.Context, g store.Entry) error {
+	info, err := e.Bodies.Stat(ctx, g.BodyKey)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey):
+		return fmt.Errorf("generation %s: %w: %w", g.GenerationID, bodies.ErrMissing, err)
+	case err != nil:
+		return fmt.Errorf("checking the body of generation %s: %w", g.GenerationID, err)
+	case info.Length != g.Length && !g.Foreign:
+		return fmt.Errorf("generation %s: %w: %s has %d bytes, %d were published", g.GenerationID, bodies.ErrMissing, g.BodyKey, info.Length, g.Length)
+	}
+	return nil
+}
+
+// newUnpublishedPage makes the page of an entry that is not in the store. It is as old
+// as its render.
+func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *page.View) *page.Page {
+	return page.New(k, e, store.PurgeState{}, page.Interval{Began: at.began, Ended: at.began.Add(at.took)}, body, as)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
-	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -141,14 +140,15 @@ type explainer struct {
 	out   Decision
 	// learned: a variant by learned headers was described as rendered.
 	learned bool
+	answers chan answer // of the renderer that is called
 }
 
 var _ effects = (*explainer)(nil)
 
 func (x *explainer) ctx() context.Context { return x.r.Context() }
 
-// because adds a reason.
-func (x *explainer) because(text, rfc string) {
+// Because adds a reason.
+func (x *explainer) Because(text, rfc string) {
 	x.out.Reasons = append(x.out.Reasons, Reason{Text: text, RFC: rfc})
 }
 
@@ -168,19 +168,19 @@ func (x *explainer) run(d decision) {
 func (x *explainer) step(d *decision) {
 	switch d.act {
 	case actAwaitPoll:
-		x.because("this server has not read the log of changes lately, and reads it first", "")
+		x.Because("this server has not read the log of changes lately, and reads it first", "")
 	case actSelect:
-		x.because("the Vary of the page names headers that the request has other values of", "RFC 9111, section 4.1")
+		x.Because("the Vary of the page names headers that the request has other values of", "RFC 9111, section 4.1")
 	case actFind:
 		if d.page != nil {
-			x.because("the page in memory is "+x.state(d.page)+", and may not be served without looking for a newer one", "RFC 9111, section 4.2.4")
+			x.Because("the page in memory is "+x.state(d.page)+", and may not be served without looking for a newer one", "RFC 9111, section 4.2.4")
 		} else {
-			x.because("the page is not in the memory of this server", "RFC 9111, section 4")
+			x.Because("the page is not in the memory of this server", "RFC 9111, section 4")
 		}
 	case actFindSince:
-		x.because("no page in memory is as new as the ISR-Min-Seq of the request demands", "")
+		x.Because("no page in memory is as new as the ISR-Min-Seq of the request demands", "")
 	case actUnstored:
-		x.because("the stores are not used: the page is rendered once for all requests that wait for it, and not stored", "")
+		x.Because("the stores are not used: the page is rendered once for all requests that wait for it, and not stored", "")
 	}
 }
 
@@ -193,7 +193,7 @@ func (x *explainer) reach(_ *http.Request, seq int64) error {
 	if applied >= seq {
 		return nil
 	}
-	x.because(fmt.Sprintf("the request waits until this server has applied the log up to its ISR-Min-Seq (it is at %d): if the log does not reach that, it gets 400, and 503 if the log cannot be read in time", applied), "")
+	x.Because(fmt.Sprintf("the request waits until this server has applied the log up to its ISR-Min-Seq (it is at %d): if the log does not reach that, it gets 400, and 503 if the log cannot be read in time", applied), "")
 	return errOpen
 }
 
@@ -206,7 +206,7 @@ func (x *explainer) load(_ *http.Request, d *decision) (*page.Page, error) {
 	if info, err := x.h.c.bodies.Stat(x.ctx(), e.BodyKey); err != nil || info.Length != e.Length {
 		return nil, nil // it is searched for
 	}
-	x.because("what this server knows of the page is in memory; its body is read from the local disk", "")
+	x.Because("what this server knows of the page is in memory; its body is read from the local disk", "")
 	return page.New(d.key, *e, d.page.Purges, d.page.Read, nil, x.h.route.present), nil
 }
 
@@ -227,13 +227,13 @@ func (x *explainer) regenerated() {
 	c := x.h.c
 	switch {
 	case c.sender == nil:
-		x.because("the page is regenerated in the background", section)
+		x.Because("the page is regenerated in the background", section)
 	case !c.QueueDown():
-		x.because("the page is sent to the queue of regenerations, unless it was sent lately, and a worker regenerates it", section)
+		x.Because("the page is sent to the queue of regenerations, unless it was sent lately, and a worker regenerates it", section)
 	case c.cfg.Freezes:
-		x.because("the page stays stale: the queue of regenerations has failed lately, and the next request tries again", section)
+		x.Because("the page stays stale: the queue of regenerations has failed lately, and the next request tries again", section)
 	default:
-		x.because("the page is regenerated in the background by this server: the queue of regenerations has failed lately", section)
+		x.Because("the page is regenerated in the background by this server: the queue of regenerations has failed lately", section)
 	}
 }
 
@@ -251,26 +251,24 @@ func (x *explainer) join(_ *http.Request, d *decision) joined {
 	s := h.waiting(x.r, d.key, nil)
 	s.skip = h.c.sections.peek(h.route, d.key)
 	s.minSeq, s.uncounted, s.onlyStored = d.minSeq, 1, d.act == actFindStored
-	var o outcome
 	var open bool
 	if d.act == actUnstored {
-		o, open = x.dryRunUnstored(s)
+		f, open = h.c.engine.dryRunUnstored(x.ctx(), s, x)
 	} else {
-		o, open = x.dryRun(s)
+		f, open = h.c.engine.dryRun(x.ctx(), s, x)
 	}
 	if open {
-		_, waits := o.(storedPage)
+		_, waits := f.outcome.(storedPage)
 		return joined{end: joinOpen, collapsed: waits, stored: waits}
 	}
-	old, offered := d.page, s.f.stale.Load()
+	old, offered := d.page, f.stale.Load()
 	if offered != nil {
 		old = offered
 	}
-	if o, found := o.(storedPage); found && o.page == offered {
+	if o, found := f.outcome.(storedPage); found && o.page == offered {
 		x.regenerated()
 	}
-	s.f.outcome = o
-	got := joined{reply: h.reply(s.f, true, old)}
+	got := joined{reply: h.reply(f, true, old)}
 	if d.act == actFindSince && !h.meets(got.outcome, d.minSeq) {
 		return joined{end: joinNothing}
 	}
@@ -286,7 +284,7 @@ func (x *explainer) joinCurrent(d *decision, f *flight) joined {
 		}
 	}
 	if d.act != actUnstored {
-		x.because("another request in this process has started to find or render the page, and this one waits for it", "RFC 9211, section 2.6")
+		x.Because("another request in this process has started to find or render the page, and this one waits for it", "RFC 9211, section 2.6")
 	}
 	return joined{end: joinOpen, collapsed: true}
 }
@@ -299,8 +297,8 @@ func (x *explainer) finish(d *decision) {
 		x.refresh(x.r, d)
 	case actServe:
 		if d.err != nil {
-			x.because(d.err.Error(), "")
-			x.because("an older page is served instead of the failure", "RFC 5861, section 4")
+			x.Because(d.err.Error(), "")
+			x.Because("an older page is served instead of the failure", "RFC 5861, section 4")
 		}
 		x.page(d, d.status)
 	case actPass:
@@ -333,16 +331,12 @@ func (x *explainer) page(d *decision, status httpcache.Status) {
 // pass describes a request that reaches the renderer as it is.
 func (x *explainer) pass(d *decision) {
 	if d.err != nil {
-		x.because(d.err.Error(), "")
+		x.Because(d.err.Error(), "")
 	}
 	if d.lesson == learnRefusal {
-		x.because("its last render in this process was not cacheable, which is remembered for two minutes", "")
+		x.Because("its last render in this process was not cacheable, which is remembered for two minutes", "")
 		if x.fetch {
-			s := x.h.waiting(x.r, d.key, nil)
-			x.begin(s)
-			x.ask(s, store.Record{}, func() (render.Rendering, timing) {
-				return s.render(x.ctx(), store.Record{}, x.h.c.follower.Committed(), d.known.Refused, nil)
-			})
+			x.h.c.engine.dryRender(x.ctx(), x.h.waiting(x.r, d.key, nil), d.known.Refused, x)
 		}
 	}
 	x.passes(d.status)
@@ -368,9 +362,9 @@ func (x *explainer) passes(status httpcache.Status) {
 func (x *explainer) failure(d *decision) {
 	switch {
 	case errors.Is(d.err, errOnlyIfCached):
-		x.because("the request has only-if-cached, and no stored page satisfies it", "RFC 9111, section 5.2.1.7")
+		x.Because("the request has only-if-cached, and no stored page satisfies it", "RFC 9111, section 5.2.1.7")
 	case d.err != nil:
-		x.because(d.err.Error(), "")
+		x.Because(d.err.Error(), "")
 	}
 	status := d.status
 	if status.Forward != "" {
@@ -383,7 +377,7 @@ func (x *explainer) failure(d *decision) {
 // refuse describes a request that is refused.
 func (x *explainer) refuse(err error) {
 	x.out.Refused = err.Error()
-	x.because("the request is refused: "+err.Error(), "RFC 9110, section 15.5.1")
+	x.Because("the request is refused: "+err.Error(), "RFC 9110, section 15.5.1")
 	x.settle(VerdictRefused, http.StatusBadRequest, httpcache.Status{Detail: detailBadRequest}.String())
 }
 

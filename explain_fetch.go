@@ -93,28 +93,37 @@ func watched(h http.Handler, show func(answer)) http.Handler {
 	})
 }
 
-// ask calls the renderer by call, a method of the fill, and describes what it answers. rec is
-// what the answer would replace.
-func (x *explainer) ask(s *fill, rec store.Record, call func() (render.Rendering, timing)) (render.Rendering, timing) {
+var _ fillsExplainer = (*explainer)(nil)
+
+// RendersVariant records that a variant by learned headers is described as rendered.
+func (x *explainer) RendersVariant() {
+	x.out.Open = x.out.Open || x.learned
+	x.learned = true
+}
+
+// Fetches reports whether the renderer may be called.
+func (x *explainer) Fetches() bool { return x.fetch }
+
+// Watch returns a renderer that shows the header of what h answers.
+func (x *explainer) Watch(h http.Handler) http.Handler {
 	answers := make(chan answer, 2) // a validation may be repeated without conditions
-	plain, watching := s.policy, *s.policy
-	watching.renders = new(recentTimes) // it is not remembered
-	watching.renderer = watched(plain.renderer, func(a answer) {
+	x.answers = answers
+	return watched(h, func(a answer) {
 		select {
 		case answers <- a:
 		default:
 		}
 	})
-	s.policy = &watching
-	got, at := call()
-	s.releaseMemory()
-	s.policy = plain
-	f := &Fetched{Took: at.took}
+}
+
+// Fetched describes what the renderer has answered.
+func (x *explainer) Fetched(k store.Key, got render.Rendering, requested time.Time, took time.Duration, rejected string) {
+	f := &Fetched{Took: took}
 	x.out.Fetched = f
-	for len(answers) > 0 {
-		a := <-answers
+	for len(x.answers) > 0 {
+		a := <-x.answers
 		f.Status, f.Header = a.status, tellingFields(a.header)
-		f.Obstacles = x.h.route.obstacles(s.key, a.status, a.header, at.generatedAt)
+		f.Obstacles = x.h.route.obstacles(k, a.status, a.header, requested)
 	}
 	switch {
 	case got.Failure != nil:
@@ -125,13 +134,12 @@ func (x *explainer) ask(s *fill, rec store.Record, call func() (render.Rendering
 	case got.Response != nil:
 		f.Bytes, f.Stored, f.FreshFor, f.StaleFor, f.Tags = int64(len(got.Response.Body)), true, got.Verdict.Revalidate, got.Verdict.Stale, got.Verdict.Tags
 		f.Obstacles = nil
-		if why := s.suspicious(rec, got); why != "" {
-			f.Stored, f.Obstacles = false, []Obstacle{obstacle(page.DetailRejected, why)}
+		if rejected != "" {
+			f.Stored, f.Obstacles = false, []Obstacle{obstacle(page.DetailRejected, rejected)}
 		}
 	case len(f.Obstacles) == 0:
 		f.Obstacles = []Obstacle{obstacle(got.Refused, cmp.Or(errorText(got.Verdict.Cause), got.Refused))}
 	}
-	return got, at
 }
 
 func errorText(err error) string {

@@ -29,7 +29,7 @@ func (h *handler) ExplainDraft(r *http.Request, fetch bool) Decision {
 // what it answers. The rest of the response is not read.
 func (x *explainer) askPassing(s httpcache.Status) {
 	if why := x.unaskable(); why != "" {
-		x.because("the origin was not asked: "+why, "")
+		x.Because("the origin was not asked: "+why, "")
 		return
 	}
 	ctx, cancel := context.WithTimeout(x.ctx(), x.h.route.fills.renderTimeout)

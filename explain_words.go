@@ -47,25 +47,25 @@ func (x *explainer) state(p *page.Page) string {
 func (x *explainer) judged(p *page.Page, state store.State) {
 	now := x.h.c.now()
 	if text := worth(&p.Entry, x.h.c.node.Purges(nil, p, now), state, now); text != "fresh" {
-		x.because("the page is "+text, "RFC 9111, section 4.2")
+		x.Because("the page is "+text, "RFC 9111, section 4.2")
 	}
 }
 
 // stored adds the reasons for the state of an entry in the store.
-func (x *explainer) stored(rec store.Record, state store.State, now time.Time) {
+func (x *explainer) Stored(rec store.Record, state store.State, now time.Time) {
 	e := rec.Entry
 	switch {
 	case rec.Malformed != nil:
-		x.because("its row in the store cannot be read, and counts as missing: "+rec.Malformed.Error(), "")
+		x.Because("its row in the store cannot be read, and counts as missing: "+rec.Malformed.Error(), "")
 	case e == nil:
-		x.because("the store has no such page", "RFC 9111, section 4")
+		x.Because("the store has no such page", "RFC 9111, section 4")
 	case e.Withdrawn:
-		x.because("the origin has withdrawn the page: it said that the page is gone, or must no longer be shared", "RFC 9111, section 4.4")
+		x.Because("the origin has withdrawn the page: it said that the page is gone, or must no longer be shared", "RFC 9111, section 4.4")
 	default:
-		x.because("the page in the store is "+worth(e, rec.Purges, state, now), "RFC 9111, section 4.2")
+		x.Because("the page in the store is "+worth(e, rec.Purges, state, now), "RFC 9111, section 4.2")
 	}
 	if e != nil && e.Foreign {
-		x.because("another service wrote the page, so that the stale window of the route applies to it", "")
+		x.Because("another service wrote the page, so that the stale window of the route applies to it", "")
 	}
 }
 

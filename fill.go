@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -58,7 +59,7 @@ import (
 // It ends at most of them, with an outcome. Steps that only decide (consult, choose, judge, wait) have no effects: an
 // explanation takes them as they are, and replaces the others (see explain_fill.go).
 type fill struct {
-	c *Cache
+	e *engine
 	fillRequest
 	pk string
 	f  *flight
@@ -94,9 +95,9 @@ type fill struct {
 	since   time.Time // when the fill began
 	listed  time.Time // until when this fill has listed a variant that is not stored; else zero
 
-	rendering *observedRender // in progress; nil if there is none
-	leaseWait func(Result)    // ends the wait for a lease in progress; nil if there is none
-	lost      bool            // the lease that was acquired last was lost
+	rendering *observedRender       // in progress; nil if there is none
+	leaseWait func(operationResult) // ends the wait for a lease in progress; nil if there is none
+	lost      bool                  // the lease that was acquired last was lost
 }
 
 // A fillRequest is what is asked of a fill. It does not change while the fill runs.
@@ -121,7 +122,7 @@ type fillRequest struct {
 	accept httpcache.Accept
 	// own is the claim of the visitor who started the fill to a response that must not be
 	// shared; nil if there is none.
-	own *handover
+	own claimant
 	// head: the fill is for a HEAD request, for which no page is rendered that is not stored.
 	head bool
 	// light is the request that started the fill if its response may need no body; nil if it does.
@@ -138,6 +139,16 @@ type fillRequest struct {
 	uncounted int
 }
 
+// A claimant is the claim of a visitor to the response of a render that must not be shared. Its methods
+// are safe for concurrent use.
+type claimant interface {
+	// Offer gives a response to the visitor, if it is for them, and reports whether it is. The
+	// response must not be shared, and its flight is f.
+	Offer(r render.Head, f *flight) bool
+	// Settle is called once the flight has remembered that the response must not be shared.
+	Settle()
+}
+
 // A lastRead is what a fill knows of its last read of the record.
 type lastRead struct {
 	latest page.Interval // of the record
@@ -152,6 +163,15 @@ func (r *lastRead) missBody(key string, err error) {
 	r.unread = errors.Is(err, bodies.ErrUnreadable) || r.unread && key == r.noBody
 	r.noBody = key
 }
+
+// newFill returns a fill for a request, before it begins. clients are the clients that wait for its page.
+func newFill(r fillRequest, clients []netip.Prefix) *fill {
+	return &fill{fillRequest: r, turn: originTurn{clients: clients}}
+}
+
+// readAt returns when the last read of the record began, and a sequence that was committed before that. The
+// fill has ended.
+func (s *fill) readAt() (began time.Time, seq int64) { return s.latest.Began, s.asOf }
 
 // A step is what a fill does next. Those marked with * only decide.
 type step int
@@ -294,12 +314,12 @@ func (s *fill) run(ctx context.Context) outcome {
 	defer s.releaseMemory()
 	defer s.turn.leave(budget.ErrNoVerdict)
 	s.since = time.Now()
-	s.storeWait = &countdown{left: s.c.cfg.StoreTimeout, expired: s.overdue}
+	s.storeWait = &countdown{left: s.e.StoreTimeout, expired: s.overdue}
 	defer s.storeWait.stop()
 	defer s.watch.stop()
 	s.storeWait.start()
 	select {
-	case <-s.c.follower.Begun():
+	case <-s.e.Follower.Begun():
 	case <-ctx.Done():
 	}
 	return s.steps(ctx, stepRecall, s.do)
@@ -340,8 +360,8 @@ func (s *fill) secondLook() *page.Page {
 	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
 		return nil
 	}
-	p, now := s.c.node.Get(s.key), s.c.now()
-	if p == nil || s.c.late(p, now) || s.c.blind(now) || s.c.node.State(&s.f.State, p, now) != store.Fresh {
+	p, now := s.e.Node.Get(s.key), s.e.Now()
+	if p == nil || s.e.Follower.LateFor(p.Read.AsOf, now) || s.e.Blind(now) || s.e.Node.State(&s.f.State, p, now) != store.Fresh {
 		return nil
 	}
 	return p
@@ -362,7 +382,7 @@ func (s *fill) consult() step {
 	if known := s.knownNegative(s.rec); known != nil {
 		return s.end(known)
 	}
-	s.state = store.Freshness(s.rec.Entry, s.rec.Purges, s.c.now())
+	s.state = store.Freshness(s.rec.Entry, s.rec.Purges, s.e.Now())
 	if s.state == store.Fresh || s.state == store.Stale {
 		return stepLoad
 	}
@@ -390,7 +410,7 @@ func (s *fill) loaded(p *page.Page, err error) (next step, known bool) {
 		return stepFound, true
 	case err == nil:
 		return stepOffer, true
-	case errors.Is(err, ErrNoBody):
+	case errors.Is(err, bodies.ErrMissing):
 		s.missBody(s.rec.Entry.BodyKey, err)
 		return stepChoose, true
 	case errors.Is(err, bodies.ErrTooLarge):
@@ -410,17 +430,17 @@ func (s *fill) suffices(rec store.Record, state store.State) bool {
 
 // wanted reports whether a fresh page is rendered nevertheless: the fill is forced, or
 // the page is the one that is refreshed early.
-func (s *fill) wanted(rec store.Record) bool {
-	if s.unless != nil {
-		return s.unless.is(rec.Entry)
+func (r *fillRequest) wanted(rec store.Record) bool {
+	if r.unless != nil {
+		return r.unless.is(rec.Entry)
 	}
-	return s.force || s.early != nil && page.SameEntry(&s.early.Entry, rec.Entry)
+	return r.force || r.early != nil && page.SameEntry(&r.early.Entry, rec.Entry)
 }
 
 // found ends the fill with the stored page.
 func (s *fill) found() step {
 	s.policy.noteRenderTime(s.rec.Entry)
-	s.c.node.Unpublished.Forget(s.key)
+	s.e.Node.Unpublished.Forget(s.key)
 	if !isNegative(s.rec.Entry.Status) {
 		s.policy.cacheable(s.key)
 	}
@@ -429,7 +449,7 @@ func (s *fill) found() step {
 
 // choose decides by a record whose page does not end the fill.
 func (s *fill) choose() step {
-	rec, now := s.rec, s.c.now()
+	rec, now := s.rec, s.e.Now()
 	switch {
 	case s.onlyStored:
 		return s.end(failure{cause: errOnlyIfCached, detail: detailOnlyIfCached})
@@ -462,38 +482,38 @@ func (s *fill) notWorthStoring(rec store.Record) (detail string) {
 	switch {
 	case rec.Entry != nil || s.force:
 		return ""
-	case s.c.uses != nil && s.c.uses.Count(s.key)+s.uncounted < s.c.cfg.MinUses:
+	case s.e.Uses != nil && s.e.Uses.Count(s.key)+s.uncounted < s.e.MinUses:
 		return detailMinUses
-	case s.c.full():
+	case s.e.Full():
 		return detailNoRoom
 	}
 	return ""
 }
 
 // delegates reports whether the fill leaves the render to the queue: no request waits for it.
-func (s *fill) delegates() bool { return s.c.sender != nil && s.background() }
+func (s *fill) delegates() bool { return s.e.Sender != nil && s.background() }
 
 // delegate leaves the render to the queue. If that fails, the fill renders the page, unless
 // the process freezes.
 func (s *fill) delegate(ctx context.Context) step {
-	err := s.c.sender.Send(ctx, offload.Page(s.stalePage(s.rec)))
+	err := s.e.Sender.Send(ctx, s.stalePage(s.rec))
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return s.end(failure{cause: context.Cause(ctx), detail: detailClosing})
 	default:
-		s.c.complaints.Log("failed to send a stale page to the queue", "key", s.key.String(), "error", err)
-		if !s.c.cfg.Freezes {
+		s.e.Complaints.Log("failed to send a stale page to the queue", "key", s.key.String(), "error", err)
+		if !s.e.Freezes {
 			return stepEnter
 		}
 	}
-	return s.postponed(s.c.jitter(page.RetryPause), nil, "")
+	return s.postponed(s.e.Jitter(page.RetryPause), nil, "")
 }
 
 // stalePage returns the request for the page of the fill.
-func (s *fill) stalePage(rec store.Record) StalePage {
-	p := StalePage{Key: s.key, Generation: rec.Entry.GenerationID, Fence: rec.Entry.Version, Reason: s.trigger(rec)}
-	if purges := s.c.node.RecordPurges(&s.f.State, s.key, rec); rec.Entry.CoveredBy(purges) {
+func (s *fill) stalePage(rec store.Record) offload.Page {
+	p := offload.Page{Key: s.key, Generation: rec.Entry.GenerationID, Fence: rec.Entry.Version, Reason: s.trigger(rec)}
+	if purges := s.e.Node.RecordPurges(&s.f.State, s.key, rec); rec.Entry.CoveredBy(purges) {
 		p.PurgeSeq = max(purges.Seq, purges.HardSeq)
 	}
 	if rec.Lock != nil {
@@ -528,7 +548,7 @@ func (s *fill) awaitUnstored(ctx context.Context) bool {
 	if s.force || s.gaveWay || !s.isOverdue() {
 		return false
 	}
-	f := s.c.unstored.Current(s.key)
+	f := s.e.Unstored.Current(s.key)
 	if f == nil {
 		return false
 	}
@@ -556,8 +576,8 @@ func (s *fill) isOverdue() bool {
 func (s *fill) unstoredPage(rec store.Record) *page.Page {
 	p := s.f.unstored.Load()
 	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
-		s.c.node.Outdated(&s.f.State, p.Read.Began) ||
-		store.Freshness(&p.Entry, s.c.node.Purges(&s.f.State, p, s.c.now()), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.Entry) {
+		s.e.Node.Outdated(&s.f.State, p.Read.Began) ||
+		store.Freshness(&p.Entry, s.e.Node.Purges(&s.f.State, p, s.e.Now()), s.e.Now()) != store.Fresh || s.staysInMemory(rec, &p.Entry) {
 		return nil
 	}
 	return p
@@ -577,7 +597,7 @@ type tenure struct {
 // acquire acquires the lease.
 func (s *fill) acquire(ctx context.Context) step {
 	acquiredAt := time.Now()
-	lease, err := s.c.meta.Acquire(ctx, s.pk, s.leaseTime(), s.claim)
+	lease, err := s.e.Meta.Acquire(ctx, s.pk, s.leaseTime(), s.claim)
 	var holder *store.HeldError
 	var earlier *store.RequestError
 	switch {
@@ -593,10 +613,10 @@ func (s *fill) acquire(ctx context.Context) step {
 	// If a store or the renderer hangs, even one that ignores its context, the lease
 	// is not extended for longer than the work may take.
 	work, cancel := context.WithTimeoutCause(ctx, s.renderTime()+storeTime, store.ErrLeaseLost)
-	held, stop := store.KeepLease(work, lease, acquiredAt, s.c.meta.Refresh, s.c.log)
+	held, stop := store.KeepLease(work, lease, acquiredAt, s.e.Meta.Refresh, s.e.Log)
 	s.held = &tenure{
 		lease: lease, since: acquiredAt, ctx: held, stop: sync.OnceFunc(stop), cancel: cancel,
-		forget: s.c.hold(s.key, s.policy.label, s.rec.Lock),
+		forget: s.e.Hold(s.key, s.policy.label, s.rec.Lock),
 	}
 	return stepConfirm
 }
@@ -604,7 +624,7 @@ func (s *fill) acquire(ctx context.Context) step {
 // left returns how long the request that started the fill may still take, in a process that
 // may be gone then. ok is false if that is not limited.
 func (s *fill) left() (d time.Duration, ok bool) {
-	if !s.c.cfg.Freezes || s.cause == nil {
+	if !s.e.Freezes || s.cause == nil {
 		return 0, false
 	}
 	end, ok := s.cause.Deadline()
@@ -615,9 +635,9 @@ func (s *fill) left() (d time.Duration, ok bool) {
 // it does not outlive the process by much.
 func (s *fill) leaseTime() time.Duration {
 	if left, ok := s.left(); ok {
-		return min(s.c.cfg.Lease, max(left, time.Second))
+		return min(s.e.Lease, max(left, time.Second))
 	}
-	return s.c.cfg.Lease
+	return s.e.Lease
 }
 
 // renderTime bounds a render. A tenth of what is left is for storing the page and answering.
@@ -660,7 +680,7 @@ func (s *fill) yield(ctx context.Context) step {
 // lose ends the work under a lease that was lost.
 func (s *fill) lose(after time.Duration) step {
 	s.lost, s.out = true, nil
-	s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", after)
+	s.e.Log.Warn("lost the lease while rendering", "key", s.key.String(), "after", after)
 	return stepYield
 }
 
@@ -685,16 +705,16 @@ func (s *fill) confirm(ctx context.Context) step {
 		return s.abandon(ctx, s.storeFailed(held, err))
 	}
 	s.rec = rec
-	if store.Freshness(rec.Entry, rec.Purges, s.c.now()) == store.Fresh && !s.wanted(rec) {
+	if store.Freshness(rec.Entry, rec.Purges, s.e.Now()) == store.Fresh && !s.wanted(rec) {
 		switch p, err := s.load(held, rec); {
 		case err == nil:
 			return s.abandon(ctx, storedPage{page: p, waited: s.waited})
-		case errors.Is(err, ErrNoBody):
+		case errors.Is(err, bodies.ErrMissing):
 			s.missBody(rec.Entry.BodyKey, err)
 		case errors.Is(err, bodies.ErrTooLarge):
 			return s.abandon(ctx, s.tooLarge(err))
 		case errors.Is(err, store.ErrPurged): // since it was read, so that it is rendered
-			s.rec.Purges = s.c.node.RecordPurges(&s.f.State, s.key, rec)
+			s.rec.Purges = s.e.Node.RecordPurges(&s.f.State, s.key, rec)
 		default:
 			return s.abandon(ctx, s.storeFailed(held, err))
 		}
@@ -737,11 +757,11 @@ func (s *fill) sequence(ctx context.Context, rec store.Record) (int64, error) {
 	if rec.Entry != nil {
 		known = max(known, rec.Entry.PurgeSeq)
 	}
-	if seq, ok := s.c.follower.Recent(s.c.now()); ok && seq >= known {
+	if seq, ok := s.e.Follower.Recent(s.e.Now()); ok && seq >= known {
 		return seq, nil
 	}
 	s.seqAt = time.Now()
-	sequence, err := s.c.meta.Sequence(ctx)
+	sequence, err := s.e.Meta.Sequence(ctx)
 	// A purge that is being committed may be in the page's rows before it is in SEQ.
 	return max(sequence.Seq, rec.Purges.Seq), err
 }
@@ -762,7 +782,7 @@ func (s *fill) renderPage() step {
 		s.release(h.ctx, h.lease)
 		return s.end(failure{cause: context.Cause(h.ctx), detail: detailClosing})
 	case got.Failure == nil && got.Refused == "" && took > got.Verdict.Revalidate:
-		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.Verdict.Revalidate)
+		s.e.Log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.Verdict.Revalidate)
 	}
 	return stepJudge
 }
@@ -793,25 +813,25 @@ func (s *fill) judge() step {
 func (s *fill) fail(ctx context.Context) step {
 	h, got := s.held, s.got
 	h.stop() // a refresh would contend with the back-off, and delay the outcome
-	pause := s.c.backOff(h.lease.Failures())
-	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.Failure, "took", s.at.took.Round(time.Millisecond),
+	pause := s.e.backOff(h.lease.Failures())
+	s.e.Log.Warn("rendering failed", "key", s.key.String(), "error", got.Failure, "took", s.at.took.Round(time.Millisecond),
 		"failures", h.lease.Failures()+1, "next", pause.Round(time.Millisecond))
-	settle, cancel := s.c.settling(ctx)
+	settle, cancel := settling(ctx)
 	defer cancel()
 	s.unlistVariant(settle)
-	if err := s.c.meta.BackOff(settle, h.lease, pause); err != nil {
-		s.c.log.Error("failed to store the back-off", "key", s.key.String(), "error", err)
+	if err := s.e.Meta.BackOff(settle, h.lease, pause); err != nil {
+		s.e.Log.Error("failed to store the back-off", "key", s.key.String(), "error", err)
 	}
 	if stale := s.f.stale.Load(); stale != nil {
 		stale.NextTry.Put(stale, pause)
-		stale.Rejected.Store(errors.Is(got.Failure, ErrRejected))
+		stale.Rejected.Store(errors.Is(got.Failure, errRejected))
 	}
 	o := s.unavailable(ctx, s.rec, got.Failure, failureDetail(got.Failure))
 	o.response, o.own = got.Failed, got.Own
 	if o.fallback == nil {
 		// If there were a page to serve, visitors must not be shown the failure, even
 		// if that page has been evicted from memory.
-		s.c.node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.shown()}, &s.f.State)
+		s.e.Node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.shown()}, &s.f.State)
 	}
 	return s.end(o)
 }
@@ -830,20 +850,20 @@ func (s *fill) refuse(ctx context.Context) step {
 func (s *fill) withdraw(ctx context.Context) step {
 	h, got := s.held, s.got
 	h.stop()
-	_, err := s.c.meta.Publish(ctx, h.lease, s.rec, s.withdrawal(*s.rec.Entry, s.at, s.seq), store.PublishOptions{
-		Superseded: s.c.now().Add(s.c.cfg.Retention), Unpin: true, Reload: true, Key: s.key,
+	_, err := s.e.Meta.Publish(ctx, h.lease, s.rec, s.withdrawal(*s.rec.Entry, s.at, s.seq), store.PublishOptions{
+		Superseded: s.e.Now().Add(s.e.Retention), Unpin: true, Reload: true, Key: s.key,
 	})
 	switch {
 	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
 		return s.overtaken(ctx, "another writer was faster than a withdrawal", err, refusal{got.Refused})
 	case err != nil:
 		s.release(ctx, h.lease)
-		s.c.complaints.Log("failed to store the withdrawal of a page; this process remembers it", "key", s.key.String(), "error", err)
+		s.e.Complaints.Log("failed to store the withdrawal of a page; this process remembers it", "key", s.key.String(), "error", err)
 		s.withdrawHere(s.at, got.Refused)
 		return s.end(refusal{got.Refused})
 	}
-	s.c.log.Info("withdrawn", "key", s.key.String(), "reason", got.Refused)
-	s.c.node.Invalidate(s.key)
+	s.e.Log.Info("withdrawn", "key", s.key.String(), "reason", got.Refused)
+	s.e.Node.Invalidate(s.key)
 	return s.end(s.refused(time.Now(), got.Refused))
 }
 
@@ -856,8 +876,8 @@ func (s *fill) keepNegative(ctx context.Context) step {
 		s.out = nil
 		return stepYield
 	}
-	if s.c.node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(p.Entry.FreshUntil().Sub(s.c.now())), Page: p}, &s.f.State) {
-		s.c.node.Drop(s.key) // the entry is no longer in the store
+	if s.e.Node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(p.Entry.FreshUntil().Sub(s.e.Now())), Page: p}, &s.f.State) {
+		s.e.Node.Drop(s.key) // the entry is no longer in the store
 	}
 	return s.end(unpublishedPage{page: p, detail: page.DetailNegative})
 }
@@ -876,27 +896,29 @@ func (s *fill) negativePage() *page.Page {
 // response as it comes. rec is what it replaces, seq a purge sequence from before the render, and
 // unstored the reason for which the response will not be stored; empty if it will.
 func (s *fill) render(ctx context.Context, rec store.Record, seq int64, unstored string, conditions http.Header) (render.Rendering, timing) {
-	at := timing{began: time.Now(), generatedAt: s.c.now().Truncate(time.Millisecond)}
+	at := timing{began: time.Now(), generatedAt: s.e.Now().Truncate(time.Millisecond)}
 	fields := s.forwarded
 	if conditions != nil {
 		fields = conditions
 		maps.Copy(fields, s.forwarded)
 	}
-	s.c.rendering.Add(1)
-	got := s.c.render(ctx, s.policy, s.key, fields, s.renderTime(), s.nextMemory(), render.Audience{
+	s.e.rendering.Add(1)
+	got := s.e.render(ctx, s.policy, s.key, fields, s.renderTime(), s.nextMemory(), render.Audience{
 		Begun: func(r render.Head) {
 			if s.streamable(rec, r.Status, r.Header) {
 				e := s.draft(r.Status, r.Header, r.Verdict, at, seq)
 				s.offerStream(r.Stream, e, at, unstored, httpcache.DeclaredLength(r.Header))
 			}
 		},
-		Refused: func(r render.Head) bool { return !isBlank(r.Verdict.Refused, rec) && s.own.offer(r, s.f) },
+		Refused: func(r render.Head) bool {
+			return !isBlank(r.Verdict.Refused, rec) && s.own != nil && s.own.Offer(r, s.f)
+		},
 	})
 	at.took = time.Since(at.began)
 	s.noteRender(got, at.took)
 	s.policy.renders.add(at.took)
 	if cause := got.Verdict.Cause; cause != nil {
-		s.c.refusals.Log("a page is not stored", "key", s.key.String(), "reason", got.Verdict.Refused, "error", cause)
+		s.e.Refusals.Log("a page is not stored", "key", s.key.String(), "reason", got.Verdict.Refused, "error", cause)
 	}
 	return got, at
 }
@@ -932,7 +954,7 @@ func (s *fill) storeBody(ctx context.Context) step {
 			return s.end(s.notPublished(fmt.Errorf("storing the body of %s: %w", s.key, err)))
 		}
 	}
-	if err := s.c.listVariant(h.ctx, s.key, m.entry.Expires); err != nil {
+	if err := s.e.listVariant(h.ctx, s.key, m.entry.Expires); err != nil {
 		s.release(ctx, h.lease)
 		return s.end(s.notPublished(err))
 	}
@@ -952,13 +974,13 @@ const storeTime = 30 * time.Second
 func (s *fill) putBody(ctx context.Context, current *store.Entry, next *store.Entry, body []byte) error {
 	unchanged := current != nil && !current.Foreign && current.BodyKey != s.noBody && current.SHA256 == next.SHA256
 	if unchanged {
-		info, err := s.c.bodies.Stat(ctx, current.BodyKey)
+		info, err := s.e.Bodies.Stat(ctx, current.BodyKey)
 		if err == nil && info.Length == next.Length {
 			next.BodyKey = current.BodyKey
 			return nil
 		}
 	}
-	return s.c.bodies.Put(ctx, next.BodyKey, body)
+	return s.e.Bodies.Put(ctx, next.BodyKey, body)
 }
 
 // publish makes the generation current. If we crash before the transaction commits, no
@@ -969,7 +991,7 @@ func (s *fill) publish(ctx context.Context) step {
 	how := s.publishOptions(s.rec, &m.entry)
 	how.Renew = m.renews
 	how.Reload = s.reload || m.withdraws && s.withdrawable(s.rec)
-	published, err := s.c.meta.Publish(ctx, lease, s.rec, m.entry, how)
+	published, err := s.e.Meta.Publish(ctx, lease, s.rec, m.entry, how)
 	written.Ended = time.Now()
 	switch {
 	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
@@ -981,7 +1003,7 @@ func (s *fill) publish(ctx context.Context) step {
 		return s.end(s.notPublished(fmt.Errorf("publishing %s: %w", s.key, err)))
 	}
 	s.rendering.published(m.renews)
-	s.c.renderLog.stored(s.key, &m.entry, m.renews, m.at.took)
+	s.e.Stored(s.key, &m.entry, m.renews, m.at.took)
 	// The marks in s.rec.Purges may cover only the entry that was replaced.
 	p := page.New(s.key, published, s.f.Known(store.PurgeState{}), written, m.body, s.policy.present)
 	p.Stored = true
@@ -990,7 +1012,7 @@ func (s *fill) publish(ctx context.Context) step {
 		return stepYield
 	}
 	if s.rendered {
-		s.c.storing.add(time.Since(s.held.since) - m.at.took)
+		s.e.storing.add(time.Since(s.held.since) - m.at.took)
 	}
 	return s.end(renderedPage{p, m.forwardStatus()})
 }
@@ -998,7 +1020,7 @@ func (s *fill) publish(ctx context.Context) step {
 // overtaken goes on after another writer was faster. A forced fill ends with the outcome forced.
 func (s *fill) overtaken(ctx context.Context, what string, err error, forced outcome) step {
 	s.lost = errors.Is(err, store.ErrLeaseLost)
-	s.c.log.Warn(what, "key", s.key.String(), "error", err)
+	s.e.Log.Warn(what, "key", s.key.String(), "error", err)
 	if errors.Is(err, store.ErrMoved) {
 		s.release(ctx, s.held.lease)
 	}
@@ -1013,34 +1035,34 @@ func (s *fill) overtaken(ctx context.Context, what string, err error, forced out
 // was rendered.
 func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 	m := &s.made
-	if st := s.f.stream.Load(); st != nil && !m.renews && s.c.reader.Sendable(&p.Entry) {
-		c, detached := s.c, page.NewDetached(s.key, p.Entry, store.PurgeState{}, p.Read, s.policy.present)
-		st.Move(p.Entry.Length, func(ctx context.Context, w http.ResponseWriter, offset int64) { c.sendRest(ctx, w, detached, offset) })
+	if st := s.f.stream.Load(); st != nil && !m.renews && s.e.Reader.Sendable(&p.Entry) {
+		e, detached := s.e, page.NewDetached(s.key, p.Entry, store.PurgeState{}, p.Read, s.policy.present) // the fill has the body
+		st.Move(p.Entry.Length, func(ctx context.Context, w http.ResponseWriter, offset int64) { e.sendRest(ctx, w, detached, offset) })
 	}
 	if !m.renews && strings.HasSuffix(p.Entry.BodyKey, p.Entry.GenerationID) {
 		p.SetCodings(coding.Has{}, true) // the body is new
 	}
-	if last := s.c.node.Last(s.key); last != nil && page.SameBody(&last.Entry, &p.Entry) {
+	if last := s.e.Node.Last(s.key); last != nil && page.SameBody(&last.Entry, &p.Entry) {
 		p.Inherit(last)
 	} else if last != nil {
-		defer s.c.encoder.Succeed(p, last, s.policy.present) // once it is kept
+		defer s.e.Encoder.Succeed(p, last, s.policy.present) // once it is kept
 	}
-	s.c.node.Negative.Forget(s.key)
-	s.c.node.Unpublished.Forget(s.key)
+	s.e.Node.Negative.Forget(s.key)
+	s.e.Node.Unpublished.Forget(s.key)
 	since := s.latest.Began
 	if m.at.began.Before(since) {
 		since = m.at.began // it was rendered before the lease was acquired
 	}
-	if !s.c.node.Outdated(&s.f.State, since) {
+	if !s.e.Node.Outdated(&s.f.State, since) {
 		return s.keep(p)
 	}
 	// The page was reloaded after META was read under the lease. A rollback or a
 	// pin would have failed the publish, so it was a purge, which may cover what
 	// was rendered: waiting requests get the page, unless an operator's purge was hard,
 	// and later ones what META says.
-	s.c.node.Invalidate(s.key)
+	s.e.Node.Invalidate(s.key)
 	if _, err := s.read(ctx); err != nil {
-		s.c.complaints.Log("failed to read how a page was purged while it was rendered", "key", s.key.String(), "error", err)
+		s.e.Complaints.Log("failed to read how a page was purged while it was rendered", "key", s.key.String(), "error", err)
 	}
 	return store.ErrPurged
 }
@@ -1049,16 +1071,16 @@ func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 // purge was hard, and visitors who wait may not have the page all the same (see overtaken). A
 // regeneration that was asked for never ends with such a page.
 func (s *fill) mustRenderAgain(p *page.Page) bool {
-	return s.c.node.State(&s.f.State, p, s.c.now()) == store.Purged && (s.force || s.minSeq > 0 || !s.c.overtaken(s.f, p))
+	return s.e.Node.State(&s.f.State, p, s.e.Now()) == store.Purged && (s.force || s.minSeq > 0 || !s.e.overtaken(s.f, p))
 }
 
 // release gives up the lease. If that fails, the lease expires.
 func (s *fill) release(ctx context.Context, lease store.Lease) {
-	settle, cancel := s.c.settling(ctx)
+	settle, cancel := settling(ctx)
 	defer cancel()
 	s.unlistVariant(settle)
-	if err := s.c.meta.Release(settle, lease); err != nil {
-		s.c.log.Warn("failed to release a lease; it will expire", "key", s.key.String(), "error", err)
+	if err := s.e.Meta.Release(settle, lease); err != nil {
+		s.e.Log.Warn("failed to release a lease; it will expire", "key", s.key.String(), "error", err)
 	}
 }
 
@@ -1071,7 +1093,7 @@ const (
 // noteBusy tells the observer that another process holds the lease.
 func (s *fill) noteBusy() {
 	if !s.rec.Lock.IsBackOff() && s.leaseWait == nil {
-		s.c.note(Event{Kind: EventLease, Reason: "busy"})
+		s.e.note(eventLease, "busy")
 	}
 }
 
@@ -1083,9 +1105,9 @@ func (s *fill) wait() step {
 	case s.force:
 		return s.end(failure{cause: held, detail: detailBackOff})
 	case s.rec.Lock.IsBackOff():
-		return s.postponed(min(s.rec.Lock.ExpiresAt.Sub(s.c.now()), maxPause), held, detailBackOff)
+		return s.postponed(min(s.rec.Lock.ExpiresAt.Sub(s.e.Now()), maxPause), held, detailBackOff)
 	case s.background():
-		return s.postponed(s.c.jitter(page.RetryPause), nil, "")
+		return s.postponed(s.e.Jitter(page.RetryPause), nil, "")
 	case time.Since(s.since) > s.policy.wait:
 		s.trouble = failure{cause: fmt.Errorf("waited %s: %w", s.policy.wait, held), detail: detailTimeout}
 		return stepUnavailable
@@ -1098,7 +1120,7 @@ func (s *fill) sleepOnce(ctx context.Context) step {
 	s.waited = true
 	s.storeWait.stop()
 	defer s.storeWait.start()
-	s.storeWait.reset(s.c.cfg.StoreTimeout)
+	s.storeWait.reset(s.e.StoreTimeout)
 	s.beginLeaseWait(ctx)
 	if err := s.sleep(ctx, s.rec); err != nil {
 		return s.end(failure{cause: err, detail: detailClosing})
@@ -1127,7 +1149,7 @@ func (s *fill) postponed(wait time.Duration, cause error, detail string) step {
 // fill ends, or the stale window of the page does.
 func (s *fill) background() bool {
 	p := s.f.stale.Load()
-	return p != nil && !s.force && s.minSeq == 0 && (s.early != nil || !s.policy.waits) && s.c.node.State(&s.f.State, p, s.c.now()) >= store.Stale
+	return p != nil && !s.force && s.minSeq == 0 && (s.early != nil || !s.policy.waits) && s.e.Node.State(&s.f.State, p, s.e.Now()) >= store.Stale
 }
 
 // overdue is called when the store has taken too long for the waiting requests. They
@@ -1159,17 +1181,17 @@ func (s *fill) storeFailed(ctx context.Context, err error) outcome {
 	if ctx.Err() != nil {
 		return failure{cause: context.Cause(ctx), detail: detailClosing}
 	}
-	s.c.complaints.Log("the store failed", "key", s.key.String(), "error", err)
+	s.e.Complaints.Log("the store failed", "key", s.key.String(), "error", err)
 	return failure{cause: err, detail: detailStoreError}
 }
 
 // notPublished ends a fill whose page was rendered and could not be stored: waiting
 // requests, and the requests of the next seconds, get it.
 func (s *fill) notPublished(err error) outcome {
-	s.c.complaints.Log("rendered, but not published", "key", s.key.String(), "error", err)
+	s.e.Complaints.Log("rendered, but not published", "key", s.key.String(), "error", err)
 	p := (*s.f.rendered.Load())()
 	p.Outage = true
-	s.c.node.Unpublished.Put(p, &s.f.State)
+	s.e.Node.Unpublished.Put(p, &s.f.State)
 	return unpublishedPage{page: p, detail: detailUnpublished, cause: err}
 }
 
@@ -1186,7 +1208,7 @@ func (s *fill) runUnstored(ctx context.Context) outcome {
 // Cache-Status.
 func (s *fill) findUnstored() step {
 	s.since = time.Now()
-	if p := s.c.node.Unpublished.Get(s.key); p != nil {
+	if p := s.e.Node.Unpublished.Get(s.key); p != nil {
 		return s.end(unpublishedPage{page: p, detail: s.unstored}) // of the previous flight
 	}
 	if pass := s.passesUnknown(); pass != "" {
@@ -1209,8 +1231,8 @@ func (s *fill) enterUnstored(ctx context.Context) step {
 // renderUnstored renders a page that will not be stored.
 func (s *fill) renderUnstored(ctx context.Context) step {
 	s.storeWait.stop()                // no store is called
-	s.asOf = s.c.follower.Committed() // before the render: a later purge has a higher number
-	_, s.followed = s.c.follower.Applied()
+	s.asOf = s.e.Follower.Committed() // before the render: a later purge has a higher number
+	_, s.followed = s.e.Follower.Applied()
 	ctx = s.beginRender(ctx, triggerUnstored)
 	s.rendered = true
 	s.got, s.at = s.render(ctx, store.Record{}, s.asOf, s.unstored, nil)
@@ -1253,9 +1275,9 @@ func (s *fill) withdrawUnstored() step {
 // serveUnstored ends the fill with the page that was rendered.
 func (s *fill) serveUnstored() step {
 	p := s.renderedUnstored()
-	s.c.node.Unpublished.Put(p, &s.f.State)
+	s.e.Node.Unpublished.Put(p, &s.f.State)
 	if s.followed {
-		s.c.flights.Each(s.key, func(f *flight) { f.unstored.Store(p) })
+		s.e.Flights.Each(s.key, func(f *flight) { f.unstored.Store(p) })
 	}
 	return s.end(unpublishedPage{page: p, detail: s.unstored})
 }
@@ -1270,8 +1292,135 @@ func (s *fill) renderedUnstored() *page.Page {
 // failedUnstored remembers a failure in this process, since the back-off cannot be
 // stored.
 func (s *fill) failedUnstored(got render.Rendering, at timing) outcome {
-	o, pause := failure{cause: got.Failure, detail: failureDetail(got.Failure), response: got.Failed, own: got.Own}, s.c.backOff(0)
-	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.Failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
-	s.c.node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: at.began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.shown()}, &s.f.State)
+	o, pause := failure{cause: got.Failure, detail: failureDetail(got.Failure), response: got.Failed, own: got.Own}, s.e.backOff(0)
+	s.e.Log.Warn("rendering failed", "key", s.key.String(), "error", got.Failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
+	s.e.Node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: at.began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.shown()}, &s.f.State)
 	return o
+}
+
+// errRejected: the generation is suspicious by the rules of its route.
+var errRejected = errors.New("the generation was rejected")
+
+// errClosed: the process closes.
+var errClosed = errors.New("the cache is closed")
+
+// errOnlyIfCached: nothing is rendered for the request.
+var errOnlyIfCached = errors.New("no stored page can be served, and the request has only-if-cached")
+
+// A timing is when a render took place.
+type timing struct {
+	began       time.Time // by the monotonic clock
+	generatedAt time.Time // by the wall clock, in whole milliseconds
+	took        time.Duration
+}
+
+// errEmpty: a page without content would replace one that has some.
+var errEmpty = errors.New("the response is empty, and the stored page is not")
+
+// render calls the renderer of a route with the request built from a key and forwarded headers, and reads the
+// whole response (see Do). limit is how long the renderer may take.
+func (e *engine) render(ctx context.Context, p *policy, k store.Key, forwarded http.Header, limit time.Duration, memory *render.Memory, to render.Audience) render.Rendering {
+	req, err := p.keys.Request(ctx, k)
+	if err != nil {
+		return render.Rendering{Failure: err}
+	}
+	maps.Copy(req.Header, forwarded)
+	requested := e.Now()
+	return render.Do(ctx, render.Call{
+		Handler: p.renderer, Request: req, Tags: p.tags,
+		Judge: func(status int, h http.Header, tags []string) httpcache.Verdict {
+			return p.judge(k, status, h, tags, requested)
+		},
+		Limit: limit, MaxBody: p.maxBody, Memory: memory, Pieces: e.Reader.Pieces(), Closing: e.Closing, To: to,
+	})
+}
+
+// releaseMemory ends what the fill has of the last render.
+func (s *fill) releaseMemory() {
+	s.memory.Release()
+	s.memory = nil
+}
+
+// nextMemory returns the memory of the next render of the fill. The last one has ended.
+func (s *fill) nextMemory() *render.Memory {
+	s.memory.Release()
+	s.memory = render.NewMemory(s.e.Memory)
+	return s.memory
+}
+
+// conclude records the end of the request that this fill has claimed, unless the
+// publish has completed it. If we crash before, the request is in progress until the
+// lease would have ended. After a publish with an unknown outcome this is harmless:
+// either the publish has completed the request, and nothing changes here, or it can no
+// longer commit, since it requires the request to be in progress.
+func (s *fill) conclude(ctx context.Context, lease store.Lease, o outcome) {
+	if s.claim == nil {
+		return
+	}
+	end := store.RequestEnd{Failure: "another writer was faster"}
+	if o != nil {
+		e, err := o.result()
+		_, found := o.(storedPage) // another writer's, under the lease (see WithUnlessFresh)
+		switch {
+		case err != nil:
+			end.Failure = err.Error()
+		case found:
+			end = store.RequestEnd{Result: &e}
+		default:
+			return
+		}
+	}
+	settle, cancel := settling(ctx)
+	defer cancel()
+	if err := s.e.Meta.EndRequest(settle, lease, end); err != nil {
+		s.e.Log.Warn("failed to record the end of a request; it stays in progress until its lease would have expired",
+			"key", s.key.String(), "request", s.claim.Key, "error", err)
+	}
+}
+
+// A freshVersion names a fresh page that is regenerated nevertheless.
+type freshVersion struct {
+	generation string
+	version    int64
+}
+
+// is reports whether an entry has the version.
+func (v freshVersion) is(e *store.Entry) bool {
+	return v.generation != "" && e.GenerationID == v.generation && e.Version == v.version
+}
+
+// learn records what a render says of the section of its page. An answer for an invented URL says
+// nothing.
+func (s *fill) learn(got render.Rendering) {
+	switch {
+	case got.Response != nil && !isNegative(got.Response.Status):
+		s.policy.cacheable(s.key)
+	case got.Refused != "" && got.Status != http.StatusNotFound && got.Status != http.StatusGone:
+		s.policy.refused(s.key, got.Refused)
+	}
+}
+
+// passesUnknown returns the reason for which a page that is not stored is not rendered, and the
+// request passes through; empty if it is rendered.
+func (s *fill) passesUnknown() (detail string) {
+	switch {
+	case s.head:
+		return detailHead
+	case s.skip != "":
+		return detailLearned
+	}
+	return ""
+}
+
+// overtaken reports whether a page that a flight has rendered is purged hard by unsafe requests
+// alone, which arrived at this process while it was rendered. Visitors who came before them may
+// have it: otherwise a stranger who posts more often than the page renders could make them
+// wait for ever. Later visitors do not get it.
+func (e *engine) overtaken(f *flight, p *page.Page) bool {
+	since := p.Entry.PurgeSeq
+	marks := e.Node.Marks.Covering(p.Key, p.Entry.Tags, e.Now())
+	if p.Entry.Foreign || marks.HardSeq > since {
+		return false
+	}
+	return f.PostedAlone(since, p.Purges.HardSeq)
 }

@@ -3,6 +3,7 @@ package isr
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/singleflight"
@@ -71,8 +72,6 @@ func newFlight(s *fill) *flight {
 // flights are the flights of a cache.
 type flights = singleflight.Group[*flight]
 
-func newFlights(a *activity) *flights { return singleflight.New[*flight](a.begin, a.end) }
-
 // offer makes a page available to waiting requests at once.
 func (f *flight) offer(p *page.Page) {
 	f.stale.Store(p)
@@ -102,4 +101,22 @@ func (f *flight) learned() *singleflight.State {
 		return nil
 	}
 	return &f.State
+}
+
+// A period goes on while ended is zero.
+type period struct{ began, ended time.Time }
+
+// since returns how much of the period is after a moment.
+func (p *period) since(t time.Time) time.Duration {
+	if p == nil {
+		return 0
+	}
+	ended := p.ended
+	if ended.IsZero() {
+		ended = time.Now()
+	}
+	if p.began.After(t) {
+		t = p.began
+	}
+	return max(ended.Sub(t), 0)
 }

@@ -59,7 +59,7 @@ func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	}
 	keep := func(purge bool) *page.Page {
 		purged := make(chan struct{})
-		f, _ := c.unstored.Join(k, func() *flight { return newFlight(&fill{fillRequest: fillRequest{key: k}}) }, func(f *flight) {
+		f, _ := c.unstored.Join(k, func() *flight { return new(flight) }, func(f *flight) {
 			<-purged
 			e := store.Entry{Status: 200, GeneratedAt: now, Revalidate: time.Minute, PurgeSeq: 1}
 			c.node.Unpublished.Put(page.New(k, e, store.PurgeState{}, page.Interval{Began: time.Now(), Ended: time.Now()}, nil, new(page.View)), &f.State)

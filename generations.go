@@ -127,20 +127,6 @@ func previous(versions []Version) (Version, error) {
 	return versions[next], nil
 }
 
-// checkBody returns an error wrapping ErrNoBody unless the body of a generation exists.
-func (c *Cache) checkBody(ctx context.Context, e store.Entry) error {
-	info, err := c.bodies.Stat(ctx, e.BodyKey)
-	switch {
-	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey):
-		return fmt.Errorf("generation %s: %w: %w", e.GenerationID, ErrNoBody, err)
-	case err != nil:
-		return fmt.Errorf("checking the body of generation %s: %w", e.GenerationID, err)
-	case info.Length != e.Length && !e.Foreign:
-		return fmt.Errorf("generation %s: %w: %s has %d bytes, %d were published", e.GenerationID, ErrNoBody, e.BodyKey, info.Length, e.Length)
-	}
-	return nil
-}
-
 const (
 	// maxDiffBody is the size in bytes of the largest body that is compared.
 	maxDiffBody = 1 << 20

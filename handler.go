@@ -317,7 +317,7 @@ func (h *handler) refuseBlind(d *decision) {
 		return
 	}
 	status := httpcache.Status{Forward: forwardFor(d.page), Detail: page.DetailCutOff}
-	d.fail(plainFailure(errBlind), status, d.now.Add(budget.BusyRetry), errBlind)
+	d.fail(render.Plain(http.StatusServiceUnavailable), status, d.now.Add(budget.BusyRetry), errBlind)
 }
 
 // forwardFor is why a request goes to the renderer whose older page, which may be nil, does not do.
@@ -355,8 +355,6 @@ func (d *decision) fail(res *render.Response, status httpcache.Status, retry tim
 	d.act, d.response, d.status, d.retry, d.err = actFail, res, status, retry, err
 }
 
-var errOnlyIfCached = errors.New("no stored page can be served, and the request has only-if-cached")
-
 // failUncached refuses a request with only-if-cached for which there is no stored page (RFC 9111,
 // section 5.2.1.7).
 func (d *decision) failUncached() {
@@ -365,7 +363,7 @@ func (d *decision) failUncached() {
 
 // failReceipt refuses a request for which there is no page as new as its receipt demands.
 func (h *handler) failReceipt(d *decision) {
-	d.fail(plainFailure(errMinSeq), httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailMinSeq}, h.c.now().Add(budget.BusyRetry), nil)
+	d.fail(render.Plain(http.StatusServiceUnavailable), httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailMinSeq}, h.c.now().Add(budget.BusyRetry), nil)
 }
 
 // miss: the page is not in memory, too old to be served, or older than the receipt.
@@ -503,7 +501,7 @@ func (h *handler) selectVariant(fx effects, r *http.Request, d *decision) {
 		d.pass(httpcache.ForwardBypass, httpcache.RefusedVary)
 		return
 	}
-	if base, _ := k.WithoutVariant(); h.c.node.Get(k) == nil && h.c.crowded.excludes(base, k, time.Now()) {
+	if base, _ := k.WithoutVariant(); h.c.node.Get(k) == nil && h.c.engine.crowded.excludes(base, k, time.Now()) {
 		d.pass(httpcache.ForwardBypass, detailVariants)
 		return
 	}
@@ -738,7 +736,7 @@ func (h *handler) bodyLost(w http.ResponseWriter, r *http.Request, d *decision, 
 		h.c.reader.LocalTooSlow(&p.Entry)
 		h.withoutStore(r, d)
 	default:
-		h.c.suspect(p, err)
+		h.c.engine.suspect(p, err)
 		d.miss()
 	}
 	return true
@@ -764,7 +762,7 @@ func (h *handler) refresh(w http.ResponseWriter, r *http.Request, d *decision) {
 func (h *handler) refreshStale(w http.ResponseWriter, r *http.Request, p *page.Page) {
 	if p.NextTry.Claim(p) && h.c.stores.Down() == nil {
 		forwardRequestID(w, r)
-		h.c.start(h.fill(r, p.Key))
+		h.c.engine.start(h.fill(r, p.Key))
 	}
 }
 
@@ -785,7 +783,7 @@ func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page.P
 	forwardRequestID(w, r)
 	s := h.fill(r, p.Key)
 	s.early = p
-	h.c.start(s)
+	h.c.engine.start(s)
 }
 
 func (h *handler) badRequest(w http.ResponseWriter, err error) {
@@ -801,7 +799,7 @@ func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, 
 	storable := false
 	h.passJudged(w, r, k, status, func(v httpcache.Verdict) { storable = v.Refused == "" && !v.Failed })
 	if storable && h.c.stores.Down() == nil {
-		h.c.join(h.fill(r, k))
+		h.c.engine.join(h.fill(r, k))
 	}
 }
 
@@ -912,7 +910,7 @@ func (v *visit) joinAny(r *http.Request, d *decision) (j joined) {
 	defer func() { own.waive(j.reply) }()
 	came, known := time.Now(), h.c.follower.Committed()
 	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, own, h.c.join)
+		f, leader := h.joinFor(r, k, own, h.c.engine.join)
 		if f == nil {
 			return joined{reply: h.orStale(nil, failure{cause: ErrClosed, detail: detailClosing}, old)}
 		}
@@ -923,7 +921,7 @@ func (v *visit) joinAny(r *http.Request, d *decision) (j joined) {
 		if !here {
 			return joined{end: joinGone, collapsed: !leader}
 		}
-		f.report(v.w, came, got)
+		reportWaits(v.w, f.waitTimes, came, got)
 		if !leader && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
@@ -944,7 +942,7 @@ func (v *visit) joinUnstored(r *http.Request, d *decision) (j joined) {
 	defer func() { own.waive(j.reply) }()
 	came, known := time.Now(), h.c.follower.Committed()
 	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, own, h.c.joinUnstored)
+		f, leader := h.joinFor(r, k, own, h.c.engine.joinUnstored)
 		if f == nil {
 			return joined{reply: reply{outcome: failure{cause: ErrClosed, detail: detailClosing}}}
 		}
@@ -952,7 +950,7 @@ func (v *visit) joinUnstored(r *http.Request, d *decision) (j joined) {
 		if !here {
 			return joined{end: joinGone, collapsed: !leader}
 		}
-		f.report(v.w, came, got)
+		reportWaits(v.w, f.waitTimes, came, got)
 		if !leader && f.fill.head && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
@@ -979,7 +977,7 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 	for attempt := 0; h.c.stores.Down() == nil; attempt++ {
 		s := h.waiting(r, k, own)
 		s.minSeq, s.skip = seq, h.c.sections.ask(h.route, k)
-		f, leader := h.c.join(s)
+		f, leader := h.c.engine.join(s)
 		if f == nil {
 			break // closing
 		}
@@ -993,7 +991,7 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 		if !handed {
 			got = h.reply(f, leader, nil)
 		}
-		f.report(v.w, came, got)
+		reportWaits(v.w, f.waitTimes, came, got)
 		if !leader && f.fill.head && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
@@ -1015,7 +1013,7 @@ func (v *visit) joinStored(r *http.Request, d *decision) joined {
 	h, came, known := v.h, time.Now(), v.h.c.follower.Committed()
 	s := h.fill(r, d.key)
 	s.onlyStored = true
-	f, leader := h.c.join(s)
+	f, leader := h.c.engine.join(s)
 	if f == nil {
 		return joined{end: joinNothing}
 	}
@@ -1025,7 +1023,7 @@ func (v *visit) joinStored(r *http.Request, d *decision) joined {
 		return joined{end: joinGone}
 	}
 	got := h.reply(f, leader, nil)
-	f.report(v.w, came, got)
+	reportWaits(v.w, f.waitTimes, came, got)
 	if !h.takes(f, got, leader, known) {
 		return joined{end: joinNothing}
 	}
@@ -1034,10 +1032,10 @@ func (v *visit) joinStored(r *http.Request, d *decision) joined {
 
 // fill returns a fill for a visitor.
 func (h *handler) fill(r *http.Request, k store.Key) *fill {
-	return &fill{fillRequest: fillRequest{
+	return newFill(fillRequest{
 		policy: h.route.fills, key: k, cause: r.Context(), forwarded: h.route.keys.Forwarded(r),
 		accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), light: lightRequest(r),
-	}, turn: originTurn{clients: h.clients(r)}}
+	}, h.clients(r))
 }
 
 // clients returns the client that a request comes from, if the route distinguishes
@@ -1052,20 +1050,14 @@ func (h *handler) clients(r *http.Request) []netip.Prefix {
 	return nil
 }
 
-// client returns the client of a fill that one visitor started; invalid if the route does
-// not distinguish clients.
-func (s *fill) client() netip.Prefix {
-	if len(s.turn.clients) == 0 {
-		return netip.Prefix{}
-	}
-	return s.turn.clients[0]
-}
-
 // waiting returns a fill for a visitor who waits for it, with their claim to its response;
 // nil if there is none.
 func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *fill {
 	s := h.fill(r, k)
-	s.own, s.head = own, r.Method == http.MethodHead
+	s.head = r.Method == http.MethodHead
+	if own != nil {
+		s.own = own
+	}
 	return s
 }
 

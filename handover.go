@@ -41,7 +41,7 @@ type handover struct {
 	ready chan struct{}
 	// settled is closed once the flight has remembered that the response must not be shared.
 	settled chan struct{}
-	settle  func() // closes settled
+	settle  func() // closes settled, once
 
 	admit func() (leave func(), ok bool) // of an Admitter; nil if the renderer is none
 
@@ -104,9 +104,9 @@ func (o *handover) reply() (got reply, ok bool) {
 	}
 }
 
-// offer gives a response to the visitor, if it is for them, and reports whether it is. The response must not be
+// Offer gives a response to the visitor, if it is for them, and reports whether it is. The response must not be
 // shared, and its flight is f.
-func (o *handover) offer(r render.Head, f *flight) bool {
+func (o *handover) Offer(r render.Head, f *flight) bool {
 	if o == nil || !o.fits(r) {
 		return false
 	}
@@ -134,6 +134,9 @@ func (o *handover) offer(r render.Head, f *flight) bool {
 	close(o.ready)
 	return true
 }
+
+// Settle tells the visitor that the flight has remembered that the response must not be shared.
+func (o *handover) Settle() { o.settle() }
 
 // fits reports whether the visitor's own request would most likely be answered in the same way:
 // each header that Vary names has the value that the render had, and the response does not say
@@ -210,7 +213,7 @@ func (h *handler) serveOwn(w http.ResponseWriter, r *http.Request, got reply, st
 	o, ctx, began := got.own, r.Context(), time.Now()
 	sent := o.from.Header
 	defer o.close()
-	defer o.times.report(w, began, got) // once the render has ended
+	defer reportWaits(w, o.times, began, got) // once the render has ended
 	ending := &render.EndWriter{ResponseWriter: w, Await: func() { o.reader.AwaitStored(ctx) }}
 	status.Detail = o.reason
 	pw := &passWriter{ResponseWriter: ending, request: r, as: h.route.present, status: status, report: ReportOf(w)}

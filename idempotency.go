@@ -64,18 +64,7 @@ func WithUnlessFresh() RegenerateOption { return WithUnlessFreshExcept("", 0) }
 // this generation and version ([StalePage.Fence]): it was about to expire. An empty generation means
 // that there is no page. A page that was renewed since keeps its generation, but not its version.
 func WithUnlessFreshExcept(generation string, version int64) RegenerateOption {
-	return func(r *regeneration) { r.unless = &freshVersion{generation, version} }
-}
-
-// A freshVersion names a fresh page that is regenerated nevertheless.
-type freshVersion struct {
-	generation string
-	version    int64
-}
-
-// is reports whether an entry has the version.
-func (v freshVersion) is(e *store.Entry) bool {
-	return v.generation != "" && e.GenerationID == v.generation && e.Version == v.version
+	return func(r *regeneration) { r.unless = &freshVersion{generation: generation, version: version} }
 }
 
 // WithReload tells all nodes to drop their copies, so that they serve the new generation
@@ -136,7 +125,7 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 	if err != nil {
 		return Regeneration{}, err
 	}
-	e, fresh, err := c.renderNow(ctx, &fill{fillRequest: fillRequest{policy: route.fills, key: k, force: true, unpin: r.unpin, reload: r.reload, unless: r.unless, claim: claim}})
+	e, fresh, err := c.renderNow(ctx, fillRequest{policy: route.fills, key: k, force: true, unpin: r.unpin, reload: r.reload, unless: r.unless, claim: claim})
 	var earlier *store.RequestError
 	switch {
 	case errors.As(err, &earlier) && errors.Is(err, store.ErrRequestCompleted):
@@ -174,22 +163,21 @@ func (c *Cache) Reachable(k store.Key) (instead store.Key, err error) {
 	return instead, err
 }
 
-// renderNow starts a flight of this fill, after those in progress, and waits for its
+// renderNow starts a flight of a fill for this request, after those in progress, and waits for its
 // end. fresh: nothing was rendered.
-func (c *Cache) renderNow(ctx context.Context, wanted *fill) (e store.Entry, fresh bool, err error) {
+func (c *Cache) renderNow(ctx context.Context, wanted fillRequest) (e store.Entry, fresh bool, err error) {
 	for {
 		// Checked before anything is acquired, so that a repeated request waits
 		// neither for a flight nor for a turn at the origin; and again after each
 		// flight, which may have executed the same request.
-		if err := c.madeBefore(ctx, wanted); err != nil {
+		if err := c.madeBefore(ctx, &wanted); err != nil {
 			return store.Entry{}, false, err
 		}
-		if e, fresh, err := c.freshUnless(ctx, wanted); err != nil || fresh {
+		if e, fresh, err := c.freshUnless(ctx, &wanted); err != nil || fresh {
 			return e, fresh, err
 		}
-		s := &fill{fillRequest: wanted.fillRequest}
-		s.cause = ctx
-		f, leader := c.join(s)
+		wanted.cause = ctx
+		f, leader := c.engine.join(newFill(wanted, nil))
 		if f == nil {
 			return store.Entry{}, false, ErrClosed
 		}
@@ -208,7 +196,7 @@ func (c *Cache) renderNow(ctx context.Context, wanted *fill) (e store.Entry, fre
 }
 
 // freshUnless returns the entry of a page that need not be rendered, without its body.
-func (c *Cache) freshUnless(ctx context.Context, s *fill) (e store.Entry, fresh bool, err error) {
+func (c *Cache) freshUnless(ctx context.Context, s *fillRequest) (e store.Entry, fresh bool, err error) {
 	if s.unless == nil {
 		return store.Entry{}, false, nil
 	}
@@ -240,10 +228,10 @@ func (c *Cache) claim(k store.Key, route *boundRoute, r regeneration) (*store.Cl
 	return &store.Claim{Key: r.key, Hash: hash, Keep: c.cfg.RequestLife}, nil
 }
 
-// madeBefore returns a *RequestError if the fill is for a request that must not be
+// madeBefore returns a *RequestError if it is for a request that must not be
 // executed again. Another process may make the request between this check and the
 // acquisition of the lease, which decides.
-func (c *Cache) madeBefore(ctx context.Context, s *fill) error {
+func (c *Cache) madeBefore(ctx context.Context, s *fillRequest) error {
 	if s.claim == nil {
 		return nil
 	}
@@ -255,36 +243,6 @@ func (c *Cache) madeBefore(ctx context.Context, s *fill) error {
 		return nil
 	}
 	return earlier.CheckClaim(*s.claim, c.now())
-}
-
-// conclude records the end of the request that this fill has claimed, unless the
-// publish has completed it. If we crash before, the request is in progress until the
-// lease would have ended. After a publish with an unknown outcome this is harmless:
-// either the publish has completed the request, and nothing changes here, or it can no
-// longer commit, since it requires the request to be in progress.
-func (s *fill) conclude(ctx context.Context, lease store.Lease, o outcome) {
-	if s.claim == nil {
-		return
-	}
-	end := store.RequestEnd{Failure: "another writer was faster"}
-	if o != nil {
-		e, err := o.result()
-		_, found := o.(storedPage) // another writer's, under the lease (see WithUnlessFresh)
-		switch {
-		case err != nil:
-			end.Failure = err.Error()
-		case found:
-			end = store.RequestEnd{Result: &e}
-		default:
-			return
-		}
-	}
-	settle, cancel := s.c.settling(ctx)
-	defer cancel()
-	if err := s.c.meta.EndRequest(settle, lease, end); err != nil {
-		s.c.log.Warn("failed to record the end of a request; it stays in progress until its lease would have expired",
-			"key", s.key.String(), "request", s.claim.Key, "error", err)
-	}
 }
 
 // replay returns the result of a request that was completed before.

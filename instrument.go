@@ -13,15 +13,6 @@ import (
 // This file is how a cache tells its observer what it does: operations that last, by begin, and
 // events, by note. Without an observer both do nothing.
 
-// begin tells the observer that an operation begins, and returns the context of the operation
-// and the function to be called once after it.
-func (c *Cache) begin(ctx context.Context, op Operation) (context.Context, func(Result)) {
-	if c.cfg.Observer == nil {
-		return ctx, func(Result) {}
-	}
-	return c.cfg.Observer.Begin(ctx, op)
-}
-
 // note tells the observer of an event.
 func (c *Cache) note(e Event) {
 	if c.cfg.Observer != nil {
@@ -29,14 +20,64 @@ func (c *Cache) note(e Event) {
 	}
 }
 
+// An operation is work of a fill that takes time (see isr.Operation).
+type operation struct {
+	Kind    string // of the constants below
+	Route   string // label of the route
+	Key     store.Key
+	Trigger string          // why a page is rendered; empty for other kinds
+	Cause   context.Context //nolint:containedctx // of the request that caused it; nil if none did
+}
+
+// Kinds of operations.
+const (
+	operationFlight = "flight"
+	operationRender = "render"
+	operationQueue  = "queue"
+	operationLease  = "lease"
+)
+
+// Kinds of events, and their reasons (see isr.EventKind).
+const (
+	eventLease     = "lease"
+	eventPeer      = "peer"
+	eventNotStored = "not-stored"
+)
+
+// An operationResult is how an operation ended. It has the fields of isr.Result, which documents them.
+type operationResult struct {
+	Outcome string
+	Reason  string
+	Took    time.Duration
+	Status  int
+	Bytes   int64
+	Err     error
+}
+
+// begin tells the observer that an operation begins, and returns the context of the operation
+// and the function to be called once after it.
+func (e *engine) begin(ctx context.Context, op operation) (context.Context, func(operationResult)) {
+	if e.Begin == nil {
+		return ctx, func(operationResult) {}
+	}
+	return e.Begin(ctx, op)
+}
+
+// note tells the observer of an event.
+func (e *engine) note(kind, reason string) {
+	if e.Note != nil {
+		e.Note(kind, reason)
+	}
+}
+
 // operation returns an operation of the fill.
-func (s *fill) operation(kind OperationKind) Operation {
-	return Operation{Kind: kind, Route: s.policy.label, Key: s.key, Cause: s.cause}
+func (s *fill) operation(kind string) operation {
+	return operation{Kind: kind, Route: s.policy.label, Key: s.key, Cause: s.cause}
 }
 
 // observed executes the fill by run, as an operation that requests can join.
 func (s *fill) observed(ctx context.Context, run func(context.Context) outcome) outcome {
-	ctx, end := s.c.begin(ctx, s.operation(OperationFlight))
+	ctx, end := s.e.begin(ctx, s.operation(operationFlight))
 	s.f.work = ctx
 	close(s.f.begun)
 	o := run(ctx)
@@ -47,11 +88,11 @@ func (s *fill) observed(ctx context.Context, run func(context.Context) outcome) 
 }
 
 // beginQueue begins the wait for a turn at the origin, and returns what ends it.
-func (s *fill) beginQueue(ctx context.Context) func(Result) {
-	s.c.queued.Add(1)
-	_, end := s.c.begin(ctx, s.operation(OperationQueue))
-	return func(r Result) {
-		s.c.queued.Add(-1)
+func (s *fill) beginQueue(ctx context.Context) func(operationResult) {
+	s.e.queued.Add(1)
+	_, end := s.e.begin(ctx, s.operation(operationQueue))
+	return func(r operationResult) {
+		s.e.queued.Add(-1)
 		end(r)
 	}
 }
@@ -61,7 +102,7 @@ func (s *fill) beginLeaseWait(ctx context.Context) {
 	if s.leaseWait != nil {
 		return
 	}
-	_, s.leaseWait = s.c.begin(ctx, s.operation(OperationLease))
+	_, s.leaseWait = s.e.begin(ctx, s.operation(operationLease))
 	began := time.Now()
 	if earlier := s.f.leaseWait.Load(); earlier != nil {
 		began = earlier.began
@@ -74,7 +115,7 @@ func (s *fill) endLeaseWait(outcome string) {
 	if s.leaseWait == nil {
 		return
 	}
-	s.leaseWait(Result{Outcome: outcome})
+	s.leaseWait(operationResult{Outcome: outcome})
 	s.leaseWait = nil
 	s.f.leaseWait.Store(&period{began: s.f.leaseWait.Load().began, ended: time.Now()})
 }
@@ -92,30 +133,30 @@ func leaseOutcome(o outcome) string {
 	return "canceled"
 }
 
-func flightResult(o outcome) Result {
+func flightResult(o outcome) operationResult {
 	switch o := o.(type) {
 	case storedPage:
-		return Result{Outcome: "stored"}
+		return operationResult{Outcome: "stored"}
 	case renderedPage:
-		return Result{Outcome: "rendered"}
+		return operationResult{Outcome: "rendered"}
 	case unpublishedPage:
-		return Result{Outcome: "unpublished", Reason: o.detail, Err: o.cause}
+		return operationResult{Outcome: "unpublished", Reason: o.detail, Err: o.cause}
 	case refusal:
-		return Result{Outcome: "refused", Reason: o.reason}
+		return operationResult{Outcome: "refused", Reason: o.reason}
 	case failure:
-		return Result{Outcome: "failed", Reason: o.detail, Err: o.cause}
+		return operationResult{Outcome: "failed", Reason: o.detail, Err: o.cause}
 	}
-	return Result{Outcome: "failed"}
+	return operationResult{Outcome: "failed"}
 }
 
 // joined tells the observer that a request waits for a flight, unless it has started it. f may
 // be nil.
-func (c *Cache) joined(f *flight, leader bool, request context.Context) {
-	if c.cfg.Observer == nil || f == nil || leader {
+func (e *engine) joined(f *flight, leader bool, request context.Context) {
+	if e.Joined == nil || f == nil || leader {
 		return
 	}
 	<-f.begun // the goroutine of the flight has just been started
-	c.cfg.Observer.Join(f.work, request)
+	e.Joined(f.work, request)
 }
 
 // Values of Operation.Trigger.
@@ -130,7 +171,7 @@ const (
 
 // trigger returns why the fill renders the page. rec is what it replaces.
 func (s *fill) trigger(rec store.Record) string {
-	state := store.Freshness(rec.Entry, rec.Purges, s.c.now())
+	state := store.Freshness(rec.Entry, rec.Purges, s.e.Now())
 	switch {
 	case s.force && s.unless == nil:
 		return triggerCommand
@@ -138,7 +179,7 @@ func (s *fill) trigger(rec store.Record) string {
 		return triggerEarly
 	case state == store.Missing:
 		return triggerMiss
-	case state == store.Purged, rec.Entry.CoveredBy(s.c.node.RecordPurges(&s.f.State, s.key, rec)):
+	case state == store.Purged, rec.Entry.CoveredBy(s.e.Node.RecordPurges(&s.f.State, s.key, rec)):
 		return triggerPurge
 	}
 	return triggerStale
@@ -146,26 +187,26 @@ func (s *fill) trigger(rec store.Record) string {
 
 // An observedRender is an OperationRender in progress. Nil: there is no observer.
 type observedRender struct {
-	end    func(Result)
-	result Result
+	end    func(operationResult)
+	result operationResult
 }
 
 // beginRender begins an OperationRender, and returns its context. The fill must call
 // endRender.
 func (s *fill) beginRender(ctx context.Context, trigger string) context.Context {
-	if s.c.cfg.Observer == nil {
+	if s.e.Begin == nil {
 		return ctx
 	}
-	op := s.operation(OperationRender)
+	op := s.operation(operationRender)
 	op.Trigger = trigger
 	s.rendering = &observedRender{}
-	ctx, s.rendering.end = s.c.begin(ctx, op)
+	ctx, s.rendering.end = s.e.begin(ctx, op)
 	return ctx
 }
 
 // noteRender records a call of the renderer.
 func (s *fill) noteRender(got render.Rendering, took time.Duration) {
-	s.c.rendering.Add(-1)
+	s.e.rendering.Add(-1)
 	s.f.took.Add(int64(took))
 	if r := s.rendering; r != nil {
 		r.result.Status, r.result.Bytes, r.result.Err = got.Status, got.Size, got.Failure
@@ -196,13 +237,13 @@ func (s *fill) endRender(o outcome) {
 		r.result.settle(o)
 	}
 	if r.result.Outcome == "refused" || r.result.Outcome == "unpublished" {
-		s.c.note(Event{Kind: EventNotStored, Reason: r.result.Reason})
+		s.e.note(eventNotStored, r.result.Reason)
 	}
 	r.end(r.result)
 }
 
 // settle completes the result of a render that was not published.
-func (r *Result) settle(o outcome) {
+func (r *operationResult) settle(o outcome) {
 	switch o := o.(type) {
 	case unpublishedPage:
 		r.Outcome, r.Reason, r.Err = "unpublished", o.detail, o.cause
@@ -217,7 +258,7 @@ func (r *Result) settle(o outcome) {
 
 func failedOutcome(o failure) string {
 	switch {
-	case errors.Is(o.cause, ErrRejected):
+	case errors.Is(o.cause, errRejected):
 		return "rejected"
 	case errors.Is(o.cause, store.ErrLeaseLost), errors.Is(o.cause, store.ErrMoved):
 		return "lost"
@@ -233,7 +274,7 @@ func failedReason(cause error) string {
 		err    error
 		reason string
 	}{
-		{ErrRejected, page.DetailRejected},
+		{errRejected, page.DetailRejected},
 		{render.ErrUnreached, "unreachable"},
 		{render.ErrTimeout, "timeout"},
 		{render.ErrStatus, "status"},
@@ -241,7 +282,7 @@ func failedReason(cause error) string {
 		{errEmpty, "empty"},
 		{render.ErrNotModified, "not-modified"},
 		{render.ErrPanicked, "panic"},
-		{ErrClosed, detailClosing},
+		{errClosed, detailClosing},
 	} {
 		if errors.Is(cause, known.err) {
 			return known.reason

@@ -13,7 +13,6 @@ import (
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/nodecache"
-	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
@@ -222,29 +221,6 @@ func (c *Cache) Learned() []LearnedSection {
 	return all
 }
 
-// learn records what a render says of the section of its page. An answer for an invented URL says
-// nothing.
-func (s *fill) learn(got render.Rendering) {
-	switch {
-	case got.Response != nil && !isNegative(got.Response.Status):
-		s.policy.cacheable(s.key)
-	case got.Refused != "" && got.Status != http.StatusNotFound && got.Status != http.StatusGone:
-		s.policy.refused(s.key, got.Refused)
-	}
-}
-
-// passesUnknown returns the reason for which a page that is not stored is not rendered, and the
-// request passes through; empty if it is rendered.
-func (s *fill) passesUnknown() (detail string) {
-	switch {
-	case s.head:
-		return detailHead
-	case s.skip != "":
-		return detailLearned
-	}
-	return ""
-}
-
 // passLearned passes through a request for a page of a section that is learned, and looks at
 // the response. f is the flight that has not found the page.
 func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Key, f *flight, status httpcache.Status) {
@@ -259,8 +235,8 @@ func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Ke
 			h.c.sections.cacheable(h.route, k)
 		case h.route.decidedByHeader(v.Refused):
 			h.c.sections.refused(h.route, k, v.Refused)
-			s := f.fill
-			h.c.node.Negative.Put(k, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(remembered), Refused: v.Refused}, &f.State)
+			readAt, seq := f.fill.readAt()
+			h.c.node.Negative.Put(k, &nodecache.NegativeEntry{ReadAt: readAt, Seq: seq, Until: time.Now().Add(remembered), Refused: v.Refused}, &f.State)
 		}
 	})
 }

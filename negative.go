@@ -21,11 +21,11 @@ const (
 // refused ends a fill whose page is not cacheable, and remembers that. readAt is when
 // the read of the page began that led to the render.
 func (s *fill) refused(readAt time.Time, reason string) outcome {
-	s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", reason)
+	s.e.Log.Debug("not cacheable", "key", s.key.String(), "reason", reason)
 	if reason == detailNoMemory { // which says nothing of the page
 		return refusal{reason}
 	}
-	s.c.node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: readAt, Seq: s.asOf, Until: time.Now().Add(remembered), Refused: reason}, &s.f.State)
+	s.e.Node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: readAt, Seq: s.asOf, Until: time.Now().Add(remembered), Refused: reason}, &s.f.State)
 	return refusal{reason}
 }
 
@@ -33,7 +33,7 @@ func (s *fill) refused(readAt time.Time, reason string) outcome {
 // not: requests for it pass through. The stored page is good, and may be pinned, so it is
 // not rendered over.
 func (s *fill) tooLarge(err error) outcome {
-	s.c.complaints.Log("requests for a stored page pass through, because its body exceeds this node's limit", "key", s.key.String(), "error", err)
+	s.e.Complaints.Log("requests for a stored page pass through, because its body exceeds this node's limit", "key", s.key.String(), "error", err)
 	return s.refused(s.latest.Began, httpcache.RefusedTooLarge)
 }
 
@@ -54,11 +54,11 @@ func (s *fill) knownNegative(rec store.Record) outcome {
 	if s.force {
 		return nil
 	}
-	e := s.c.node.Negative.Get(s.key, time.Now())
+	e := s.e.Node.Negative.Get(s.key, time.Now())
 	if e != nil && e.Refused != "" {
 		return refusal{e.Refused}
 	}
-	if rec.Entry != nil || e == nil || e.Page == nil || store.Freshness(&e.Page.Entry, s.c.node.Purges(&s.f.State, e.Page, s.c.now()).Merge(rec.Purges), s.c.now()) != store.Fresh {
+	if rec.Entry != nil || e == nil || e.Page == nil || store.Freshness(&e.Page.Entry, s.e.Node.Purges(&s.f.State, e.Page, s.e.Now()).Merge(rec.Purges), s.e.Now()) != store.Fresh {
 		return nil
 	}
 	return storedPage{page: e.Page}
@@ -101,32 +101,32 @@ func (s *fill) withdrawable(rec store.Record) bool {
 // does not know Entry.Withdrawn. It keeps the body's key, so that an unchanged page that
 // returns is not written again.
 func (s *fill) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
-	e.GenerationID = s.c.newGenerationID()
+	e.GenerationID = s.e.newGenerationID()
 	e.GeneratedAt, e.Revalidate, e.Stale = at.generatedAt, 0, 0
 	e.Key, e.Route = s.key.Text, s.policy.name
 	e.Status, e.ETag, e.Header, e.Tags = http.StatusGone, "", nil, nil
-	e.PinnedUntil, e.AssertedAt, e.PurgeSeq, e.Build, e.Withdrawn = time.Time{}, time.Time{}, seq, s.c.node.Build(), true
-	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)
+	e.PinnedUntil, e.AssertedAt, e.PurgeSeq, e.Build, e.Withdrawn = time.Time{}, time.Time{}, seq, s.e.Node.Build(), true
+	e.Expires = expiry(e, s.e.Now(), s.e.Retention)
 	return e
 }
 
 // withdrawHere withdraws, in this process only, all generations from before a render,
 // and remembers the refusal, if there is one.
 func (s *fill) withdrawHere(at timing, refused string) {
-	if s.c.node.Known(s.key) != nil {
-		s.c.node.Invalidate(s.key)
+	if s.e.Node.Known(s.key) != nil {
+		s.e.Node.Invalidate(s.key)
 	}
 	e := &nodecache.NegativeEntry{ReadAt: time.Now(), Seq: s.asOf, Refused: refused, Ended: at.generatedAt}
 	if refused != "" {
 		e.Until = e.ReadAt.Add(remembered)
 	}
-	s.c.node.Negative.Put(s.key, e, &s.f.State)
+	s.e.Node.Negative.Put(s.key, e, &s.f.State)
 }
 
 // withdrawnHere reports whether an entry was withdrawn in this process only. A pin takes
 // precedence.
 func (s *fill) withdrawnHere(e *store.Entry) bool {
-	return e != nil && !e.Withdrawn && !e.PinnedUntil.After(s.c.now()) && s.c.node.Negative.Withdrawn(s.key, e.GeneratedAt)
+	return e != nil && !e.Withdrawn && !e.PinnedUntil.After(s.e.Now()) && s.e.Node.Negative.Withdrawn(s.key, e.GeneratedAt)
 }
 
 func errWithdrawn() error {

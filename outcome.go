@@ -66,7 +66,7 @@ func (o unpublishedPage) result() (store.Entry, error) { return o.page.Entry, o.
 func (o failure) result() (store.Entry, error) { return store.Entry{}, o.cause }
 
 func (o refusal) result() (store.Entry, error) {
-	return store.Entry{}, fmt.Errorf("%w: %s", ErrUncacheable, o.reason)
+	return store.Entry{}, fmt.Errorf("%w: %s", render.ErrUncacheable, o.reason)
 }
 
 // shown is the response that a visitor gets for a failure without a fallback.
@@ -114,7 +114,7 @@ func (h *handler) takes(f *flight, got reply, leader bool, known int64) bool {
 		return true
 	}
 	if got.state == store.Purged {
-		return f != nil && p.Entry.PurgeSeq >= known && h.c.overtaken(f, p)
+		return f != nil && p.Entry.PurgeSeq >= known && h.c.engine.overtaken(f, p)
 	}
 	return h.takesPage(p, got.state, leader, known)
 }
@@ -122,19 +122,6 @@ func (h *handler) takes(f *flight, got reply, leader bool, known int64) bool {
 // takesPage is takes for a page in a state, which no flight has rendered to the end.
 func (h *handler) takesPage(p *page.Page, state store.State, leader bool, known int64) bool {
 	return state != store.Purged && (leader || h.c.node.Acceptable(p, known))
-}
-
-// overtaken reports whether a page that a flight has rendered is purged hard by unsafe requests
-// alone, which arrived at this process while it was rendered. Visitors who came before them may
-// have it: otherwise a stranger who posts more often than the page renders could make them
-// wait for ever. Later visitors do not get it.
-func (c *Cache) overtaken(f *flight, p *page.Page) bool {
-	since := p.Entry.PurgeSeq
-	marks := c.node.Marks.Covering(p.Key, p.Entry.Tags, c.now())
-	if p.Entry.Foreign || marks.HardSeq > since {
-		return false
-	}
-	return f.PostedAlone(since, p.Purges.HardSeq)
 }
 
 // worthRetrying reports whether a request that joined a flight, and did not start it,
@@ -207,7 +194,7 @@ func (b *routeRules) servableOnError(e *store.Entry, state store.State, purges s
 
 // servableOnError is the same for a record.
 func (s *fill) servableOnError(rec store.Record) bool {
-	purges, now := s.c.node.RecordPurges(&s.f.State, s.key, rec), s.c.now()
+	purges, now := s.e.Node.RecordPurges(&s.f.State, s.key, rec), s.e.Now()
 	return s.policy.servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now)
 }
 
@@ -288,7 +275,7 @@ func plainFailure(err error) *render.Response {
 	var held *store.HeldError
 	var overBudget *budget.Error
 	switch {
-	case errors.As(err, &held), errors.As(err, &overBudget), errors.Is(err, errBlind), errors.Is(err, errMinSeq), errors.Is(err, store.ErrPurged):
+	case errors.As(err, &held), errors.As(err, &overBudget), errors.Is(err, store.ErrPurged):
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, render.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		status = http.StatusGatewayTimeout
@@ -310,16 +297,14 @@ func retryAt(err error, now time.Time) time.Time {
 	return now.Add(budget.BusyRetry)
 }
 
-// Reasons in Cache-Status, besides the reasons of hits (see package page), of a bypass (see package cachekey) and of a
-// refusal (see httpcache).
+// Reasons in Cache-Status of the outcome of a fill, besides the reasons of hits (see package page) and of a refusal (see
+// httpcache).
 const (
-	detailStaleIfError  = "stale-if-error"
 	detailOnlyIfCached  = "only-if-cached"
 	detailStoreError    = "store-error"
 	detailMinUses       = "min-uses"
 	detailNoRoom        = "no-room"
 	detailNoMemory      = httpcache.RefusedNoMemory
-	detailPurged        = "purged"
 	detailBackOff       = "back-off"
 	detailFailed        = "render-failed"
 	detailTimeout       = "timeout"
@@ -327,11 +312,18 @@ const (
 	detailOriginFailing = "origin-failing"
 	detailClosing       = "closing"
 	detailUnpublished   = "unpublished"
-	detailMinSeq        = "min-seq"
 	detailVariants      = "variants"
 	detailHead          = "head"
 	detailLearned       = "learned"
-	detailDraft         = "draft"
-	detailBadRequest    = "bad-request"
-	detailCanceled      = "canceled" // the visitor went away: in reports alone
+)
+
+// Reasons in Cache-Status, besides the reasons of fills, of hits (see package page), of a bypass (see package cachekey) and
+// of a refusal (see httpcache).
+const (
+	detailStaleIfError = "stale-if-error"
+	detailPurged       = "purged"
+	detailMinSeq       = "min-seq"
+	detailDraft        = "draft"
+	detailBadRequest   = "bad-request"
+	detailCanceled     = "canceled" // the visitor went away: in reports alone
 )

@@ -195,7 +195,7 @@ func (c *Cache) refusePinned(ctx context.Context, targets []store.PurgeTarget) e
 	if err != nil {
 		return err
 	}
-	return c.readEach(ctx, pages, func(n int, rec store.Record) error {
+	return c.engine.readEach(ctx, pages, func(n int, rec store.Record) error {
 		if c.isPinned(rec) {
 			return fmt.Errorf("%s: %w; unpin it, or ask for that with the purge", pages[n], pinnedUntil(rec.Entry))
 		}
@@ -211,7 +211,7 @@ func (c *Cache) mayBePinned(ctx context.Context, targets []store.PurgeTarget) (p
 		}
 	}
 	for _, page := range slices.Clone(pages) {
-		variants, more, err := c.listedVariants(ctx, page, max(maxPinned-len(pages), 1))
+		variants, more, err := c.engine.listedVariants(ctx, page, max(maxPinned-len(pages), 1))
 		if err != nil {
 			return nil, err
 		}
@@ -236,7 +236,7 @@ func (c *Cache) NotStored(ctx context.Context, targets []store.PurgeTarget) ([]s
 		}
 	}
 	stored := make([]bool, len(pages))
-	err := c.readEach(ctx, pages, func(n int, rec store.Record) (err error) {
+	err := c.engine.readEach(ctx, pages, func(n int, rec store.Record) (err error) {
 		if stored[n] = c.isStored(rec); !stored[n] {
 			stored[n], err = c.hasStoredVariant(ctx, pages[n])
 		}
@@ -258,11 +258,11 @@ func (c *Cache) NotStored(ctx context.Context, targets []store.PurgeTarget) ([]s
 // are more than that.
 func (c *Cache) hasStoredVariant(ctx context.Context, page store.Key) (bool, error) {
 	const most = 32
-	variants, more, err := c.listedVariants(ctx, page, most)
+	variants, more, err := c.engine.listedVariants(ctx, page, most)
 	if err != nil || more {
 		return more, err
 	}
-	records, err := c.readAll(ctx, variants)
+	records, err := c.engine.readAll(ctx, variants)
 	return slices.ContainsFunc(records, c.isStored), err
 }
 
@@ -331,62 +331,6 @@ func (c *Cache) AwaitPurge(ctx context.Context, r store.Receipt) (live, missing 
 //
 // A variant that a purge does not find in the list was rendered after that, from a site
 // that has the change. If we crash, a variant stays listed that is not stored, for a day.
-
-// listVariant lists a variant until at least a time; zero is for ever. A key without a
-// variant is not listed.
-func (c *Cache) listVariant(ctx context.Context, k store.Key, until time.Time) error {
-	page, isVariant := k.WithoutVariant()
-	if !isVariant {
-		return nil
-	}
-	return c.meta.AddVariant(ctx, c.cfg.Partition(page), k, until)
-}
-
-// listVariant lists the page, if it is a variant, for the time of its render. The entry
-// that is to be replaced has been listed for as long as it is kept.
-func (s *fill) listVariant(ctx context.Context, rec store.Record) error {
-	rendered := s.c.now().Add(s.c.cfg.RenderTimeout + storeTime)
-	e := rec.Entry
-	if e != nil && !e.Foreign && !e.Withdrawn && (e.Expires.IsZero() || e.Expires.After(rendered)) {
-		return nil
-	}
-	err := s.c.listVariant(ctx, s.key, rendered)
-	if err == nil && e == nil {
-		s.listed = rendered
-	}
-	return err
-}
-
-// unlistVariant removes a variant from the list that was listed for its render only, so
-// that requests for invented URLs leave no rows. The lease must be held: otherwise the next
-// holder, who may have found the variant listed, would render it unlisted. If it fails, or
-// we crash before, the variant stays listed for a day.
-func (s *fill) unlistVariant(ctx context.Context) {
-	page, isVariant := s.key.WithoutVariant()
-	if !isVariant || s.listed.IsZero() {
-		return
-	}
-	if err := s.c.meta.RemoveVariant(ctx, s.c.cfg.Partition(page), s.key, s.listed); err != nil {
-		s.c.complaints.Log("failed to remove a variant that is not stored from the list of its page", "key", s.key.String(), "error", err)
-	}
-	s.listed = time.Time{}
-}
-
-// listedVariants returns up to limit variants of a page, which may be stored, and whether
-// there are more: none if the page is a variant itself, or no route of this cache has any.
-func (c *Cache) listedVariants(ctx context.Context, page store.Key, limit int) (variants []store.Key, more bool, err error) {
-	if _, isVariant := page.WithoutVariant(); isVariant || !c.hasVariants() {
-		return nil, false, nil
-	}
-	texts, more, err := c.meta.Variants(ctx, c.cfg.Partition(page), limit)
-	for _, text := range texts {
-		// Other writers of the table may have listed anything.
-		if k := (store.Key{Tenant: page.Tenant, Text: text}); strings.HasPrefix(text, page.Text+"#") && store.ValidKey(k) == nil {
-			variants = append(variants, k)
-		}
-	}
-	return variants, more, err
-}
 
 // hasVariants reports whether a page may have variants, as far as this process knows: one
 // without routes knows nothing.

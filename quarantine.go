@@ -23,7 +23,7 @@ const (
 )
 
 // ErrRejected: the generation is suspicious by the rules of its route (see [Reject]).
-var ErrRejected = errors.New("the generation was rejected")
+var ErrRejected = errRejected
 
 // rejects returns why a response is suspicious as the next generation; empty if it is not.
 // current is the generation that it is compared with, whose body stored reads; nil if there is none.
@@ -139,7 +139,11 @@ func (s *fill) suspicious(rec store.Record, got render.Rendering) string {
 	if s.servableOnError(rec) {
 		current = rec.Entry
 	}
-	return s.policy.rejects(got.Response, current, func() ([]byte, error) { return s.c.reader.Read(s.held.ctx, s.key, current) })
+	ctx := s.e.Closing
+	if s.held != nil {
+		ctx = s.held.ctx
+	}
+	return s.policy.rejects(got.Response, current, func() ([]byte, error) { return s.e.Reader.Read(ctx, s.key, current) })
 }
 
 // reject quarantines a render whose result is suspicious: it counts as a failure. If we crash
@@ -148,10 +152,10 @@ func (s *fill) reject() step {
 	next := s.made.entry
 	if s.rec.Entry != nil || !isNegative(next.Status) { // invented URLs leave no rows
 		if err := s.quarantine(s.held.ctx, s.held.lease, next, s.made.body, s.rejected); err != nil {
-			s.c.complaints.Log("failed to keep a rejected generation", "key", s.key.String(), "error", err)
+			s.e.Complaints.Log("failed to keep a rejected generation", "key", s.key.String(), "error", err)
 		}
 	}
-	s.c.log.Warn("rejected a generation; the current one stays", "key", s.key.String(), "reason", s.rejected,
+	s.e.Log.Warn("rejected a generation; the current one stays", "key", s.key.String(), "reason", s.rejected,
 		"status", next.Status, "bytes", next.Length, "generation", next.GenerationID)
 	s.got = rejection(s.rejected)
 	return stepFail
@@ -159,12 +163,12 @@ func (s *fill) reject() step {
 
 // rejection is what a render counts as whose result is suspicious.
 func rejection(why string) render.Rendering {
-	return render.Rendering{Failure: fmt.Errorf("%w: %s", ErrRejected, why)}
+	return render.Rendering{Failure: fmt.Errorf("%w: %s", errRejected, why)}
 }
 
 // failureDetail is the reason in Cache-Status for a render that has failed.
 func failureDetail(cause error) string {
-	if errors.Is(cause, ErrRejected) {
+	if errors.Is(cause, errRejected) {
 		return page.DetailRejected
 	}
 	return detailFailed
@@ -191,16 +195,16 @@ const (
 
 // quarantine keeps a rejected generation, which replaces an earlier one.
 func (s *fill) quarantine(ctx context.Context, lease store.Lease, e store.Entry, body []byte, why string) error {
-	now := s.c.now()
-	earlier, err := s.c.meta.Quarantined(ctx, s.pk)
+	now := s.e.Now()
+	earlier, err := s.e.Meta.Quarantined(ctx, s.pk)
 	if err == nil && sameContent(&earlier.Entry, &e) && now.Sub(earlier.RejectedAt) < quarantineAgain {
 		return nil
 	}
-	if err := s.c.bodies.Put(ctx, e.BodyKey, body); err != nil {
+	if err := s.e.Bodies.Put(ctx, e.BodyKey, body); err != nil {
 		return fmt.Errorf("storing the body of %s: %w", s.key, err)
 	}
 	e.Expires = now.Add(quarantineLife)
-	return s.c.meta.Quarantine(ctx, lease, store.Quarantined{PK: s.pk, Entry: e, Tenant: s.key.Tenant, Reason: why, RejectedAt: now, Keep: s.policy.history})
+	return s.e.Meta.Quarantine(ctx, lease, store.Quarantined{PK: s.pk, Entry: e, Tenant: s.key.Tenant, Reason: why, RejectedAt: now, Keep: s.policy.history})
 }
 
 // Quarantined returns the generation of a page that was rejected last. It is kept for a week.
@@ -272,7 +276,7 @@ func (c *Cache) accept(ctx context.Context, k store.Key, generation string) (e s
 	defer c.node.Invalidate(k)
 	e, err = c.publishQuarantined(ctx, k, pk, lease, generation)
 	if err != nil {
-		settle, cancel := c.settling(ctx)
+		settle, cancel := settling(ctx)
 		defer cancel()
 		return store.Entry{}, errors.Join(err, c.meta.Release(settle, lease))
 	}
@@ -327,11 +331,11 @@ func (c *Cache) publishQuarantined(ctx context.Context, k store.Key, pk string, 
 	if store.Freshness(&e, rec.Purges.Merge(covering), c.now()) == store.Purged {
 		return store.Entry{}, store.ErrPurged
 	}
-	if err := c.checkBody(ctx, e); err != nil {
+	if err := c.engine.checkBody(ctx, e); err != nil {
 		return store.Entry{}, err
 	}
 	e.Expires = expiry(e, c.now(), c.cfg.Retention)
-	if err := c.listVariant(ctx, k, e.Expires); err != nil {
+	if err := c.engine.listVariant(ctx, k, e.Expires); err != nil {
 		return store.Entry{}, err
 	}
 	return c.meta.Publish(ctx, lease, rec, e, store.PublishOptions{

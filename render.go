@@ -2,15 +2,11 @@ package isr
 
 import (
 	"bufio"
-	"context"
-	"errors"
-	"maps"
 	"net"
 	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/nodecache"
@@ -18,34 +14,6 @@ import (
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
-
-// A timing is when a render took place.
-type timing struct {
-	began       time.Time // by the monotonic clock
-	generatedAt time.Time // by the wall clock, in whole milliseconds
-	took        time.Duration
-}
-
-// errEmpty: a page without content would replace one that has some.
-var errEmpty = errors.New("the response is empty, and the stored page is not")
-
-// render calls the renderer of a route with the request built from a key and forwarded headers, and reads the
-// whole response (see Do). limit is how long the renderer may take.
-func (c *Cache) render(ctx context.Context, p *policy, k store.Key, forwarded http.Header, limit time.Duration, memory *render.Memory, to render.Audience) render.Rendering {
-	req, err := p.keys.Request(ctx, k)
-	if err != nil {
-		return render.Rendering{Failure: err}
-	}
-	maps.Copy(req.Header, forwarded)
-	requested := c.now()
-	return render.Do(ctx, render.Call{
-		Handler: p.renderer, Request: req, Tags: p.tags,
-		Judge: func(status int, h http.Header, tags []string) httpcache.Verdict {
-			return p.judge(k, status, h, tags, requested)
-		},
-		Limit: limit, MaxBody: p.maxBody, Memory: memory, Pieces: c.reader.Pieces(), Closing: c.ctx, To: to,
-	})
-}
 
 // OriginUnreachable is for renderers that call an origin over the network: it reports
 // that the origin could not be reached, and why. The renderer's response is then treated
@@ -57,14 +25,6 @@ func OriginUnreachable(w http.ResponseWriter, err error) {
 		r.Unreachable(err)
 	}
 }
-
-// backOff is the pause after a number of failures in a row: exponential backoff from one
-// second to half a minute, with jitter, so that servers and pages do not retry in step.
-func (c *Cache) backOff(failures int) time.Duration {
-	return c.jitter(backoff.Exponential(time.Second, maxBackOff, failures))
-}
-
-const maxBackOff = 30 * time.Second
 
 // pass passes a request through. What an unsafe request changes is purged (see unsafe.go).
 func (h *handler) pass(w http.ResponseWriter, r *http.Request, status httpcache.Status) {

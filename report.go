@@ -85,27 +85,9 @@ func (r *Report) ofPage(label string, p *page.Page, status httpcache.Status, age
 	r.answer(status)
 }
 
-// A period goes on while ended is zero.
-type period struct{ began, ended time.Time }
-
-// since returns how much of the period is after a moment.
-func (p *period) since(t time.Time) time.Duration {
-	if p == nil {
-		return 0
-	}
-	ended := p.ended
-	if ended.IsZero() {
-		ended = time.Now()
-	}
-	if p.began.After(t) {
-		t = p.began
-	}
-	return max(ended.Sub(t), 0)
-}
-
-// report reports what a request has waited for in the flight since it came. got is the reply
+// reportWaits reports what a request has waited for in a flight since it came. got is the reply
 // that it gets.
-func (f *waitTimes) report(w http.ResponseWriter, came time.Time, got reply) {
+func reportWaits(w http.ResponseWriter, f *waitTimes, came time.Time, got reply) {
 	r := ReportOf(w)
 	if r == nil {
 		return

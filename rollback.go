@@ -80,12 +80,12 @@ func (c *Cache) rollback(ctx context.Context, k store.Key, r rollback) (store.En
 	// Checked before META refers to it. The body cannot be deleted in between: garbage
 	// collection keeps the bodies of versions, and the rollback requires that the
 	// version exists.
-	if err := c.checkBody(ctx, target.Entry); err != nil {
+	if err := c.engine.checkBody(ctx, target.Entry); err != nil {
 		return store.Entry{}, err
 	}
 	return c.assert(ctx, k, func(rec store.Record) (store.Entry, error) {
 		a := c.withExpiry(a, target.Entry)
-		if err := c.listVariant(ctx, k, a.Expires); err != nil {
+		if err := c.engine.listVariant(ctx, k, a.Expires); err != nil {
 			return store.Entry{}, err
 		}
 		return c.meta.Rollback(ctx, rec, target.GenerationID, a)
@@ -131,7 +131,7 @@ func (c *Cache) repin(ctx context.Context, k store.Key, a store.Assertion) (stor
 			return store.Entry{}, errWithdrawn()
 		}
 		a := c.withExpiry(a, *rec.Entry)
-		if err := c.listVariant(ctx, k, a.Expires); err != nil {
+		if err := c.engine.listVariant(ctx, k, a.Expires); err != nil {
 			return store.Entry{}, err
 		}
 		return c.meta.Pin(ctx, rec, a)
@@ -184,24 +184,4 @@ func (c *Cache) withExpiry(a store.Assertion, e store.Entry) store.Assertion {
 	e.PinnedUntil = a.PinnedUntil
 	a.Expires = expiry(e, a.At, c.cfg.Retention)
 	return a
-}
-
-// pinned reports whether an entry must not be replaced: its pin lasts, no purge covers
-// it, and its body exists.
-func (s *fill) pinned(rec store.Record) bool {
-	e, now := rec.Entry, s.c.now()
-	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && store.Freshness(e, s.c.node.RecordPurges(&s.f.State, s.key, rec), now) == store.Fresh
-}
-
-// refusedByPin reports, before anything is rendered, whether a pin would refuse the
-// publish. Only forced regenerations reach this.
-func (s *fill) refusedByPin(rec store.Record) bool {
-	return s.force && !s.unpin && s.pinned(rec)
-}
-
-func pinnedUntil(e *store.Entry) error {
-	if !e.PinnedUntil.Before(store.Forever()) {
-		return fmt.Errorf("%w (until it is unpinned)", store.ErrPinned)
-	}
-	return fmt.Errorf("%w (until %s)", store.ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
 }

@@ -3,6 +3,8 @@ package isr
 import (
 	"context"
 	"sync"
+
+	"github.com/facetheory/isr/internal/singleflight"
 )
 
 // In a process that is frozen after its responses (see Config.Freezes), nothing may be left to do
@@ -62,3 +64,6 @@ func (a *activity) wait(ctx context.Context) error {
 		}
 	}
 }
+
+// newFlights returns a group of flights, which are activities.
+func newFlights(a *activity) *flights { return singleflight.New[*flight](a.begin, a.end) }

@@ -42,7 +42,7 @@ const streamAfter = time.Millisecond
 func (s *fill) settleStreams() {
 	s.f.settleStream()
 	if s.own != nil {
-		s.own.settle()
+		s.own.Settle()
 	}
 }
 
@@ -127,7 +127,7 @@ func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply,
 	rd, st, f, began := got.stream, got.offer, got.flight, time.Now()
 	got.flight = nil // it has the body, and is not needed once that is copied
 	defer rd.Leave()
-	defer f.waitTimes.report(w, began, got) // once the render has ended
+	defer reportWaits(w, f.waitTimes, began, got) // once the render has ended
 	status.Stored, status.Detail = st.status.Stored, st.status.Detail
 	ending := &render.EndWriter{ResponseWriter: w, Await: func() { rd.AwaitStored(r.Context()) }}
 	if rendered := f.rendered.Load(); rendered != nil {

@@ -36,7 +36,7 @@ type originTurn struct {
 	mu   sync.Mutex
 	turn *budget.Turn // guarded by mu; nil if there is none
 	// queued ends the wait for a turn in progress; nil if there is none.
-	queued func(Result) // guarded by mu
+	queued func(operationResult) // guarded by mu
 	// clients are the first few clients that wait for the page; empty for a forced
 	// render, and if the route does not distinguish clients.
 	clients []netip.Prefix // guarded by mu, once the fill runs
@@ -91,7 +91,7 @@ func (t *originTurn) join(client netip.Prefix, waits func() bool) {
 }
 
 // beginQueue begins the wait for the turn, by begin, unless it has begun.
-func (t *originTurn) beginQueue(begin func() (end func(Result))) {
+func (t *originTurn) beginQueue(begin func() (end func(operationResult))) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.queued == nil {
@@ -106,7 +106,7 @@ func (t *originTurn) endQueue(outcome string) {
 	t.queued = nil
 	t.mu.Unlock()
 	if end != nil {
-		end(Result{Outcome: outcome})
+		end(operationResult{Outcome: outcome})
 	}
 }
 
@@ -139,14 +139,14 @@ func (s *fill) awaitTurn(ctx context.Context, rec store.Record) (come bool, err 
 		return true, err
 	default:
 	}
-	s.turn.beginQueue(func() func(Result) { return s.beginQueue(ctx) })
+	s.turn.beginQueue(func() func(operationResult) { return s.beginQueue(ctx) })
 	left := s.policy.wait - time.Since(s.since)
 	if left <= 0 {
 		s.turn.endQueue("timeout")
 		return false, &budget.Error{RetryAfter: budget.BusyRetry}
 	}
 	if !s.background() {
-		left = min(left, s.c.jitter(backoff.Exponential(firstQueuePoll, maxQueuePoll, s.turn.polls)))
+		left = min(left, s.e.Jitter(backoff.Exponential(firstQueuePoll, maxQueuePoll, s.turn.polls)))
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
@@ -175,7 +175,7 @@ func (s *fill) isKnown(rec store.Record) bool {
 	if e := rec.Entry; e != nil {
 		return !isNegative(e.Status)
 	}
-	return s.c.node.Last(s.key) != nil
+	return s.e.Node.Last(s.key) != nil
 }
 
 // verdict returns what a render tells the circuit breaker of the origin: nil if the origin is healthy,
@@ -215,4 +215,13 @@ func admissionDetail(err error) string {
 		return detailOriginFailing
 	}
 	return detailOriginBusy
+}
+
+// client returns the client of a fill that one visitor started, and that does not run yet; invalid if the
+// route does not distinguish clients.
+func (s *fill) client() netip.Prefix {
+	if len(s.turn.clients) == 0 {
+		return netip.Prefix{}
+	}
+	return s.turn.clients[0]
 }

@@ -178,8 +178,8 @@ func (u *unsafeRequest) page(uri *url.URL) (changed invalidate.Change, ok bool) 
 // newInvalidations returns the purges of a cache that unsafe requests cause.
 func newInvalidations(c *Cache) *invalidate.Purges {
 	return invalidate.New(c.ctx, invalidate.Options{
-		Variants: c.listedVariants,
-		Records:  c.readAll,
+		Variants: c.engine.listedVariants,
+		Records:  c.engine.readAll,
 		Pinned:   c.isPinned,
 		Target: func(k store.Key) store.PurgeTarget {
 			t := PurgeKey(k)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/page"
-	"github.com/facetheory/isr/store"
 )
 
 // During an outage of a store a visitor waits for at most Config.StoreTimeout, and the
@@ -28,19 +27,13 @@ import (
 // useWindow is how long the uses of a page count for Config.MinUses, at least; up to twice that.
 const useWindow = 30 * time.Minute
 
-// newUnpublishedPage makes the page of an entry that is not in the store. It is as old
-// as its render.
-func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *page.View) *page.Page {
-	return page.New(k, e, store.PurgeState{}, page.Interval{Began: at.began, Ended: at.began.Add(at.took)}, body, as)
-}
-
 // lookForStored looks for the stored page behind a request that gets an unpublished one, of an outage that may be over: the
 // store may have had a page all along, which takes precedence, such as one that an operator has rolled back to.
 func (h *handler) lookForStored(r *http.Request, p *page.Page) {
 	if p.Outage && p.NextTry.Claim(p) && h.c.stores.Down() == nil {
 		s := h.fill(r, p.Key)
 		s.onlyStored = true
-		h.c.start(s)
+		h.c.engine.start(s)
 	}
 }
 

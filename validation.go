@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
@@ -57,7 +58,7 @@ func (s *fill) renderOrValidate(ctx context.Context, rec store.Record, seq int64
 	if ctx.Err() != nil {
 		return render.Rendering{Failure: context.Cause(ctx)}, at
 	}
-	s.c.log.Warn("rendering a page again without conditions: a 304 (Not Modified) does not renew it", "key", s.key.String(), "reason", why)
+	s.e.Log.Warn("rendering a page again without conditions: a 304 (Not Modified) does not renew it", "key", s.key.String(), "reason", why)
 	return s.render(ctx, rec, seq, "", nil)
 }
 
@@ -71,14 +72,14 @@ func (s *fill) conditions(rec store.Record, seq int64) http.Header {
 		return nil
 	}
 	known := e.PurgeSeq // no purge up to here covers it
-	if applied, ok := s.c.follower.Applied(); ok {
+	if applied, ok := s.e.Follower.Applied(); ok {
 		known = max(known, applied)
 	}
 	// What was applied is looked at afterwards.
-	purges := s.c.node.RecordPurges(&s.f.State, s.key, rec)
+	purges := s.e.Node.RecordPurges(&s.f.State, s.key, rec)
 	switch {
-	case seq > known, e.CoveredBy(purges), e.Build < purges.Build, e.OutlivesMarks(purges.MarkLifetime, s.c.now()),
-		s.c.node.Outdated(&s.f.State, s.latest.Began):
+	case seq > known, e.CoveredBy(purges), e.Build < purges.Build, e.OutlivesMarks(purges.MarkLifetime, s.e.Now()),
+		s.e.Node.Outdated(&s.f.State, s.latest.Began):
 		return nil
 	}
 	return httpcache.Conditions(originTag(e), e.Header)
@@ -140,13 +141,13 @@ func (s *fill) renewal(ctx context.Context, rec store.Record, answer render.Rend
 // ErrNoBody: it is missing or damaged.
 func (s *fill) storedBody(ctx context.Context, rec store.Record) ([]byte, error) {
 	e := rec.Entry
-	last := s.c.node.Last(s.key)
+	last := s.e.Node.Last(s.key)
 	if last == nil || !page.SameBody(&last.Entry, e) {
 		body, err := s.body(ctx, rec, e)
-		if errors.Is(err, ErrNoBody) {
+		if errors.Is(err, bodies.ErrMissing) {
 			s.missBody(e.BodyKey, err)
 		}
 		return body, err
 	}
-	return last.Body(), s.c.checkBody(ctx, *e)
+	return last.Body(), s.e.checkBody(ctx, *e)
 }

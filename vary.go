@@ -6,17 +6,16 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/facetheory/isr/store"
 )
 
 // DefaultMaxVariants is the default of [Route.MaxVariants].
 const DefaultMaxVariants = 16
 
+// maxMaxVariants bounds [Route.MaxVariants]: the variants are read to be counted.
+const maxMaxVariants = 256
+
 const (
-	// maxMaxVariants bounds [Route.MaxVariants]: the variants are read to be counted.
-	maxMaxVariants = 256
 	// listedPerVariant is how many variants of a page may be listed for each that may be
 	// served at the same time: unused ones stay listed for a while.
 	listedPerVariant = 4
@@ -34,8 +33,8 @@ func (s *fill) admitVariant(ctx context.Context, rec store.Record) (refused bool
 	kept, refused, err := s.otherVariants(ctx, rec)
 	if refused {
 		base, _ := s.key.WithoutVariant()
-		s.c.crowded.note(base, kept, time.Now())
-		s.c.complaints.Log("a page has too many variants by the headers that its Vary names; requests for others pass through", "key", base.String(), "variants", len(kept))
+		s.e.crowded.note(base, kept, time.Now())
+		s.e.Complaints.Log("a page has too many variants by the headers that its Vary names; requests for others pass through", "key", base.String(), "variants", len(kept))
 	}
 	return refused, err
 }
@@ -45,12 +44,12 @@ func (s *fill) otherVariants(ctx context.Context, rec store.Record) (kept []stor
 	if len(s.policy.keys.Learned(s.key)) == 0 {
 		return nil, false, nil
 	}
-	if state := store.Freshness(rec.Entry, rec.Purges, s.c.now()); state == store.Fresh || state == store.Stale {
+	if state := store.Freshness(rec.Entry, rec.Purges, s.e.Now()); state == store.Fresh || state == store.Stale {
 		return nil, false, nil
 	}
 	base, _ := s.key.WithoutVariant()
 	most := s.policy.maxVariants
-	listed, more, err := s.c.listedVariants(ctx, base, listedPerVariant*most)
+	listed, more, err := s.e.listedVariants(ctx, base, listedPerVariant*most)
 	if err != nil {
 		return nil, false, err
 	}
@@ -58,11 +57,11 @@ func (s *fill) otherVariants(ctx context.Context, rec store.Record) (kept []stor
 	if len(listed) < most && !more {
 		return nil, false, nil
 	}
-	records, err := s.c.readAll(ctx, listed)
+	records, err := s.e.readAll(ctx, listed)
 	if err != nil {
 		return nil, false, err
 	}
-	now := s.c.now()
+	now := s.e.Now()
 	for i, rec := range records {
 		if state := store.Freshness(rec.Entry, rec.Purges, now); state == store.Fresh || state == store.Stale || beingRendered(rec, now) {
 			kept = append(kept, listed[i])
@@ -76,35 +75,8 @@ func beingRendered(rec store.Record, now time.Time) bool {
 	return isLease(rec.Lock) && rec.Lock.HeldAt(now)
 }
 
-// readAll returns the records of pages.
-func (c *Cache) readAll(ctx context.Context, pages []store.Key) ([]store.Record, error) {
-	records := make([]store.Record, len(pages))
-	err := c.readEach(ctx, pages, func(n int, rec store.Record) error {
-		records[n] = rec
-		return nil
-	})
-	return records, err
-}
-
 // maxReads bounds the concurrent reads of [Cache.readEach].
 const maxReads = 8
-
-// readEach calls use with the record of each page and its index, several at a time. It ends
-// with the first error.
-func (c *Cache) readEach(ctx context.Context, pages []store.Key, use func(n int, rec store.Record) error) error {
-	reads, ctx := errgroup.WithContext(ctx)
-	reads.SetLimit(maxReads)
-	for n, k := range pages {
-		reads.Go(func() error {
-			rec, _, err := c.node.Read(ctx, k, c.cfg.Partition(k))
-			if err != nil {
-				return err
-			}
-			return use(n, rec)
-		})
-	}
-	return reads.Wait()
-}
 
 // crowdedPages are the pages that had too many variants a moment ago, with those that they
 // have. With them, visitors who invent values cost the store nothing. All methods are safe

@@ -109,7 +109,7 @@ func (s *fill) sleep(ctx context.Context, rec store.Record) error {
 	case <-timer.C:
 	case <-w.hinted:
 		w.hinted = nil
-		s.c.note(Event{Kind: EventPeer, Reason: "ended"})
+		s.e.note(eventPeer, "ended")
 		allowed := time.NewTimer(earliest)
 		defer allowed.Stop()
 		select {
@@ -125,16 +125,16 @@ func (s *fill) sleep(ctx context.Context, rec store.Record) error {
 func (s *fill) pause(rec store.Record) time.Duration {
 	pause, known := s.watch.next(rec.Lock, func(waited time.Duration) time.Duration { return s.likelyStored(rec, waited) })
 	if !known {
-		return s.c.jitter(pause) // no moment is better than another
+		return s.e.Jitter(pause) // no moment is better than another
 	}
-	return pause + backoff.FullJitter(min(pause/4, maxLookJitter), s.c.cfg.Random())
+	return pause + backoff.FullJitter(min(pause/4, maxLookJitter), s.e.Random())
 }
 
 // ask asks the holder of the lease to say when it has ended its work, unless this fill has asked
 // it before.
 func (s *fill) ask(ctx context.Context, holder netip.AddrPort) {
 	w := &s.watch
-	if !holder.IsValid() || holder == w.asked || !s.c.peers.Knows(holder) {
+	if !holder.IsValid() || holder == w.asked || !s.e.Peers.Knows(holder) {
 		return
 	}
 	w.stop()
@@ -142,11 +142,11 @@ func (s *fill) ask(ctx context.Context, holder netip.AddrPort) {
 	w.asked = holder
 	hinted := make(chan struct{})
 	w.hinted = hinted
-	s.c.background.Go(func() {
-		if s.c.cfg.Peers.AwaitLease(ctx, holder, s.key) {
+	s.e.Go(func() {
+		if s.e.AwaitLease(ctx, holder, s.key) {
 			close(hinted)
 		} else if ctx.Err() == nil {
-			s.c.note(Event{Kind: EventPeer, Reason: "silent"})
+			s.e.note(eventPeer, "silent")
 		}
 	})
 }
@@ -158,11 +158,11 @@ func (s *fill) likelyStored(rec store.Record, waited time.Duration) time.Duratio
 	if expected == 0 {
 		return 0
 	}
-	expected += s.c.storing.median(storingTime)
+	expected += s.e.storing.median(storingTime)
 	if isLease(rec.Lock) {
 		// The end of a lease is rounded up to a second, so this is up to a second less than
 		// what has passed: nothing for processes that were asked at the same time.
-		elapsed := s.c.now().Sub(rec.Lock.ExpiresAt.Add(-s.c.cfg.Lease))
+		elapsed := s.e.Now().Sub(rec.Lock.ExpiresAt.Add(-s.e.Lease))
 		expected -= min(max(elapsed, 0), expected)
 	}
 	return waited + max(expected, 1)

@@ -21,13 +21,11 @@ type mutant struct {
 // An edited text must occur in its file, whose path is that below the module, exactly once.
 type edited struct{ file, text, mutated string }
 
-// mutants are compiled into one program by TestMutants; each is enabled by its name. mutantSource has
-// the functions that they call.
+// mutants are compiled into one program by TestMutants; each is enabled by its name.
 func mutants() []mutant {
 	return []mutant{
 		{"META is not read again under the lease", "lagging", []edited{
-			{"fill.go", "rec, err := s.read(held)", "rec, err := s.mutantRead(held)"},
-			{"entry.go", "\ts.f.found(rec)\n", "\ts.f.found(rec)\n\tmutantSeen.Store(s, rec)\n"},
+			{"fill.go", "rec, err := s.read(held)", "rec, err := s.rec, error(nil)\n\tif !mutated(\"META is not read again under the lease\") {\n\t\trec, err = s.read(held)\n\t}"},
 		}},
 		{"the floor is raised before SEQ is read", "log", []edited{
 			{"internal/changelog/follower.go", "type Options struct {\n", "type Options struct {\n\tMutantRaise func()\n"},
@@ -36,7 +34,8 @@ func mutants() []mutant {
 			{"follow.go", "\tc.node.Flush(time.Now())\n\tselect", "\tif !mutated(\"the floor is raised before SEQ is read\") {\n\t\tc.node.Flush(time.Now())\n\t}\n\tselect"},
 		}},
 		{"visitors that cannot wait for the store render alone", "network", []edited{
-			{"cache.go", "c.unstored.Join(", "c.mutantUnstored().Join("},
+			{"engine.go", "import (\n", "import (\n\t\"github.com/facetheory/isr/internal/singleflight\"\n"},
+			{"engine.go", "\treturn all.Join(", "\tif all == e.Unstored && mutated(\"visitors that cannot wait for the store render alone\") {\n\t\tall = singleflight.New[*flight](func() {}, func() {})\n\t}\n\treturn all.Join("},
 		}},
 		{"a reload throws bodies away", "rollbacks", []edited{
 			{"internal/nodecache/memory.go", "return p, otter.CancelOp\n\t})\n\tif dropped", "return p, func() otter.ComputeOp {\n\t\tif mutated(\"a reload throws bodies away\") {\n\t\t\treturn otter.InvalidateOp\n\t\t}\n\t\treturn otter.CancelOp\n\t}()\n\t})\n\tif dropped"},
@@ -45,7 +44,7 @@ func mutants() []mutant {
 			{"internal/changelog/lag.go", "\tif bound == 0 {", "\tif bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
 		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
-			{"fill.go", "s.renderTime()+storeTime", "mutantTime(s.renderTime()+storeTime)"},
+			{"fill.go", "s.renderTime()+storeTime", "func() time.Duration {\n\t\tif mutated(\"a lease is kept while the bucket hangs\") {\n\t\t\treturn 24 * time.Hour\n\t\t}\n\t\treturn s.renderTime() + storeTime\n\t}()"},
 			{"internal/guard/bodies.go", "BodyTime(int64(len(body))))\n", "func() time.Duration {\n\t\tif mutated(\"a lease is kept while the bucket hangs\") {\n\t\t\treturn 24 * time.Hour\n\t\t}\n\t\treturn BodyTime(int64(len(body)))\n\t}())\n"},
 		}},
 		{"a page keeps the purge state of the first version of the table", "purges", []edited{
@@ -58,7 +57,7 @@ func mutants() []mutant {
 			{"outcome.go", "&& (leader || h.c.node.Acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.node.Acceptable(p, known))"},
 		}},
 		{"the purge sequence is the sequence at the end of the render", "purges", []edited{
-			{"fill.go", "next := s.entry(s.got, s.at, s.seq, s.rec)", "next := s.entry(s.got, s.at, s.mutantSequence(s.seq), s.rec)"},
+			{"fill.go", "next := s.entry(s.got, s.at, s.seq, s.rec)", "if mutated(\"the purge sequence is the sequence at the end of the render\") {\n\t\ts.seq = s.e.Follower.Committed()\n\t}\n\tnext := s.entry(s.got, s.at, s.seq, s.rec)"},
 		}},
 		{"an unsafe request purges softly", "purges", []edited{
 			{"internal/invalidate/invalidate.go", "Hard: w.hard}", "Hard: w.hard && !mutated(\"an unsafe request purges softly\")}"},
@@ -70,7 +69,7 @@ func mutants() []mutant {
 			{"internal/invalidate/invalidate.go", "if rec.Lock != nil && !rec.Lock.IsBackOff() {", "if rec.Lock != nil && !rec.Lock.IsBackOff() && !mutated(\"an unsafe request ignores a page that is being rendered\") {"},
 		}},
 		{"a receipt is not waited for", "purges", []edited{
-			{"handler.go", "err = v.h.c.follower.Reach(ctx, seq)", "err = v.h.c.mutantReach(ctx, seq)"},
+			{"handler.go", "err = v.h.c.follower.Reach(ctx, seq)", "if !mutated(\"a receipt is not waited for\") {\n\t\terr = v.h.c.follower.Reach(ctx, seq)\n\t}"},
 		}},
 		{"a visitor with a receipt gets a stale page", "purges", []edited{
 			{"minseq.go", "&& h.c.node.Acceptable(p, seq)", "&& (mutated(\"a visitor with a receipt gets a stale page\") || h.c.node.Acceptable(p, seq))"},
@@ -86,56 +85,6 @@ func mutants() []mutant {
 
 const mutatedSource = `
 func mutated(name string) bool { return os.Getenv("ISR_MUTANT") == name }
-`
-
-const mutantSource = `package isr
-
-import (
-	"context"
-	"os"
-	"sync"
-	"time"
-
-	"github.com/facetheory/isr/store"
-)
-
-` + mutatedSource + `
-var mutantSeen sync.Map // of store.Record by *fill
-
-func (s *fill) mutantRead(ctx context.Context) (store.Record, error) {
-	if rec, ok := mutantSeen.Load(s); ok && mutated("META is not read again under the lease") {
-		return rec.(store.Record), nil
-	}
-	return s.read(ctx)
-}
-
-func (c *Cache) mutantUnstored() *flights {
-	if mutated("visitors that cannot wait for the store render alone") {
-		return newFlights(c.activity)
-	}
-	return c.unstored
-}
-
-func (s *fill) mutantSequence(seq int64) int64 {
-	if mutated("the purge sequence is the sequence at the end of the render") {
-		return s.c.follower.Committed()
-	}
-	return seq
-}
-
-func (c *Cache) mutantReach(ctx context.Context, seq int64) error {
-	if mutated("a receipt is not waited for") {
-		return nil
-	}
-	return c.follower.Reach(ctx, seq)
-}
-
-func mutantTime(d time.Duration) time.Duration {
-	if mutated("a lease is kept while the bucket hangs") {
-		return 24 * time.Hour
-	}
-	return d
-}
 `
 
 // TestMutants: an invariant catches every mutant.
@@ -163,7 +112,7 @@ func compileMutants(t *testing.T) (program string) {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	replaced := map[string]string{filepath.Join(module, "mutant.go"): mutantSource}
+	replaced := map[string]string{filepath.Join(module, "mutant.go"): "package isr\n\nimport \"os\"\n" + mutatedSource}
 	for _, m := range mutants() {
 		for _, e := range m.edits {
 			if folder := filepath.Dir(e.file); folder != "." {

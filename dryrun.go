@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/facetheory/isr/budget"
@@ -19,37 +20,88 @@ import (
 // and replaces the steps that change something: its own find what can be known without that, and give
 // reasons. No turn is waited for, no lease is acquired, and nothing is stored or remembered.
 type dryRun struct {
-	x *explainer
-	s *fill
+	s  *fill
+	to fillsExplainer
 	// open: the outcome cannot be known.
 	open bool
 }
 
-// dryRun returns how the flight of a fill would end. A page that visitors get before that, because it
-// may be served while another one is rendered, ends it too; the flight then has it as its stale page.
+// A fillsExplainer is told what the steps of a fill find.
+type fillsExplainer interface {
+	// Because adds a reason, and the section that says so; empty if there is none.
+	Because(text, rfc string)
+	// Stored describes the record of a page, which is in a state.
+	Stored(rec store.Record, state store.State, now time.Time)
+	// RendersVariant is called before the page of a variant by learned headers is rendered: of the
+	// variants that a request would render before this one, the store knows nothing.
+	RendersVariant()
+	// Fetches reports whether the renderer may be called.
+	Fetches() bool
+	// Watch returns the renderer to be called instead of h.
+	Watch(h http.Handler) http.Handler
+	// Fetched describes what the renderer has answered to a request of a moment, and how long it took.
+	// rejected is why the page would be rejected; empty if it would not.
+	Fetched(k store.Key, got render.Rendering, requested time.Time, took time.Duration, rejected string)
+}
+
+// dryRun returns the flight of a fill as it would end, and tells to why. A page that visitors get
+// before that, because it may be served while another one is rendered, ends it too; the flight then has
+// it as its stale page.
 //
 // open: the outcome cannot be known. It is a storedPage, without a page, if the fill waits for another
 // process, and nil if the renderer decides.
-func (x *explainer) dryRun(s *fill) (o outcome, open bool) { return x.dryRunFrom(stepLook, s) }
+func (e *engine) dryRun(ctx context.Context, s *fill, to fillsExplainer) (f *flight, open bool) {
+	return e.newDryRun(s, to).from(ctx, stepLook)
+}
 
 // dryRunUnstored is dryRun for a fill that calls no store.
-func (x *explainer) dryRunUnstored(s *fill) (o outcome, open bool) {
+func (e *engine) dryRunUnstored(ctx context.Context, s *fill, to fillsExplainer) (f *flight, open bool) {
 	s.unstored = detailStoreError
-	return x.dryRunFrom(stepUnstored, s)
+	return e.newDryRun(s, to).from(ctx, stepUnstored)
 }
 
-func (x *explainer) dryRunFrom(at step, s *fill) (o outcome, open bool) {
-	x.begin(s)
-	d := &dryRun{x: x, s: s}
-	o = s.steps(x.ctx(), at, d.do)
-	return o, d.open
+// dryRender calls the renderer for a fill whose page is not stored, for a reason.
+func (e *engine) dryRender(ctx context.Context, s *fill, unstored string, to fillsExplainer) {
+	e.newDryRun(s, to).renderUnstored(ctx, unstored)
 }
 
-// begin gives a fill a flight that no request joins.
-func (x *explainer) begin(s *fill) {
-	s.c, s.pk = x.h.c, x.h.c.cfg.Partition(s.key)
+// newDryRun gives a fill a flight that no request joins.
+func (e *engine) newDryRun(s *fill, to fillsExplainer) *dryRun {
+	s.e, s.pk = e, e.Partition(s.key)
 	s.f = &flight{fill: s, waitTimes: new(waitTimes), streaming: make(chan struct{})}
 	s.since = time.Now()
+	return &dryRun{s: s, to: to}
+}
+
+func (d *dryRun) from(ctx context.Context, at step) (f *flight, open bool) {
+	d.s.f.outcome = d.s.steps(ctx, at, d.do)
+	return d.s.f, d.open
+}
+
+// ask calls the renderer by call, a method of the fill, and describes what it answers. rec is
+// what the answer would replace.
+func (d *dryRun) ask(rec store.Record, call func() (render.Rendering, timing)) {
+	s, plain, watching := d.s, d.s.policy, *d.s.policy
+	watching.renderer = d.to.Watch(plain.renderer)
+	watching.renders = new(recentTimes) // it is not remembered
+	s.policy = &watching
+	s.got, s.at = call()
+	s.releaseMemory()
+	s.policy = plain
+	rejected := ""
+	if s.got.Response != nil {
+		rejected = s.suspicious(rec, s.got)
+	}
+	d.to.Fetched(s.key, s.got, s.at.generatedAt, s.at.took, rejected)
+}
+
+// renderUnstored renders a page that is not stored, for a reason.
+func (d *dryRun) renderUnstored(ctx context.Context, unstored string) {
+	s := d.s
+	s.asOf = s.e.Follower.Committed()
+	d.ask(store.Record{}, func() (render.Rendering, timing) {
+		return s.render(ctx, store.Record{}, s.asOf, unstored, nil)
+	})
 }
 
 // do executes a step, and returns the next one.
@@ -78,7 +130,7 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 	case stepConfirm:
 		return d.confirm(ctx)
 	case stepRender:
-		s.got, s.at = d.x.ask(s, s.rec, func() (render.Rendering, timing) { return s.produce(ctx, s.rec, s.seq) })
+		d.ask(s.rec, func() (render.Rendering, timing) { return s.produce(ctx, s.rec, s.seq) })
 		return stepJudge
 	case stepReject:
 		s.got = rejection(s.rejected)
@@ -97,7 +149,7 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 		m := s.made
 		return s.end(renderedPage{newUnpublishedPage(s.key, m.entry, m.at, m.body, s.policy.present), m.forwardStatus()})
 	case stepSleep:
-		d.x.because((&store.HeldError{Lock: *s.rec.Lock}).Error()+"; the request waits for its page", "RFC 9211, section 2.6")
+		d.to.Because((&store.HeldError{Lock: *s.rec.Lock}).Error()+"; the request waits for its page", "RFC 9211, section 2.6")
 		return d.leaveOpen(storedPage{waited: true})
 	}
 	return d.doUnstored(ctx, at)
@@ -113,14 +165,11 @@ func (d *dryRun) doUnstored(ctx context.Context, at step) step {
 		}
 		return stepRenderUnstored
 	case stepRenderUnstored:
-		if !d.x.fetch {
-			d.x.because("the page is rendered, and not stored ("+s.unstored+")", "")
+		if !d.to.Fetches() {
+			d.to.Because("the page is rendered, and not stored ("+s.unstored+")", "")
 			return d.leaveOpen(nil)
 		}
-		s.asOf = s.c.follower.Committed()
-		s.got, s.at = d.x.ask(s, store.Record{}, func() (render.Rendering, timing) {
-			return s.render(ctx, store.Record{}, s.asOf, s.unstored, nil)
-		})
+		d.renderUnstored(ctx, s.unstored)
 		return stepJudgeUnstored
 	case stepFailUnstored:
 		return s.end(failure{cause: s.got.Failure, detail: failureDetail(s.got.Failure), response: s.got.Failed, own: s.got.Own})
@@ -143,15 +192,15 @@ func (d *dryRun) leaveOpen(o outcome) step {
 
 // storeFailed ends the fill because the store does not answer.
 func (d *dryRun) storeFailed(err error) step {
-	d.x.because("the store does not answer: "+err.Error(), "")
+	d.to.Because("the store does not answer: "+err.Error(), "")
 	return d.s.end(failure{cause: err, detail: detailStoreError})
 }
 
 // look reads the record of the page. Nothing that it says is remembered.
 func (d *dryRun) look(ctx context.Context) step {
 	s := d.s
-	s.asOf = s.c.follower.Committed()
-	rec, at, err := s.c.node.Peek(ctx, s.key, s.pk)
+	s.asOf = s.e.Follower.Committed()
+	rec, at, err := s.e.Node.Peek(ctx, s.key, s.pk)
 	if err != nil {
 		return d.storeFailed(err)
 	}
@@ -163,7 +212,7 @@ func (d *dryRun) look(ctx context.Context) step {
 func (d *dryRun) consult() step {
 	next := d.s.consult()
 	if next != stepEnd {
-		d.x.stored(d.s.rec, d.s.state, d.s.c.now())
+		d.to.Stored(d.s.rec, d.s.state, d.s.e.Now())
 	}
 	return next
 }
@@ -171,8 +220,8 @@ func (d *dryRun) consult() step {
 // load makes a page of the record, without its body.
 func (d *dryRun) load(ctx context.Context) step {
 	p, err := d.page(ctx)
-	if errors.Is(err, ErrNoBody) {
-		d.x.because("the entry counts as missing: "+err.Error(), "")
+	if errors.Is(err, bodies.ErrMissing) {
+		d.to.Because("the entry counts as missing: "+err.Error(), "")
 	}
 	if next, known := d.s.loaded(p, err); known {
 		return next
@@ -183,16 +232,16 @@ func (d *dryRun) load(ctx context.Context) step {
 // page returns the page of the record, without its body. Nothing is kept in memory.
 func (d *dryRun) page(ctx context.Context) (*page.Page, error) {
 	s, e := d.s, *d.s.rec.Entry
-	if last := s.c.node.Last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
+	if last := s.e.Node.Last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
 		p := page.New(s.key, e, s.rec.Purges, s.latest, nil, s.policy.present)
 		p.Rejected.Store(last.Rejected.Load() && !last.Dropped.Load() && page.SameEntry(&last.Entry, &e))
 		return p, nil
 	}
-	info, err := s.c.bodies.Stat(ctx, e.BodyKey)
+	info, err := s.e.Bodies.Stat(ctx, e.BodyKey)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey), err == nil && !e.Foreign && info.Length != e.Length:
-		return nil, fmt.Errorf("%w: %s", ErrNoBody, e.BodyKey)
-	case err == nil && info.Length > s.c.cfg.MaxBody:
+		return nil, fmt.Errorf("%w: %s", bodies.ErrMissing, e.BodyKey)
+	case err == nil && info.Length > s.e.MaxBody:
 		return nil, bodies.ErrTooLarge
 	case err == nil && e.Foreign:
 		err = bodies.Present(&e, info.Presentation)
@@ -218,7 +267,7 @@ func (d *dryRun) choose(at step) step {
 	next := d.s.decide(at)
 	if o, refused := d.s.out.(refusal); refused {
 		if why, ok := details.Of(o.reason); ok {
-			d.x.because(why.Meaning, why.RFC)
+			d.to.Because(why.Meaning, why.RFC)
 		}
 	}
 	return next
@@ -226,18 +275,18 @@ func (d *dryRun) choose(at step) step {
 
 // confirm decides whether the page is rendered.
 func (d *dryRun) confirm(ctx context.Context) step {
-	s, x := d.s, d.x
+	s := d.s
 	switch _, tooMany, err := s.otherVariants(ctx, s.rec); {
 	case err != nil:
 		return d.storeFailed(err)
 	case tooMany:
 		return s.end(refusal{detailVariants})
 	}
-	// Of the variants that the request would render before this one, the store knows nothing.
-	x.out.Open = x.out.Open || x.learned
-	x.learned = x.learned || len(s.policy.keys.Learned(s.key)) > 0
-	x.because("the page is rendered, and stored if the response allows it", "RFC 9111, section 3")
-	if !x.fetch {
+	if len(s.policy.keys.Learned(s.key)) > 0 {
+		d.to.RendersVariant()
+	}
+	d.to.Because("the page is rendered, and stored if the response allows it", "RFC 9111, section 3")
+	if !d.to.Fetches() {
 		return d.leaveOpen(nil)
 	}
 	seq, err := s.sequence(ctx, s.rec)
