@@ -20,6 +20,7 @@ import (
 	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/encoder"
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/internal/frequency"
 	"github.com/facetheory/isr/internal/guard"
@@ -45,7 +46,7 @@ var (
 	// ErrUncacheable: the response must not be stored.
 	ErrUncacheable = render.ErrUncacheable
 	// ErrClosed is returned after Close.
-	ErrClosed = errClosed
+	ErrClosed = fill.ErrClosed
 )
 
 // A Cache serves pages from memory and from its stores. Of all processes that share the
@@ -62,9 +63,9 @@ type Cache struct {
 
 	node     *nodecache.Cache // what this process knows of pages
 	activity *activity        // what requests have begun and need not wait for
-	flights  *flights
-	engine   *engine  // executes fills
-	unstored *flights // those that call no store
+	flights  *fill.Flights
+	engine   *fill.Engine  // executes fills
+	unstored *fill.Flights // those that call no store
 	follower *changelog.Follower
 	presence *fleet.Members // nil: it has no name
 	peers    *fleet.Peers
@@ -103,7 +104,7 @@ type Cache struct {
 type boundRoute struct {
 	*routeRules
 	maxBody int64 // the route's, or else the cache's
-	fills   *policy
+	fills   *fill.Policy
 }
 
 // New returns a Cache on its stores. The caller must Close it. If fields of cfg are
@@ -218,8 +219,8 @@ func newEncoder(c *Cache) *encoder.Encoder {
 }
 
 // newCacheEngine returns what executes the fills of a cache.
-func newCacheEngine(c *Cache) *engine {
-	o := engineOptions{
+func newCacheEngine(c *Cache) *fill.Engine {
+	o := fill.Options{
 		Meta: c.meta, Bodies: c.bodies, Reader: c.reader, Encoder: c.encoder, Node: c.node, Follower: c.follower, Sender: c.sender, Peers: c.peers,
 		Flights: c.flights, Unstored: c.unstored, Closing: c.ctx, Go: c.background.Go,
 		Now: c.now, Random: c.cfg.Random, Below: c.below, Jitter: c.jitter, NewToken: c.cfg.NewToken, Partition: c.cfg.Partition,
@@ -233,14 +234,14 @@ func newCacheEngine(c *Cache) *engine {
 		o.AwaitLease = c.cfg.Peers.AwaitLease
 	}
 	if all := c.cfg.Observer; all != nil {
-		o.Begin = func(ctx context.Context, op operation) (context.Context, func(operationResult)) {
+		o.Begin = func(ctx context.Context, op fill.Operation) (context.Context, func(fill.Result)) {
 			ctx, end := all.Begin(ctx, Operation{Kind: OperationKind(op.Kind), Route: op.Route, Key: op.Key, Trigger: op.Trigger, Cause: op.Cause})
-			return ctx, func(r operationResult) { end(Result(r)) }
+			return ctx, func(r fill.Result) { end(Result(r)) }
 		}
 		o.Joined = all.Join
 		o.Note = func(kind, reason string) { all.Note(Event{Kind: EventKind(kind), Reason: reason}) }
 	}
-	return newEngine(o)
+	return fill.New(o)
 }
 
 // StoresDown returns the stores whose circuit breaker is open: "table", "bodies".
@@ -330,7 +331,7 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 		b.maxBody = min(rt.MaxBody, b.maxBody)
 	}
 	b.rules.MaxHeader, b.maxTags = c.cfg.MaxHeader, c.cfg.MaxTags
-	b.present.Responses, b.present.Bodies = &c.responses, &page.BodyStore{Reader: c.reader, Patience: c.cfg.StoreTimeout, Suspect: c.engine.suspect}
+	b.present.Responses, b.present.Bodies = &c.responses, &page.BodyStore{Reader: c.reader, Patience: c.cfg.StoreTimeout, Suspect: c.engine.Suspect}
 	b.present.Want = func(p *page.Page, wanted httpcache.Coding) { c.encoder.Want(p, b.present, wanted) }
 	b.Label = cmp.Or(b.Label, b.Name)
 	b.present.Report = func(w http.ResponseWriter, p *page.Page, status httpcache.Status, age time.Duration) {
@@ -343,29 +344,29 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 }
 
 // policy returns what fills use of a route, whose renderer is h.
-func (c *Cache) policy(b *boundRoute, h http.Handler) *policy {
-	p := &policy{
-		name: b.Name, label: b.Label, keys: b.keys, present: b.present, renderer: h, budget: b.Budget,
-		renderTimeout: cmp.Or(b.RenderTimeout, c.cfg.RenderTimeout), wait: b.Wait, waits: b.Policy == Wait, maxBody: b.maxBody,
-		jitter: b.jitter, minWindow: b.Auto.Min, maxWindow: b.Auto.Max, nextWindow: b.Auto.Next,
-		foreignStale: max(b.Stale, 0), history: b.History, maxVariants: cmp.Or(b.MaxVariants, DefaultMaxVariants),
-		storeNegative: b.StoreNegative, rejectsText: len(b.Reject.Without)+len(b.Reject.With) > 0, tags: b.Tags,
-		judge: func(k store.Key, status int, h http.Header, tags []string, requested time.Time) httpcache.Verdict {
+func (c *Cache) policy(b *boundRoute, h http.Handler) *fill.Policy {
+	p := &fill.Policy{
+		Name: b.Name, Label: b.Label, Keys: b.keys, View: b.present, Renderer: h, Budget: b.Budget,
+		RenderTimeout: cmp.Or(b.RenderTimeout, c.cfg.RenderTimeout), Wait: b.Wait, AwaitsNew: b.Policy == Wait, MaxBody: b.maxBody,
+		Jitter: b.jitter, MinWindow: b.Auto.Min, MaxWindow: b.Auto.Max, NextWindow: b.Auto.Next,
+		ForeignStale: max(b.Stale, 0), History: b.History, MaxVariants: cmp.Or(b.MaxVariants, DefaultMaxVariants),
+		StoreNegative: b.StoreNegative, RejectsText: len(b.Reject.Without)+len(b.Reject.With) > 0, Tags: b.Tags,
+		Judge: func(k store.Key, status int, h http.Header, tags []string, requested time.Time) httpcache.Verdict {
 			return b.judge(k, status, h, b.maxBody, tags, requested)
 		},
-		rejects: b.rejects, servableOnError: b.servableOnError,
-		cacheable: func(k store.Key) { c.sections.cacheable(b, k) },
-		refused:   func(k store.Key, reason string) { c.sections.refused(b, k, reason) },
-		renders:   new(recentTimes),
+		Rejects: b.rejects, ServableOnError: b.servableOnError,
+		Cacheable: func(k store.Key) { c.sections.cacheable(b, k) },
+		Refused:   func(k store.Key, reason string) { c.sections.refused(b, k, reason) },
+		Renders:   new(fill.RecentTimes),
 	}
-	if p.budget == nil {
-		p.budget = budget.Unlimited()
+	if p.Budget == nil {
+		p.Budget = budget.Unlimited()
 	}
 	switch {
 	case b.Wait == 0 && b.RenderTimeout > 0:
-		p.wait = b.RenderTimeout + 2*c.cfg.Lease
+		p.Wait = b.RenderTimeout + 2*c.cfg.Lease
 	case b.Wait == 0:
-		p.wait = c.cfg.Wait
+		p.Wait = c.cfg.Wait
 	}
 	return p
 }
@@ -437,7 +438,7 @@ func (c *Cache) Close(ctx context.Context) error {
 		return nil
 	}
 	c.abort(ErrClosed)
-	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*settleTime)
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*fill.SettleTime)
 	defer cancel()
 	if late := c.closeFlights(settle); late != nil {
 		return fmt.Errorf("closing: regenerations did not end, and their leases will expire: %w", err)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
 )
@@ -18,7 +19,7 @@ import (
 //
 // Such a page is detached. It is made for a request, or for a fill and those who wait for it, and
 // memory keeps its stub alone. Whole bodies are sent so if they are on a local disk, longer than
-// maxLoaded and without codings, until they have been requested maxLoads times; and from any store if
+// MaxLoaded and without codings, until they have been requested maxLoads times; and from any store if
 // there is no room for them in memory (see pin).
 //
 // What is verified of a range is its length: no digest is known of a part of a body. A body that turns
@@ -52,14 +53,14 @@ func lightRequest(r *http.Request) *http.Request {
 func (h *handler) detached(r *http.Request, d *decision) *page.Page {
 	o, e := d.stub, &d.page.Entry
 	light := lightRequest(r)
-	if !h.c.reader.Sendable(e) || light == nil && (!h.c.reader.HasLocal() || e.Length <= maxLoaded) {
+	if !h.c.reader.Sendable(e) || light == nil && (!h.c.reader.HasLocal() || e.Length <= fill.MaxLoaded) {
 		return nil
 	}
 	p := o.Detached(d.page.Key, *e, h.route.present)
 	if light != nil {
 		h.c.encoder.Describe(r.Context(), p, h.route.present, httpcache.AcceptEncoding(r.Header["Accept-Encoding"]))
 	}
-	if p.IsLight(light, h.route.present) || h.c.engine.sentFromDisk(p) && (p.Size() > h.c.node.Limit()/maxShare || o.Count() < maxLoads) {
+	if p.IsLight(light, h.route.present) || h.c.engine.SentFromDisk(p) && (p.Size() > h.c.node.Limit()/maxShare || o.Count() < maxLoads) {
 		return p
 	}
 	return nil

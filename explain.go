@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
@@ -249,23 +250,23 @@ func (x *explainer) join(_ *http.Request, d *decision) joined {
 		return x.joinCurrent(d, f)
 	}
 	s := h.waiting(x.r, d.key, nil)
-	s.skip = h.c.sections.peek(h.route, d.key)
-	s.minSeq, s.uncounted, s.onlyStored = d.minSeq, 1, d.act == actFindStored
+	s.Skip = h.c.sections.peek(h.route, d.key)
+	s.MinSeq, s.Uncounted, s.OnlyStored = d.minSeq, 1, d.act == actFindStored
 	var open bool
 	if d.act == actUnstored {
-		f, open = h.c.engine.dryRunUnstored(x.ctx(), s, x)
+		f, open = h.c.engine.DryRunUnstored(x.ctx(), s, x)
 	} else {
-		f, open = h.c.engine.dryRun(x.ctx(), s, x)
+		f, open = h.c.engine.DryRun(x.ctx(), s, x)
 	}
 	if open {
-		_, waits := f.outcome.(storedPage)
+		_, waits := f.Outcome.(fill.StoredPage)
 		return joined{end: joinOpen, collapsed: waits, stored: waits}
 	}
-	old, offered := d.page, f.stale.Load()
+	old, offered := d.page, f.Stale.Load()
 	if offered != nil {
 		old = offered
 	}
-	if o, found := f.outcome.(storedPage); found && o.page == offered {
+	if o, found := f.Outcome.(fill.StoredPage); found && o.Page == offered {
 		x.regenerated()
 	}
 	got := joined{reply: h.reply(f, true, old)}
@@ -276,11 +277,11 @@ func (x *explainer) join(_ *http.Request, d *decision) joined {
 }
 
 // joinCurrent returns what a visitor would get of a flight in progress.
-func (x *explainer) joinCurrent(d *decision, f *flight) joined {
+func (x *explainer) joinCurrent(d *decision, f *fill.Flight) joined {
 	h := x.h
-	if p := f.stale.Load(); p != nil && d.act == actFind {
+	if p := f.Stale.Load(); p != nil && d.act == actFind {
 		if state, _ := h.judge(f, p, h.c.now()); state == store.Fresh || state == store.Stale && h.route.Policy != Wait {
-			return joined{reply: reply{outcome: storedPage{page: p}, state: state}}
+			return joined{reply: reply{outcome: fill.StoredPage{Page: p}, state: state}}
 		}
 	}
 	if d.act != actUnstored {
@@ -336,7 +337,7 @@ func (x *explainer) pass(d *decision) {
 	if d.lesson == learnRefusal {
 		x.Because("its last render in this process was not cacheable, which is remembered for two minutes", "")
 		if x.fetch {
-			x.h.c.engine.dryRender(x.ctx(), x.h.waiting(x.r, d.key, nil), d.known.Refused, x)
+			x.h.c.engine.DryRender(x.ctx(), x.h.waiting(x.r, d.key, nil), d.known.Refused, x)
 		}
 	}
 	x.passes(d.status)
@@ -361,7 +362,7 @@ func (x *explainer) passes(status httpcache.Status) {
 // failure describes an error response.
 func (x *explainer) failure(d *decision) {
 	switch {
-	case errors.Is(d.err, errOnlyIfCached):
+	case errors.Is(d.err, fill.ErrOnlyIfCached):
 		x.Because("the request has only-if-cached, and no stored page satisfies it", "RFC 9111, section 5.2.1.7")
 	case d.err != nil:
 		x.Because(d.err.Error(), "")
@@ -387,7 +388,7 @@ func (x *explainer) settle(v Verdict, status int, cacheStatus string) {
 
 // remembered returns what this process knows of a page.
 func (h *handler) remembered(k store.Key) Memory {
-	m := Memory{StoresDown: h.c.StoresDown(), OriginDown: h.route.fills.budget.IsOpen(), LogAge: -1}
+	m := Memory{StoresDown: h.c.StoresDown(), OriginDown: h.route.fills.Budget.IsOpen(), LogAge: -1}
 	now := h.c.now()
 	if age, ok := h.c.follower.Age(now); ok {
 		m.LogAge = age

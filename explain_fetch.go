@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
@@ -93,7 +94,7 @@ func watched(h http.Handler, show func(answer)) http.Handler {
 	})
 }
 
-var _ fillsExplainer = (*explainer)(nil)
+var _ fill.Explainer = (*explainer)(nil)
 
 // RendersVariant records that a variant by learned headers is described as rendered.
 func (x *explainer) RendersVariant() {
@@ -129,7 +130,7 @@ func (x *explainer) Fetched(k store.Key, got render.Rendering, requested time.Ti
 	case got.Failure != nil:
 		f.Failure = got.Failure.Error()
 		if len(f.Obstacles) == 0 {
-			f.Obstacles = []Obstacle{obstacle(failureDetail(got.Failure), f.Failure)}
+			f.Obstacles = []Obstacle{obstacle(fill.FailureDetail(got.Failure), f.Failure)}
 		}
 	case got.Response != nil:
 		f.Bytes, f.Stored, f.FreshFor, f.StaleFor, f.Tags = int64(len(got.Response.Body)), true, got.Verdict.Revalidate, got.Verdict.Stale, got.Verdict.Tags

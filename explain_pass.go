@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/facetheory/isr/internal/details"
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/render"
 )
@@ -32,7 +33,7 @@ func (x *explainer) askPassing(s httpcache.Status) {
 		x.Because("the origin was not asked: "+why, "")
 		return
 	}
-	ctx, cancel := context.WithTimeout(x.ctx(), x.h.route.fills.renderTimeout)
+	ctx, cancel := context.WithTimeout(x.ctx(), x.h.route.fills.RenderTimeout)
 	defer cancel()
 	began := x.h.c.now()
 	f := &Fetched{}
@@ -40,7 +41,7 @@ func (x *explainer) askPassing(s httpcache.Status) {
 	a, err := x.h.headerOf(x.r.WithContext(ctx))
 	if f.Took = x.h.c.now().Sub(began); err != nil {
 		f.Failure = err.Error()
-		f.Obstacles = []Obstacle{obstacle(failureDetail(err), f.Failure)}
+		f.Obstacles = []Obstacle{obstacle(fill.FailureDetail(err), f.Failure)}
 		return
 	}
 	f.Status, f.Header = a.status, tellingFields(a.header)
@@ -79,7 +80,7 @@ func (h *handler) headerOf(r *http.Request) (answer, error) {
 				failed <- fmt.Errorf("%w: %v", render.ErrPanicked, v)
 			}
 		}()
-		h.route.fills.renderer.ServeHTTP(w, withoutReceipt(r))
+		h.route.fills.Renderer.ServeHTTP(w, withoutReceipt(r))
 		w.sent(http.StatusOK) // in case nothing was written
 	}()
 	select {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/details"
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -92,7 +93,7 @@ func (b *boundRoute) obstacles(k store.Key, status int, sent http.Header, reques
 // remedied describes a refusal, with the first advice that ends it, and returns the response after
 // that; nil if there is none.
 func (t *trial) remedied(v httpcache.Verdict) (o Obstacle, next *trial) {
-	o = obstacle(cmp.Or(v.Refused, detailFailed), t.forbidding(v))
+	o = obstacle(cmp.Or(v.Refused, fill.DetailFailed), t.forbidding(v))
 	for _, r := range t.remedies(v, o.Advice) {
 		if slices.ContainsFunc(r.ways, func(way func(*trial)) bool { return !t.ends(v, way) }) {
 			continue

@@ -5,43 +5,11 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/changelog"
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
-
-// A flight offers the page that the store has now, not one that it had when the flight
-// began. Package isrtest/simulator found one that offered a replaced page.
-func TestFlightOffersTheLastRead(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	read := func(version int64) store.Record {
-		return store.Record{Entry: &store.Entry{Version: version, GeneratedAt: now, Revalidate: time.Minute}}
-	}
-	pageOf := func(rec store.Record) *page.Page {
-		return page.New(store.Key{Text: "h/"}, *rec.Entry, rec.Purges, page.Interval{Began: now, Ended: now}, nil, new(page.View))
-	}
-	f := &flight{usable: make(chan struct{}), waitTimes: new(waitTimes)}
-	first, second := read(1), read(2)
-
-	f.found(first)
-	f.offer(pageOf(first))
-	f.found(first)
-	if p := f.stale.Load(); p == nil || p.Entry.Version != 1 {
-		t.Errorf("offered: %v, although the store still has it", p)
-	}
-	f.found(second)
-	if p := f.stale.Load(); p != nil {
-		t.Errorf("version %d is offered, and the store has version 2", p.Entry.Version)
-	}
-	f.offer(pageOf(second))
-	if p := f.stale.Load(); p == nil || p.Entry.Version != 2 {
-		t.Errorf("offered is %v, want version 2", p)
-	}
-	f.found(store.Record{})
-	if p := f.stale.Load(); p != nil {
-		t.Errorf("version %d is offered, and the store has nothing", p.Entry.Version)
-	}
-}
 
 // A page that this process has purged while it rendered it without the store is not kept, even
 // if the render began at the instant of the purge. Package isrtest/simulator found one that was
@@ -59,7 +27,7 @@ func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	}
 	keep := func(purge bool) *page.Page {
 		purged := make(chan struct{})
-		f, _ := c.unstored.Join(k, func() *flight { return new(flight) }, func(f *flight) {
+		f, _ := c.unstored.Join(k, func() *fill.Flight { return new(fill.Flight) }, func(f *fill.Flight) {
 			<-purged
 			e := store.Entry{Status: 200, GeneratedAt: now, Revalidate: time.Minute, PurgeSeq: 1}
 			c.node.Unpublished.Put(page.New(k, e, store.PurgeState{}, page.Interval{Began: time.Now(), Ended: time.Now()}, nil, new(page.View)), &f.State)

@@ -17,6 +17,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"github.com/facetheory/isr/internal/bodies"
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -270,7 +271,7 @@ func comparedFields(e *store.Entry) map[string]string {
 		"body bytes":    strconv.FormatInt(e.Length, 10),
 		"another's row": strconv.FormatBool(e.Foreign),
 	}
-	for name, values := range lasting(e.Header) {
+	for name, values := range fill.Lasting(e.Header) {
 		fields["header "+strings.ToLower(name)] = strings.Join(values, ", ")
 	}
 	return fields

@@ -15,6 +15,7 @@ import (
 	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/changelog"
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/nodecache"
@@ -303,7 +304,7 @@ func (h *handler) judgeStale(d *decision) {
 	case h.route.Policy != Wait:
 		d.act, d.behind = actHit, refreshStale
 	case !d.page.NextTry.IsDue(d.page):
-		d.act, d.behind, d.status = actServe, nothingBehind, httpcache.Status{Hit: true, Detail: detailBackOff}
+		d.act, d.behind, d.status = actServe, nothingBehind, httpcache.Status{Hit: true, Detail: fill.DetailBackOff}
 	default:
 		d.act = actFind
 	}
@@ -358,7 +359,7 @@ func (d *decision) fail(res *render.Response, status httpcache.Status, retry tim
 // failUncached refuses a request with only-if-cached for which there is no stored page (RFC 9111,
 // section 5.2.1.7).
 func (d *decision) failUncached() {
-	d.fail(render.Plain(http.StatusGatewayTimeout), httpcache.Status{Detail: detailOnlyIfCached}, time.Time{}, errOnlyIfCached)
+	d.fail(render.Plain(http.StatusGatewayTimeout), httpcache.Status{Detail: fill.DetailOnlyIfCached}, time.Time{}, fill.ErrOnlyIfCached)
 }
 
 // failReceipt refuses a request for which there is no page as new as its receipt demands.
@@ -407,7 +408,7 @@ func (h *handler) recall(r *http.Request, d *decision) bool {
 	case known.Refused != "":
 		d.passRefused(known)
 	case known.Failed != nil && d.page == nil:
-		status := httpcache.Status{Forward: d.status.Forward, Detail: detailBackOff}
+		status := httpcache.Status{Forward: d.status.Forward, Detail: fill.DetailBackOff}
 		d.fail(known.Failed, status, d.now.Add(time.Until(known.Until)), nil)
 	default:
 		return false
@@ -429,7 +430,7 @@ func (h *handler) recallUnpublished(fx effects, r *http.Request, d *decision) bo
 	d.now = h.c.now()
 	d.page, d.behind = p, lookForStored
 	fx.refresh(r, d)
-	h.serve(r, d, p, store.Fresh, httpcache.Status{Hit: true, Detail: detailUnpublished})
+	h.serve(r, d, p, store.Fresh, httpcache.Status{Hit: true, Detail: fill.DetailUnpublished})
 	return true
 }
 
@@ -501,8 +502,8 @@ func (h *handler) selectVariant(fx effects, r *http.Request, d *decision) {
 		d.pass(httpcache.ForwardBypass, httpcache.RefusedVary)
 		return
 	}
-	if base, _ := k.WithoutVariant(); h.c.node.Get(k) == nil && h.c.engine.crowded.excludes(base, k, time.Now()) {
-		d.pass(httpcache.ForwardBypass, detailVariants)
+	if base, _ := k.WithoutVariant(); h.c.node.Get(k) == nil && h.c.engine.Crowded.Excludes(base, k, time.Now()) {
+		d.pass(httpcache.ForwardBypass, fill.DetailVariants)
 		return
 	}
 	d.key, d.asked = k, h.route.keys.Directives(r)
@@ -523,7 +524,7 @@ func (h *handler) find(fx effects, r *http.Request, d *decision) {
 		return
 	}
 	got := fx.join(r, d)
-	if o, failed := got.outcome.(failure); failed && got.end == joinReply && o.fallback == nil && o.detail == detailStoreError {
+	if o, failed := got.outcome.(fill.Failure); failed && got.end == joinReply && o.Fallback == nil && o.Detail == fill.DetailStoreError {
 		h.withoutStore(r, d)
 		return
 	}
@@ -534,8 +535,8 @@ func (h *handler) find(fx effects, r *http.Request, d *decision) {
 // memory, even if stale, or for one that is rendered once for all waiting requests.
 func (h *handler) withoutStore(r *http.Request, d *decision) {
 	d.status = httpcache.Status{Forward: forwardFor(d.page)}
-	got := h.orStale(nil, failure{cause: guard.ErrSlow, detail: detailStoreError}, d.page)
-	if got.outcome.(failure).fallback == nil {
+	got := h.orStale(nil, fill.Failure{Cause: guard.ErrSlow, Detail: fill.DetailStoreError}, d.page)
+	if got.outcome.(fill.Failure).Fallback == nil {
 		d.act = actUnstored
 		return
 	}
@@ -550,7 +551,7 @@ func (h *handler) findUnstored(fx effects, r *http.Request, d *decision) {
 		d.act = actFind
 		return
 	}
-	if o, failed := got.outcome.(failure); failed {
+	if o, failed := got.outcome.(fill.Failure); failed {
 		got.reply = h.orStaleIfError(o, d.page)
 	}
 	h.answer(r, d, got)
@@ -590,13 +591,13 @@ func (h *handler) findStored(fx effects, r *http.Request, d *decision) {
 		return
 	}
 	got := fx.join(r, d)
-	o, found := got.outcome.(storedPage)
+	o, found := got.outcome.(fill.StoredPage)
 	switch now := h.c.now(); {
 	case got.end == joinGone:
 		h.answer(r, d, got)
-	case found && got.state >= store.Stale && d.asked.Accepts(&o.page.Entry, now) && (d.minSeq == 0 || h.mayServeSince(o.page, now, d.minSeq)):
+	case found && got.state >= store.Stale && d.asked.Accepts(&o.Page.Entry, now) && (d.minSeq == 0 || h.mayServeSince(o.Page, now, d.minSeq)):
 		d.now = now
-		h.hit(r, d, o.page, got.state)
+		h.hit(r, d, o.Page, got.state)
 	default:
 		d.failUncached()
 	}
@@ -622,55 +623,55 @@ func (h *handler) answer(r *http.Request, d *decision, got joined) {
 	}
 	status := d.status
 	switch o := got.outcome.(type) {
-	case storedPage:
+	case fill.StoredPage:
 		switch {
-		case !d.asked.Accepts(&o.page.Entry, d.now):
+		case !d.asked.Accepts(&o.Page.Entry, d.now):
 			d.passAsked()
-		case !o.waited:
-			h.hit(r, d, o.page, got.state)
+		case !o.Waited:
+			h.hit(r, d, o.Page, got.state)
 		default:
-			status.Stored, status.Collapsed, status.ForwardStatus = true, true, o.page.Status()
-			h.serve(r, d, o.page, got.state, status)
+			status.Stored, status.Collapsed, status.ForwardStatus = true, true, o.Page.Status()
+			h.serve(r, d, o.Page, got.state, status)
 		}
-	case renderedPage:
-		status.Stored, status.ForwardStatus = true, cmp.Or(o.forwardStatus, o.page.Status())
-		h.serve(r, d, o.page, got.state, status)
-	case unpublishedPage:
-		status.Detail, status.ForwardStatus = cmp.Or(status.Detail, o.detail), o.page.Status()
-		h.serve(r, d, o.page, got.state, status)
-	case refusal:
+	case fill.RenderedPage:
+		status.Stored, status.ForwardStatus = true, cmp.Or(o.ForwardStatus, o.Page.Status())
+		h.serve(r, d, o.Page, got.state, status)
+	case fill.UnpublishedPage:
+		status.Detail, status.ForwardStatus = cmp.Or(status.Detail, o.Detail), o.Page.Status()
+		h.serve(r, d, o.Page, got.state, status)
+	case fill.Refusal:
 		// The response must not be shared, and is not for this visitor: their own request is
 		// passed on.
-		d.act, d.lesson, d.status.Detail = actPass, learnNothing, o.reason
-		switch o.reason {
-		case detailLearned:
+		d.act, d.lesson, d.status.Detail = actPass, learnNothing, o.Reason
+		switch o.Reason {
+		case fill.DetailLearned:
 			d.lesson, d.reply = learnSection, &got.reply
-		case detailHead:
+		case fill.DetailHead:
 			d.lesson = learnHead
 		}
-	case failure:
+	case fill.Failure:
 		h.answerFailure(r, d, o, got.state)
 	}
 }
 
 // answerFailure decides by a failure: for its fallback, if there is one. While the cache closes,
 // requests pass through.
-func (h *handler) answerFailure(r *http.Request, d *decision, o failure, state store.State) {
+func (h *handler) answerFailure(r *http.Request, d *decision, o fill.Failure, state store.State) {
 	status := d.status
-	d.err = o.cause
+	d.err = o.Cause
 	switch {
-	case o.fallback != nil:
+	case o.Fallback != nil:
 		status.Hit, status.Collapsed, status.Detail = true, false, fallbackDetail(o, state)
-		h.serve(r, d, o.fallback, state, status)
-	case o.detail == detailClosing:
-		d.pass(status.Forward, o.detail)
+		h.serve(r, d, o.Fallback, state, status)
+	case o.Detail == fill.DetailClosing:
+		d.pass(status.Forward, o.Detail)
 	default:
-		status.Detail = o.detail
-		res := o.shown()
-		if o.own != nil && !status.Collapsed {
-			res = o.own
+		status.Detail = o.Detail
+		res := o.Shown()
+		if o.Own != nil && !status.Collapsed {
+			res = o.Own
 		}
-		d.fail(res, status, retryAt(o.cause, d.now), o.cause)
+		d.fail(res, status, retryAt(o.Cause, d.now), o.Cause)
 	}
 }
 
@@ -730,13 +731,13 @@ func (h *handler) bodyLost(w http.ResponseWriter, r *http.Request, d *decision, 
 	case r.Context().Err() != nil:
 		return false
 	case errors.Is(err, page.ErrNoRoom):
-		status := httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailNoMemory}
+		status := httpcache.Status{Forward: httpcache.ForwardMiss, Detail: fill.DetailNoMemory}
 		d.fail(render.Plain(http.StatusServiceUnavailable), status, h.c.now().Add(time.Second), err)
 	case errors.Is(err, guard.ErrSlow):
 		h.c.reader.LocalTooSlow(&p.Entry)
 		h.withoutStore(r, d)
 	default:
-		h.c.engine.suspect(p, err)
+		h.c.engine.Suspect(p, err)
 		d.miss()
 	}
 	return true
@@ -762,7 +763,7 @@ func (h *handler) refresh(w http.ResponseWriter, r *http.Request, d *decision) {
 func (h *handler) refreshStale(w http.ResponseWriter, r *http.Request, p *page.Page) {
 	if p.NextTry.Claim(p) && h.c.stores.Down() == nil {
 		forwardRequestID(w, r)
-		h.c.engine.start(h.fill(r, p.Key))
+		h.c.engine.Start(h.fill(r, p.Key))
 	}
 }
 
@@ -782,8 +783,8 @@ func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page.P
 	}
 	forwardRequestID(w, r)
 	s := h.fill(r, p.Key)
-	s.early = p
-	h.c.engine.start(s)
+	s.Early = p
+	h.c.engine.Start(s)
 }
 
 func (h *handler) badRequest(w http.ResponseWriter, err error) {
@@ -799,7 +800,7 @@ func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, 
 	storable := false
 	h.passJudged(w, r, k, status, func(v httpcache.Verdict) { storable = v.Refused == "" && !v.Failed })
 	if storable && h.c.stores.Down() == nil {
-		h.c.engine.join(h.fill(r, k))
+		h.c.engine.Join(h.fill(r, k))
 	}
 }
 
@@ -910,9 +911,9 @@ func (v *visit) joinAny(r *http.Request, d *decision) (j joined) {
 	defer func() { own.waive(j.reply) }()
 	came, known := time.Now(), h.c.follower.Committed()
 	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, own, h.c.engine.join)
+		f, leader := h.joinFor(r, k, own, h.c.engine.Join)
 		if f == nil {
-			return joined{reply: h.orStale(nil, failure{cause: ErrClosed, detail: detailClosing}, old)}
+			return joined{reply: h.orStale(nil, fill.Failure{Cause: ErrClosed, Detail: fill.DetailClosing}, old)}
 		}
 		if attempt == 0 {
 			v.r = h.hintOld(v.w, r, old)
@@ -921,7 +922,7 @@ func (v *visit) joinAny(r *http.Request, d *decision) (j joined) {
 		if !here {
 			return joined{end: joinGone, collapsed: !leader}
 		}
-		reportWaits(v.w, f.waitTimes, came, got)
+		reportWaits(v.w, f.WaitTimes, came, got)
 		if !leader && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
@@ -942,16 +943,16 @@ func (v *visit) joinUnstored(r *http.Request, d *decision) (j joined) {
 	defer func() { own.waive(j.reply) }()
 	came, known := time.Now(), h.c.follower.Committed()
 	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, own, h.c.engine.joinUnstored)
+		f, leader := h.joinFor(r, k, own, h.c.engine.JoinUnstored)
 		if f == nil {
-			return joined{reply: reply{outcome: failure{cause: ErrClosed, detail: detailClosing}}}
+			return joined{reply: reply{outcome: fill.Failure{Cause: ErrClosed, Detail: fill.DetailClosing}}}
 		}
 		got, here := h.awaitEnd(r, f, own, leader, known, old)
 		if !here {
 			return joined{end: joinGone, collapsed: !leader}
 		}
-		reportWaits(v.w, f.waitTimes, came, got)
-		if !leader && f.fill.head && h.worthRetrying(r, f, got, attempt, came) {
+		reportWaits(v.w, f.WaitTimes, came, got)
+		if !leader && f.Fill.Head && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
 		if !h.takes(f, got, leader, known) && attempt < maxRejoins {
@@ -970,14 +971,14 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 	own := h.handOver(r)
 	defer func() { own.waive(j.reply) }()
 	came := time.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), h.route.fills.wait)
+	ctx, cancel := context.WithTimeout(r.Context(), h.route.fills.Wait)
 	defer cancel()
 	// This process may know of later purges than the purge of the receipt.
 	known := h.c.follower.Committed()
 	for attempt := 0; h.c.stores.Down() == nil; attempt++ {
 		s := h.waiting(r, k, own)
-		s.minSeq, s.skip = seq, h.c.sections.ask(h.route, k)
-		f, leader := h.c.engine.join(s)
+		s.MinSeq, s.Skip = seq, h.c.sections.ask(h.route, k)
+		f, leader := h.c.engine.Join(s)
 		if f == nil {
 			break // closing
 		}
@@ -991,14 +992,14 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 		if !handed {
 			got = h.reply(f, leader, nil)
 		}
-		reportWaits(v.w, f.waitTimes, came, got)
-		if !leader && f.fill.head && h.worthRetrying(r, f, got, attempt, came) {
+		reportWaits(v.w, f.WaitTimes, came, got)
+		if !leader && f.Fill.Head && h.worthRetrying(r, f, got, attempt, came) {
 			continue
 		}
 		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(f, got, leader, known)) {
 			return joined{reply: got, collapsed: !leader}
 		}
-		if o, failed := got.outcome.(failure); failed && !h.worthRejoining(f, o, leader) {
+		if o, failed := got.outcome.(fill.Failure); failed && !h.worthRejoining(f, o, leader) {
 			break
 		}
 		if backoff.Wait(ctx, h.c.jitter(backoff.Exponential(firstRejoin, maxRejoin, attempt))) != nil {
@@ -1012,8 +1013,8 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 func (v *visit) joinStored(r *http.Request, d *decision) joined {
 	h, came, known := v.h, time.Now(), v.h.c.follower.Committed()
 	s := h.fill(r, d.key)
-	s.onlyStored = true
-	f, leader := h.c.engine.join(s)
+	s.OnlyStored = true
+	f, leader := h.c.engine.Join(s)
 	if f == nil {
 		return joined{end: joinNothing}
 	}
@@ -1023,7 +1024,7 @@ func (v *visit) joinStored(r *http.Request, d *decision) joined {
 		return joined{end: joinGone}
 	}
 	got := h.reply(f, leader, nil)
-	reportWaits(v.w, f.waitTimes, came, got)
+	reportWaits(v.w, f.WaitTimes, came, got)
 	if !h.takes(f, got, leader, known) {
 		return joined{end: joinNothing}
 	}
@@ -1031,10 +1032,10 @@ func (v *visit) joinStored(r *http.Request, d *decision) joined {
 }
 
 // fill returns a fill for a visitor.
-func (h *handler) fill(r *http.Request, k store.Key) *fill {
-	return newFill(fillRequest{
-		policy: h.route.fills, key: k, cause: r.Context(), forwarded: h.route.keys.Forwarded(r),
-		accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), light: lightRequest(r),
+func (h *handler) fill(r *http.Request, k store.Key) *fill.Fill {
+	return fill.NewFill(fill.Request{
+		Policy: h.route.fills, Key: k, Cause: r.Context(), Forwarded: h.route.keys.Forwarded(r),
+		Accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), Light: lightRequest(r),
 	}, h.clients(r))
 }
 
@@ -1052,22 +1053,22 @@ func (h *handler) clients(r *http.Request) []netip.Prefix {
 
 // waiting returns a fill for a visitor who waits for it, with their claim to its response;
 // nil if there is none.
-func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *fill {
+func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *fill.Fill {
 	s := h.fill(r, k)
-	s.head = r.Method == http.MethodHead
+	s.Head = r.Method == http.MethodHead
 	if own != nil {
-		s.own = own
+		s.Own = own
 	}
 	return s
 }
 
-// joinFor joins a flight for a visitor, by join, which is [Cache.join] or
-// [Cache.joinUnstored]. leader: the visitor's request started it.
-func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*fill) (*flight, bool)) (f *flight, leader bool) {
+// joinFor joins a flight for a visitor, by join, which is [fill.Engine.Join] or
+// [fill.Engine.JoinUnstored]. leader: the visitor's request started it.
+func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*fill.Fill) (*fill.Flight, bool)) (f *fill.Flight, leader bool) {
 	s := h.waiting(r, k, own)
-	s.skip = h.c.sections.ask(h.route, k)
+	s.Skip = h.c.sections.ask(h.route, k)
 	if f, leader = join(s); f != nil && !leader {
-		f.fill.join(s.client())
+		f.Fill.Join(s.Client())
 	}
 	return f, leader
 }
@@ -1075,8 +1076,8 @@ func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func
 // awaitEnd waits for the end of the flight, for its stream, or for the response of own. old is the
 // page that the caller serves if the render fails; it may be nil. ok is false if the visitor went
 // away.
-func (h *handler) awaitEnd(r *http.Request, f *flight, own *handover, leader bool, known int64, old *page.Page) (got reply, ok bool) {
-	streaming := f.streaming
+func (h *handler) awaitEnd(r *http.Request, f *fill.Flight, own *handover, leader bool, known int64, old *page.Page) (got reply, ok bool) {
+	streaming := f.Streaming
 	for {
 		select {
 		case <-own.waits():
@@ -1100,17 +1101,17 @@ func (h *handler) awaitEnd(r *http.Request, f *flight, own *handover, leader boo
 // await waits for what the route's policy lets a visitor wait for: the end of the
 // flight, a page that can be served before that, the page that is being rendered, or the response of
 // own. ok is false if the visitor went away.
-func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, known int64, old *page.Page) (got reply, ok bool) {
-	usable, streaming := f.usable, f.streaming
+func (h *handler) await(r *http.Request, f *fill.Flight, own *handover, leader bool, known int64, old *page.Page) (got reply, ok bool) {
+	usable, streaming := f.Usable, f.Streaming
 	var late <-chan time.Time
 	if h.route.Policy == Wait {
-		timer := time.NewTimer(h.route.fills.wait)
+		timer := time.NewTimer(h.route.fills.Wait)
 		defer timer.Stop()
 		late = timer.C
 	}
 	for waited := false; ; {
 		if waited {
-			if got := h.orStale(f, failure{cause: errLate, detail: detailTimeout}, old); got.outcome.(failure).fallback != nil {
+			if got := h.orStale(f, fill.Failure{Cause: errLate, Detail: fill.DetailTimeout}, old); got.outcome.(fill.Failure).Fallback != nil {
 				return got, true
 			}
 		}
@@ -1120,7 +1121,7 @@ func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, 
 		case <-usable:
 			// The flight may have offered the page long before this visitor joined.
 			usable = nil
-			p := f.stale.Load()
+			p := f.Stale.Load()
 			if p == nil {
 				continue
 			}
@@ -1130,7 +1131,7 @@ func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, 
 				continue
 			}
 			if state, _ := h.judge(f, p, h.c.now()); state == store.Fresh || state == store.Stale && h.route.Policy != Wait {
-				return reply{outcome: storedPage{page: p}, state: state}, true
+				return reply{outcome: fill.StoredPage{Page: p}, state: state}, true
 			}
 			old = p
 		case <-streaming:
@@ -1138,16 +1139,16 @@ func (h *handler) await(r *http.Request, f *flight, own *handover, leader bool, 
 			if got, ok := h.attach(r, f, leader, known, old); ok {
 				return got, true
 			}
-		case <-f.overdue:
+		case <-f.Overdue:
 			if got, ok := own.reply(); ok {
 				return got, true
 			}
-			if rendered := f.rendered.Load(); rendered != nil {
+			if rendered := f.Rendered.Load(); rendered != nil {
 				p := (*rendered)()
 				state, _ := h.judge(f, p, h.c.now())
-				return reply{outcome: unpublishedPage{page: p, detail: detailUnpublished}, state: state}, true
+				return reply{outcome: fill.UnpublishedPage{Page: p, Detail: fill.DetailUnpublished}, state: state}, true
 			}
-			return h.orStale(f, failure{cause: guard.ErrSlow, detail: detailStoreError}, old), true
+			return h.orStale(f, fill.Failure{Cause: guard.ErrSlow, Detail: fill.DetailStoreError}, old), true
 		case <-late:
 			waited = true // if the store is slow, the page is read later
 		case <-f.Done():

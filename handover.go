@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/cachekey"
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
@@ -51,7 +52,7 @@ type handover struct {
 
 	// Set before ready is closed, and not changed then.
 	reader *render.Reader
-	times  *waitTimes // of the flight
+	times  *fill.WaitTimes // of the flight
 	from   render.Head
 	reason string // why the response must not be shared
 }
@@ -77,7 +78,7 @@ func (h *handler) handOver(r *http.Request) *handover {
 		keys: h.route.keys, head: r.Method == http.MethodHead, asked: r.Header.Clone(), ready: make(chan struct{}),
 		settled: settled, settle: sync.OnceFunc(func() { close(settled) }),
 	}
-	if a, ok := h.route.fills.renderer.(Admitter); ok {
+	if a, ok := h.route.fills.Renderer.(Admitter); ok {
 		o.admit = func() (func(), bool) { return a.Admit(r) }
 	}
 	return o
@@ -106,7 +107,7 @@ func (o *handover) reply() (got reply, ok bool) {
 
 // Offer gives a response to the visitor, if it is for them, and reports whether it is. The response must not be
 // shared, and its flight is f.
-func (o *handover) Offer(r render.Head, f *flight) bool {
+func (o *handover) Offer(r render.Head, f *fill.Flight) bool {
 	if o == nil || !o.fits(r) {
 		return false
 	}
@@ -122,7 +123,7 @@ func (o *handover) Offer(r render.Head, f *flight) bool {
 			return false
 		}
 	}
-	if o.reader = r.Stream.Attach(f.overdue); o.reader == nil {
+	if o.reader = r.Stream.Attach(f.Overdue); o.reader == nil {
 		if leave != nil {
 			leave()
 		}
@@ -130,7 +131,7 @@ func (o *handover) Offer(r render.Head, f *flight) bool {
 	}
 	o.leave = leave
 	r.Stream.SettlesWith(o.settled) // unless visitors read it as a page
-	o.from, o.reason, o.times = r, r.Verdict.Refused, f.waitTimes
+	o.from, o.reason, o.times = r, r.Verdict.Refused, f.WaitTimes
 	close(o.ready)
 	return true
 }

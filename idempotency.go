@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/store"
 )
 
@@ -31,7 +32,7 @@ type regeneration struct {
 	hasInputs bool
 	unpin     bool
 	reload    bool
-	unless    *freshVersion
+	unless    *fill.FreshVersion
 }
 
 // WithIdempotencyKey names the request, with 1 to 256 bytes of printable ASCII without
@@ -64,7 +65,7 @@ func WithUnlessFresh() RegenerateOption { return WithUnlessFreshExcept("", 0) }
 // this generation and version ([StalePage.Fence]): it was about to expire. An empty generation means
 // that there is no page. A page that was renewed since keeps its generation, but not its version.
 func WithUnlessFreshExcept(generation string, version int64) RegenerateOption {
-	return func(r *regeneration) { r.unless = &freshVersion{generation: generation, version: version} }
+	return func(r *regeneration) { r.unless = &fill.FreshVersion{Generation: generation, Version: version} }
 }
 
 // WithReload tells all nodes to drop their copies, so that they serve the new generation
@@ -125,7 +126,7 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 	if err != nil {
 		return Regeneration{}, err
 	}
-	e, fresh, err := c.renderNow(ctx, fillRequest{policy: route.fills, key: k, force: true, unpin: r.unpin, reload: r.reload, unless: r.unless, claim: claim})
+	e, fresh, err := c.renderNow(ctx, fill.Request{Policy: route.fills, Key: k, Force: true, Unpin: r.unpin, Reload: r.reload, Unless: r.unless, Claim: claim})
 	var earlier *store.RequestError
 	switch {
 	case errors.As(err, &earlier) && errors.Is(err, store.ErrRequestCompleted):
@@ -165,7 +166,7 @@ func (c *Cache) Reachable(k store.Key) (instead store.Key, err error) {
 
 // renderNow starts a flight of a fill for this request, after those in progress, and waits for its
 // end. fresh: nothing was rendered.
-func (c *Cache) renderNow(ctx context.Context, wanted fillRequest) (e store.Entry, fresh bool, err error) {
+func (c *Cache) renderNow(ctx context.Context, wanted fill.Request) (e store.Entry, fresh bool, err error) {
 	for {
 		// Checked before anything is acquired, so that a repeated request waits
 		// neither for a flight nor for a turn at the origin; and again after each
@@ -176,8 +177,8 @@ func (c *Cache) renderNow(ctx context.Context, wanted fillRequest) (e store.Entr
 		if e, fresh, err := c.freshUnless(ctx, &wanted); err != nil || fresh {
 			return e, fresh, err
 		}
-		wanted.cause = ctx
-		f, leader := c.engine.join(newFill(wanted, nil))
+		wanted.Cause = ctx
+		f, leader := c.engine.Join(fill.NewFill(wanted, nil))
 		if f == nil {
 			return store.Entry{}, false, ErrClosed
 		}
@@ -189,22 +190,22 @@ func (c *Cache) renderNow(ctx context.Context, wanted fillRequest) (e store.Entr
 		if !leader {
 			continue
 		}
-		_, fresh := f.outcome.(storedPage)
-		e, err := f.outcome.result()
+		_, fresh := f.Outcome.(fill.StoredPage)
+		e, err := f.Outcome.Result()
 		return e, fresh, err
 	}
 }
 
 // freshUnless returns the entry of a page that need not be rendered, without its body.
-func (c *Cache) freshUnless(ctx context.Context, s *fillRequest) (e store.Entry, fresh bool, err error) {
-	if s.unless == nil {
+func (c *Cache) freshUnless(ctx context.Context, s *fill.Request) (e store.Entry, fresh bool, err error) {
+	if s.Unless == nil {
 		return store.Entry{}, false, nil
 	}
-	rec, _, err := c.node.Read(ctx, s.key, c.cfg.Partition(s.key))
+	rec, _, err := c.node.Read(ctx, s.Key, c.cfg.Partition(s.Key))
 	if err != nil {
 		return store.Entry{}, false, err
 	}
-	if store.Freshness(rec.Entry, rec.Purges, c.now()) != store.Fresh || s.wanted(rec) {
+	if store.Freshness(rec.Entry, rec.Purges, c.now()) != store.Fresh || s.Wanted(rec) {
 		return store.Entry{}, false, nil
 	}
 	return *rec.Entry, true, nil
@@ -231,18 +232,18 @@ func (c *Cache) claim(k store.Key, route *boundRoute, r regeneration) (*store.Cl
 // madeBefore returns a *RequestError if it is for a request that must not be
 // executed again. Another process may make the request between this check and the
 // acquisition of the lease, which decides.
-func (c *Cache) madeBefore(ctx context.Context, s *fillRequest) error {
-	if s.claim == nil {
+func (c *Cache) madeBefore(ctx context.Context, s *fill.Request) error {
+	if s.Claim == nil {
 		return nil
 	}
-	earlier, found, err := c.meta.RequestRecord(ctx, c.cfg.Partition(s.key), s.claim.Key)
+	earlier, found, err := c.meta.RequestRecord(ctx, c.cfg.Partition(s.Key), s.Claim.Key)
 	switch {
 	case err != nil:
-		return fmt.Errorf("reading the record of request %q: %w", s.claim.Key, err)
+		return fmt.Errorf("reading the record of request %q: %w", s.Claim.Key, err)
 	case !found:
 		return nil
 	}
-	return earlier.CheckClaim(*s.claim, c.now())
+	return earlier.CheckClaim(*s.Claim, c.now())
 }
 
 // replay returns the result of a request that was completed before.

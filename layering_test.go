@@ -27,6 +27,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/changelog", []string{module + "$", module + "/internal/marks", module + "/internal/fleet", "github.com/aws/"}, "the log knows nothing of what its changes are for"},
 		{"/internal/encoder", []string{module + "$", module + "/internal/changelog", module + "/internal/fleet", "github.com/aws/"}, "codings are made of pages, wherever these are kept"},
 		{"/internal/fleet", []string{module + "$", module + "/internal/peer", "github.com/aws/"}, "the list of nodes needs the seam alone"},
+		{"/internal/fill", []string{module + "$", module + "/downstream", module + "/gateway", "github.com/aws/"}, "a fill knows a policy and what it is given, no cache and no route"},
 		{"/internal/frequency", []string{module}, "the sketch must not depend on the cache"},
 		{"/internal/telemetry/live", []string{module + "/gateway", module + "/dynamostore", "github.com/aws/"}, "counting needs the reports of the cache alone"},
 		{"/internal/guard", []string{module + "$", module + "/internal/marks", module + "/downstream", "github.com/aws/"}, "the guard of the stores knows no policy"},

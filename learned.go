@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/details"
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/nodecache"
@@ -223,7 +224,7 @@ func (c *Cache) Learned() []LearnedSection {
 
 // passLearned passes through a request for a page of a section that is learned, and looks at
 // the response. f is the flight that has not found the page.
-func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Key, f *flight, status httpcache.Status) {
+func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Key, f *fill.Flight, status httpcache.Status) {
 	if r.Method != http.MethodGet || !h.route.keys.Impersonal(r) {
 		h.passThrough(w, r, status, nil)
 		return
@@ -235,8 +236,8 @@ func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Ke
 			h.c.sections.cacheable(h.route, k)
 		case h.route.decidedByHeader(v.Refused):
 			h.c.sections.refused(h.route, k, v.Refused)
-			readAt, seq := f.fill.readAt()
-			h.c.node.Negative.Put(k, &nodecache.NegativeEntry{ReadAt: readAt, Seq: seq, Until: time.Now().Add(remembered), Refused: v.Refused}, &f.State)
+			readAt, seq := f.Fill.ReadAt()
+			h.c.node.Negative.Put(k, &nodecache.NegativeEntry{ReadAt: readAt, Seq: seq, Until: time.Now().Add(fill.Remembered), Refused: v.Refused}, &f.State)
 		}
 	})
 }

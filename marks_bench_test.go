@@ -17,8 +17,10 @@ import (
 // A sink is a ResponseWriter without costs.
 type sink struct{ header http.Header }
 
-func (s *sink) Header() http.Header         { return s.header }
-func (s *sink) WriteHeader(int)             {}
+func (s *sink) Header() http.Header { return s.header }
+
+func (s *sink) WriteHeader(int) {}
+
 func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
 
 // newMarks returns marks of tags, and of prefixes of 80 lengths: three quarters of pages with

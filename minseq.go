@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
 )
@@ -47,16 +48,16 @@ func parseMinSeq(values []string) (int64, error) {
 
 // meets reports whether a visitor with a receipt takes an outcome: a page that is new
 // enough, a refusal, for which the request passes through, or the failure of a new render.
-func (h *handler) meets(o outcome, seq int64) bool {
+func (h *handler) meets(o fill.Outcome, seq int64) bool {
 	switch o := o.(type) {
-	case storedPage:
-		return h.mayServeSince(o.page, h.c.now(), seq)
-	case renderedPage:
-		return h.mayServeSince(o.page, h.c.now(), seq)
-	case unpublishedPage:
-		return h.mayServeSince(o.page, h.c.now(), seq)
-	case failure:
-		return o.fallback == nil && (o.detail == detailFailed || o.detail == page.DetailRejected)
+	case fill.StoredPage:
+		return h.mayServeSince(o.Page, h.c.now(), seq)
+	case fill.RenderedPage:
+		return h.mayServeSince(o.Page, h.c.now(), seq)
+	case fill.UnpublishedPage:
+		return h.mayServeSince(o.Page, h.c.now(), seq)
+	case fill.Failure:
+		return o.Fallback == nil && (o.Detail == fill.DetailFailed || o.Detail == page.DetailRejected)
 	}
 	return true
 }
@@ -69,8 +70,8 @@ func (h *handler) mayServeSince(p *page.Page, now time.Time, seq int64) bool {
 
 // worthRejoining reports whether the next flight may succeed where one has failed: a flight of
 // another visitor, which did not wait for a new generation.
-func (h *handler) worthRejoining(f *flight, o failure, leader bool) bool {
-	return !leader && (f.fill.minSeq == 0 || f.forced) && o.detail != detailStoreError
+func (h *handler) worthRejoining(f *fill.Flight, o fill.Failure, leader bool) bool {
+	return !leader && (f.Fill.MinSeq == 0 || f.Forced) && o.Detail != fill.DetailStoreError
 }
 
 // withoutReceipt returns a request as the renderer gets it if it passes through: a receipt

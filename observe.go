@@ -140,7 +140,7 @@ func OutcomeOf(ctx context.Context, err error) string {
 	}
 	for _, answer := range []struct {
 		err     error
-		outcome string
+		Outcome string
 	}{
 		{store.ErrMoved, "moved"},
 		{store.ErrLeaseLost, "lost"},
@@ -156,7 +156,7 @@ func OutcomeOf(ctx context.Context, err error) string {
 		{store.ErrInvalidInput, "refused"},
 	} {
 		if errors.Is(err, answer.err) {
-			return answer.outcome
+			return answer.Outcome
 		}
 	}
 	var held *store.HeldError
@@ -194,4 +194,39 @@ func calls(o Observer, kind OperationKind) guard.Begin {
 			end(Result{Outcome: OutcomeOf(ctx, err), Bytes: bytes, Err: err})
 		}
 	}
+}
+
+// note tells the observer of an event.
+func (c *Cache) note(e Event) {
+	if c.cfg.Observer != nil {
+		c.cfg.Observer.Note(e)
+	}
+}
+
+// notePurge tells the observer of a purge by this process.
+func (c *Cache) notePurge(p store.Purge) {
+	e := Event{Kind: EventPurge, Reason: "soft", Target: string(p.Targets[0].Kind)}
+	if p.Hard {
+		e.Reason = "hard"
+	}
+	c.note(e)
+}
+
+// notePoll tells the observer of a poll of the log.
+func (c *Cache) notePoll(took time.Duration, err error) {
+	e := Event{Kind: EventPoll, Reason: "ok", Took: took}
+	if err != nil {
+		e.Reason = "error"
+	}
+	c.note(e)
+}
+
+// noteApplied tells the observer of a change by another process that has taken effect in this one.
+// Only marks have the time of the change, in whole seconds.
+func (c *Cache) noteApplied(change store.Change) {
+	e := Event{Kind: EventApplied}
+	for _, m := range change.Marks {
+		e.Took = max(e.Took, c.now().Sub(m.At), 1)
+	}
+	c.note(e)
 }

@@ -1,91 +1,26 @@
 package isr
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/facetheory/isr/budget"
-	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
 
-// An outcome is how a flight ends. It is exactly one of:
-//
-//	storedPage       the store, or the negative cache, has a page that need not be rendered
-//	renderedPage     the flight rendered a page, or had it validated, and published it
-//	unpublishedPage  the flight rendered a page that is not in the store
-//	refusal          the response must not be stored: every request passes through, except
-//	                 the visitor's whose response it is (see handover)
-//	failure          there is no new page; an older one may be served instead
-//
-// A step of a fill that returns nil has not ended it: another process was faster, and
-// the fill reads the store again.
-type outcome interface {
-	// result is what a forced regeneration returns: the entry of the new page, or why
-	// there is none.
-	result() (store.Entry, error)
-}
-
-type storedPage struct {
-	page   *page.Page
-	waited bool // another process rendered it while the flight waited for it
-}
-
-type renderedPage struct {
-	page          *page.Page
-	forwardStatus int // what the renderer answered: 304 if it has validated the stored page
-}
-
-type unpublishedPage struct {
-	page   *page.Page
-	detail string // in Cache-Status: why it is not stored
-	cause  error  // of a publish that failed; nil if none was attempted
-}
-
-type refusal struct{ reason string }
-
-type failure struct {
-	cause    error
-	detail   string           // in Cache-Status
-	response *render.Response // the renderer's own error page; nil if there is none
-	own      *render.Response // the same for the visitor who caused the render, if it must not be shared
-	fallback *page.Page       // an older page that may be served instead; nil if there is none
-}
-
-func (o storedPage) result() (store.Entry, error) { return o.page.Entry, nil }
-
-func (o renderedPage) result() (store.Entry, error) { return o.page.Entry, nil }
-
-func (o unpublishedPage) result() (store.Entry, error) { return o.page.Entry, o.cause }
-
-func (o failure) result() (store.Entry, error) { return store.Entry{}, o.cause }
-
-func (o refusal) result() (store.Entry, error) {
-	return store.Entry{}, fmt.Errorf("%w: %s", render.ErrUncacheable, o.reason)
-}
-
-// shown is the response that a visitor gets for a failure without a fallback.
-func (o failure) shown() *render.Response {
-	if o.response != nil {
-		return o.response
-	}
-	return plainFailure(o.cause)
-}
-
 // A reply is an outcome as one visitor gets it. A visitor may join a flight long after
 // it found a page, so the page is judged once more when the reply is made. Nothing
 // judges it after that.
 type reply struct {
-	outcome outcome
+	outcome fill.Outcome
 	stream  *render.Reader // the page while it is rendered, instead of an outcome
-	offer   *offer         // of the stream
+	offer   *fill.Offer    // of the stream
 	own     *handover      // the response for this visitor alone, instead of an outcome
-	flight  *flight        // the flight that has the stream, or has ended with the outcome; nil for others
+	flight  *fill.Flight   // the flight that has the stream, or has ended with the outcome; nil for others
 	state   store.State    // of the page, or of the fallback of a failure
 }
 
@@ -98,23 +33,23 @@ const maxRejoins = 2
 // known: it does not take a page whose render began before one of them as a new page. A page
 // that is purged hard is never served, unless only visitors have purged it, and only since then
 // (see overtaken).
-func (h *handler) takes(f *flight, got reply, leader bool, known int64) bool {
+func (h *handler) takes(f *fill.Flight, got reply, leader bool, known int64) bool {
 	var p *page.Page
 	switch o := got.outcome.(type) {
-	case storedPage:
-		if p = o.page; !o.waited {
+	case fill.StoredPage:
+		if p = o.Page; !o.Waited {
 			leader = true // a hit, which the state describes
 		}
 		f = nil
-	case renderedPage:
-		p = o.page
-	case unpublishedPage:
-		p = o.page
+	case fill.RenderedPage:
+		p = o.Page
+	case fill.UnpublishedPage:
+		p = o.Page
 	default: // of a stream, attach has judged the page
 		return true
 	}
 	if got.state == store.Purged {
-		return f != nil && p.Entry.PurgeSeq >= known && h.c.engine.overtaken(f, p)
+		return f != nil && p.Entry.PurgeSeq >= known && h.c.engine.Overtaken(f, p)
 	}
 	return h.takesPage(p, got.state, leader, known)
 }
@@ -126,23 +61,23 @@ func (h *handler) takesPage(p *page.Page, state store.State, leader bool, known 
 
 // worthRetrying reports whether a request that joined a flight, and did not start it,
 // joins the next one instead of taking the reply.
-func (h *handler) worthRetrying(r *http.Request, f *flight, got reply, attempt int, came time.Time) bool {
-	if f.fill.onlyStored && got.state != store.Fresh {
+func (h *handler) worthRetrying(r *http.Request, f *fill.Flight, got reply, attempt int, came time.Time) bool {
+	if f.Fill.OnlyStored && got.state != store.Fresh {
 		return true // its request would not have waited for a new page
 	}
 	switch o := got.outcome.(type) {
-	case storedPage: // found for the leader, when it could still be served
-		return !o.waited && got.state < store.Stale
-	case refusal:
-		return f.forced || o.reason == detailHead && r.Method != http.MethodHead
-	case failure:
+	case fill.StoredPage: // found for the leader, when it could still be served
+		return !o.Waited && got.state < store.Stale
+	case fill.Refusal:
+		return f.Forced || o.Reason == fill.DetailHead && r.Method != http.MethodHead
+	case fill.Failure:
 		switch {
-		case o.fallback != nil, o.detail == detailStoreError:
+		case o.Fallback != nil, o.Detail == fill.DetailStoreError:
 			return false
-		case f.forced: // this visitor did not ask for a forced render
+		case f.Forced: // this visitor did not ask for a forced render
 			return true
-		case o.detail == detailOriginBusy: // there may be room for this client where there is none for another
-			return h.route.Client != nil && attempt < maxPayers && time.Since(came) < h.route.fills.wait
+		case o.Detail == fill.DetailOriginBusy: // there may be room for this client where there is none for another
+			return h.route.Client != nil && attempt < fill.MaxPayers && time.Since(came) < h.route.fills.Wait
 		}
 	}
 	return false
@@ -151,8 +86,8 @@ func (h *handler) worthRetrying(r *http.Request, f *flight, got reply, attempt i
 // orPurged is the reply to a visitor that has not taken any page: a failure if the last
 // one was purged hard.
 func orPurged(got reply) reply {
-	if _, failed := got.outcome.(failure); !failed && got.state == store.Purged {
-		return reply{outcome: failure{cause: store.ErrPurged, detail: detailPurged}}
+	if _, failed := got.outcome.(fill.Failure); !failed && got.state == store.Purged {
+		return reply{outcome: fill.Failure{Cause: store.ErrPurged, Detail: detailPurged}}
 	}
 	return got
 }
@@ -160,8 +95,8 @@ func orPurged(got reply) reply {
 // judge is the only place where a handler judges a page: its freshness, and whether it may
 // be served when rendering fails. It considers all purges that this process knows (see
 // [nodecache.Cache.Purges]); f may be nil.
-func (h *handler) judge(f *flight, p *page.Page, now time.Time) (state store.State, onError bool) {
-	purges := h.c.node.Purges(f.learned(), p, now)
+func (h *handler) judge(f *fill.Flight, p *page.Page, now time.Time) (state store.State, onError bool) {
+	purges := h.c.node.Purges(f.Learned(), p, now)
 	state = store.Freshness(&p.Entry, purges, now)
 	if state == store.Fresh {
 		return state, true // a hit asks for nothing more
@@ -192,96 +127,75 @@ func (b *routeRules) servableOnError(e *store.Entry, state store.State, purges s
 	return false
 }
 
-// servableOnError is the same for a record.
-func (s *fill) servableOnError(rec store.Record) bool {
-	purges, now := s.e.Node.RecordPurges(&s.f.State, s.key, rec), s.e.Now()
-	return s.policy.servableOnError(rec.Entry, store.Freshness(rec.Entry, purges, now), purges, now)
-}
-
 // reply makes the reply to a visitor of a flight that has ended. old is the page that
 // was in memory when the request arrived; it may be nil.
-func (h *handler) reply(f *flight, leader bool, old *page.Page) reply {
-	switch o := f.outcome.(type) {
-	case storedPage:
-		state, _ := h.judge(f, o.page, h.c.now())
+func (h *handler) reply(f *fill.Flight, leader bool, old *page.Page) reply {
+	switch o := f.Outcome.(type) {
+	case fill.StoredPage:
+		state, _ := h.judge(f, o.Page, h.c.now())
 		return reply{outcome: o, state: state}
-	case renderedPage:
-		state, _ := h.judge(f, o.page, h.c.now())
+	case fill.RenderedPage:
+		state, _ := h.judge(f, o.Page, h.c.now())
 		return reply{outcome: o, state: state}
-	case unpublishedPage:
-		state, _ := h.judge(f, o.page, h.c.now())
+	case fill.UnpublishedPage:
+		state, _ := h.judge(f, o.Page, h.c.now())
 		return reply{outcome: o, state: state}
-	case failure:
+	case fill.Failure:
 		switch {
-		case o.fallback != nil:
-			state, ok := h.judge(f, o.fallback, h.c.now())
+		case o.Fallback != nil:
+			state, ok := h.judge(f, o.Fallback, h.c.now())
 			if !ok {
-				o.fallback = nil
+				o.Fallback = nil
 			}
 			return reply{outcome: o, state: state}
-		case leader || !f.forced:
+		case leader || !f.Forced:
 			return h.orStale(f, o, old)
 		}
 	}
-	return reply{outcome: f.outcome, flight: f}
+	return reply{outcome: f.Outcome, flight: f}
 }
 
 // orStale replies with a failure, and with an older page instead of it if that is
 // fresh or stale. A page that was dropped may have been withdrawn since.
-func (h *handler) orStale(f *flight, o failure, old *page.Page) reply {
+func (h *handler) orStale(f *fill.Flight, o fill.Failure, old *page.Page) reply {
 	if old == nil || old.Dropped.Load() {
 		return reply{outcome: o}
 	}
 	state, _ := h.judge(f, old, h.c.now())
 	if state >= store.Stale {
-		o.fallback = old
+		o.Fallback = old
 	}
 	return reply{outcome: o, state: state}
 }
 
 // orStaleIfError is orStale for an older page that may be used for longer, because it
 // allows stale-if-error or was pinned.
-func (h *handler) orStaleIfError(o failure, old *page.Page) reply {
+func (h *handler) orStaleIfError(o fill.Failure, old *page.Page) reply {
 	if old == nil || old.Dropped.Load() {
 		return reply{outcome: o}
 	}
 	state, ok := h.judge(nil, old, h.c.now())
 	if ok {
-		o.fallback = old
+		o.Fallback = old
 	}
 	return reply{outcome: o, state: state}
 }
 
 // fallbackDetail is the reason in Cache-Status of a page that is served because rendering
 // failed.
-func fallbackDetail(o failure, state store.State) string {
+func fallbackDetail(o fill.Failure, state store.State) string {
 	switch {
-	case state == store.Fresh && o.detail == detailStoreError:
+	case state == store.Fresh && o.Detail == fill.DetailStoreError:
 		return page.DetailCutOff
 	case state == store.Fresh:
 		return ""
 	case state == store.Stale:
-		return o.detail
+		return o.Detail
 	}
 	return detailStaleIfError
 }
 
 var errLate = errors.New("the new page was not rendered in time")
-
-// plainFailure is the response to a visitor if the renderer has none to show. It
-// reveals nothing about the server.
-func plainFailure(err error) *render.Response {
-	status := http.StatusBadGateway
-	var held *store.HeldError
-	var overBudget *budget.Error
-	switch {
-	case errors.As(err, &held), errors.As(err, &overBudget), errors.Is(err, store.ErrPurged):
-		status = http.StatusServiceUnavailable
-	case errors.Is(err, render.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		status = http.StatusGatewayTimeout
-	}
-	return render.Plain(status)
-}
 
 // retryAt is the time for Retry-After: the end of a back-off, or soon if another
 // process holds the lease, since it may release it at any time.
@@ -296,26 +210,6 @@ func retryAt(err error, now time.Time) time.Time {
 	}
 	return now.Add(budget.BusyRetry)
 }
-
-// Reasons in Cache-Status of the outcome of a fill, besides the reasons of hits (see package page) and of a refusal (see
-// httpcache).
-const (
-	detailOnlyIfCached  = "only-if-cached"
-	detailStoreError    = "store-error"
-	detailMinUses       = "min-uses"
-	detailNoRoom        = "no-room"
-	detailNoMemory      = httpcache.RefusedNoMemory
-	detailBackOff       = "back-off"
-	detailFailed        = "render-failed"
-	detailTimeout       = "timeout"
-	detailOriginBusy    = "origin-busy"
-	detailOriginFailing = "origin-failing"
-	detailClosing       = "closing"
-	detailUnpublished   = "unpublished"
-	detailVariants      = "variants"
-	detailHead          = "head"
-	detailLearned       = "learned"
-)
 
 // Reasons in Cache-Status, besides the reasons of fills, of hits (see package page), of a bypass (see package cachekey) and
 // of a refusal (see httpcache).

@@ -10,6 +10,7 @@ import (
 
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/breaker"
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/store"
 )
 
@@ -195,9 +196,9 @@ func (c *Cache) refusePinned(ctx context.Context, targets []store.PurgeTarget) e
 	if err != nil {
 		return err
 	}
-	return c.engine.readEach(ctx, pages, func(n int, rec store.Record) error {
+	return c.engine.ReadEach(ctx, pages, func(n int, rec store.Record) error {
 		if c.isPinned(rec) {
-			return fmt.Errorf("%s: %w; unpin it, or ask for that with the purge", pages[n], pinnedUntil(rec.Entry))
+			return fmt.Errorf("%s: %w; unpin it, or ask for that with the purge", pages[n], fill.PinnedUntil(rec.Entry))
 		}
 		return nil
 	})
@@ -211,7 +212,7 @@ func (c *Cache) mayBePinned(ctx context.Context, targets []store.PurgeTarget) (p
 		}
 	}
 	for _, page := range slices.Clone(pages) {
-		variants, more, err := c.engine.listedVariants(ctx, page, max(maxPinned-len(pages), 1))
+		variants, more, err := c.engine.ListedVariants(ctx, page, max(maxPinned-len(pages), 1))
 		if err != nil {
 			return nil, err
 		}
@@ -236,7 +237,7 @@ func (c *Cache) NotStored(ctx context.Context, targets []store.PurgeTarget) ([]s
 		}
 	}
 	stored := make([]bool, len(pages))
-	err := c.engine.readEach(ctx, pages, func(n int, rec store.Record) (err error) {
+	err := c.engine.ReadEach(ctx, pages, func(n int, rec store.Record) (err error) {
 		if stored[n] = c.isStored(rec); !stored[n] {
 			stored[n], err = c.hasStoredVariant(ctx, pages[n])
 		}
@@ -258,17 +259,17 @@ func (c *Cache) NotStored(ctx context.Context, targets []store.PurgeTarget) ([]s
 // are more than that.
 func (c *Cache) hasStoredVariant(ctx context.Context, page store.Key) (bool, error) {
 	const most = 32
-	variants, more, err := c.engine.listedVariants(ctx, page, most)
+	variants, more, err := c.engine.ListedVariants(ctx, page, most)
 	if err != nil || more {
 		return more, err
 	}
-	records, err := c.engine.readAll(ctx, variants)
+	records, err := c.engine.ReadAll(ctx, variants)
 	return slices.ContainsFunc(records, c.isStored), err
 }
 
 // isStored reports whether a page has a generation that visitors may get, or is being rendered.
 func (c *Cache) isStored(rec store.Record) bool {
-	return rec.Entry != nil && !rec.Entry.Withdrawn || beingRendered(rec, c.now())
+	return rec.Entry != nil && !rec.Entry.Withdrawn || fill.BeingRendered(rec, c.now())
 }
 
 // isPinned reports whether a page is pinned and no purge has ended that: an operator has
@@ -320,17 +321,6 @@ func (c *Cache) AwaitPurge(ctx context.Context, r store.Receipt) (live, missing 
 		}
 	}
 }
-
-// The variants of a page (see Route.Vary) are pages of their own, in partitions that cannot
-// be found from its key. The page's own partition lists those that are stored, so that a
-// purge of the page on behalf of a visitor, who must not write marks, reaches all of them:
-//
-//	variant: acquire LOCK -> list it, if it is not -> note the sequence -> render
-//	         -> list it for as long as it is kept -> publish; or remove it from the list
-//	purge:   list the variants -> read each: an entry, or a lease? -> purge their keys
-//
-// A variant that a purge does not find in the list was rendered after that, from a site
-// that has the change. If we crash, a variant stays listed that is not stored, for a day.
 
 // hasVariants reports whether a page may have variants, as far as this process knows: one
 // without routes knows nothing.

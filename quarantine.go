@@ -8,10 +8,9 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
-	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
 )
@@ -23,7 +22,7 @@ const (
 )
 
 // ErrRejected: the generation is suspicious by the rules of its route (see [Reject]).
-var ErrRejected = errRejected
+var ErrRejected = fill.ErrRejected
 
 // rejects returns why a response is suspicious as the next generation; empty if it is not.
 // current is the generation that it is compared with, whose body stored reads; nil if there is none.
@@ -133,80 +132,6 @@ func mediaType(h http.Header, body []byte) string {
 	return strings.TrimSpace(kind)
 }
 
-// suspicious returns why the route rejects what was rendered; empty if it does not.
-func (s *fill) suspicious(rec store.Record, got render.Rendering) string {
-	var current *store.Entry
-	if s.servableOnError(rec) {
-		current = rec.Entry
-	}
-	ctx := s.e.Closing
-	if s.held != nil {
-		ctx = s.held.ctx
-	}
-	return s.policy.rejects(got.Response, current, func() ([]byte, error) { return s.e.Reader.Read(ctx, s.key, current) })
-}
-
-// reject quarantines a render whose result is suspicious: it counts as a failure. If we crash
-// before the back-off, the lease expires, and the page is rendered again.
-func (s *fill) reject() step {
-	next := s.made.entry
-	if s.rec.Entry != nil || !isNegative(next.Status) { // invented URLs leave no rows
-		if err := s.quarantine(s.held.ctx, s.held.lease, next, s.made.body, s.rejected); err != nil {
-			s.e.Complaints.Log("failed to keep a rejected generation", "key", s.key.String(), "error", err)
-		}
-	}
-	s.e.Log.Warn("rejected a generation; the current one stays", "key", s.key.String(), "reason", s.rejected,
-		"status", next.Status, "bytes", next.Length, "generation", next.GenerationID)
-	s.got = rejection(s.rejected)
-	return stepFail
-}
-
-// rejection is what a render counts as whose result is suspicious.
-func rejection(why string) render.Rendering {
-	return render.Rendering{Failure: fmt.Errorf("%w: %s", errRejected, why)}
-}
-
-// failureDetail is the reason in Cache-Status for a render that has failed.
-func failureDetail(cause error) string {
-	if errors.Is(cause, errRejected) {
-		return page.DetailRejected
-	}
-	return detailFailed
-}
-
-// A rejected generation is kept in quarantine, one for each page: a row of the page's
-// partition, and its body. The row protects the body from garbage collection. It is written
-// under the lease under which the page was rendered, and accepted under a lease too:
-//
-//	render ──► rejected: write the body ──► put QUARANTINE (if LOCK is ours) ──► back off
-//	accept ──► break the back-off, acquire LOCK ──► read META and QUARANTINE
-//	       ──► publish META and delete LOCK, with a reload in the log ──► delete QUARANTINE
-//
-// A crash leaves a body that no row refers to, or a row of a generation that is current,
-// until it expires.
-
-const (
-	// quarantineLife is how long a rejected generation is kept.
-	quarantineLife = 7 * 24 * time.Hour
-	// quarantineAgain is how old the row must be to be written again for the same content:
-	// a page may be rendered, and rejected, every half a minute.
-	quarantineAgain = 24 * time.Hour
-)
-
-// quarantine keeps a rejected generation, which replaces an earlier one.
-func (s *fill) quarantine(ctx context.Context, lease store.Lease, e store.Entry, body []byte, why string) error {
-	now := s.e.Now()
-	earlier, err := s.e.Meta.Quarantined(ctx, s.pk)
-	if err == nil && sameContent(&earlier.Entry, &e) && now.Sub(earlier.RejectedAt) < quarantineAgain {
-		return nil
-	}
-	if err := s.e.Bodies.Put(ctx, e.BodyKey, body); err != nil {
-		return fmt.Errorf("storing the body of %s: %w", s.key, err)
-	}
-	e.Expires = now.Add(quarantineLife)
-	return s.e.Meta.Quarantine(ctx, lease, store.Quarantined{PK: s.pk, Entry: e, Tenant: s.key.Tenant, Reason: why, RejectedAt: now, Keep: s.policy.history})
-}
-
 // Quarantined returns the generation of a page that was rejected last. It is kept for a week.
 // Errors wrap [store.ErrNotQuarantined] if there is none, or are the store's own.
 func (c *Cache) Quarantined(ctx context.Context, k store.Key) (store.Quarantined, error) {
@@ -276,7 +201,7 @@ func (c *Cache) accept(ctx context.Context, k store.Key, generation string) (e s
 	defer c.node.Invalidate(k)
 	e, err = c.publishQuarantined(ctx, k, pk, lease, generation)
 	if err != nil {
-		settle, cancel := settling(ctx)
+		settle, cancel := fill.Settling(ctx)
 		defer cancel()
 		return store.Entry{}, errors.Join(err, c.meta.Release(settle, lease))
 	}
@@ -331,11 +256,11 @@ func (c *Cache) publishQuarantined(ctx context.Context, k store.Key, pk string, 
 	if store.Freshness(&e, rec.Purges.Merge(covering), c.now()) == store.Purged {
 		return store.Entry{}, store.ErrPurged
 	}
-	if err := c.engine.checkBody(ctx, e); err != nil {
+	if err := c.engine.CheckBody(ctx, e); err != nil {
 		return store.Entry{}, err
 	}
-	e.Expires = expiry(e, c.now(), c.cfg.Retention)
-	if err := c.engine.listVariant(ctx, k, e.Expires); err != nil {
+	e.Expires = fill.Expiry(e, c.now(), c.cfg.Retention)
+	if err := c.engine.ListVariant(ctx, k, e.Expires); err != nil {
 		return store.Entry{}, err
 	}
 	return c.meta.Publish(ctx, lease, rec, e, store.PublishOptions{

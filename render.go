@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/nodecache"
@@ -41,7 +42,7 @@ func (h *handler) pass(w http.ResponseWriter, r *http.Request, status httpcache.
 func (h *handler) passThrough(w http.ResponseWriter, r *http.Request, status httpcache.Status, observe func(int, http.Header)) {
 	pw := &passWriter{ResponseWriter: w, request: r, as: h.route.present, status: status, observe: observe, report: ReportOf(w)}
 	pw.report.answer(status) // in case there is no response
-	h.route.fills.renderer.ServeHTTP(pw, withoutReceipt(r))
+	h.route.fills.Renderer.ServeHTTP(pw, withoutReceipt(r))
 	pw.WriteHeader(http.StatusOK) // in case nothing was written
 }
 
@@ -84,7 +85,7 @@ func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Ke
 	h.passJudged(w, r, k, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}, func(v httpcache.Verdict) {
 		switch {
 		case v.Refused != "":
-			h.c.node.Negative.Renew(k, known, &nodecache.NegativeEntry{ReadAt: known.ReadAt, Until: time.Now().Add(remembered), Refused: v.Refused})
+			h.c.node.Negative.Renew(k, known, &nodecache.NegativeEntry{ReadAt: known.ReadAt, Until: time.Now().Add(fill.Remembered), Refused: v.Refused})
 		case !v.Failed && h.route.decidedByHeader(reason):
 			h.c.node.Negative.Renew(k, known, &nodecache.NegativeEntry{ReadAt: known.ReadAt}) // expires at once
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/store"
@@ -87,13 +88,13 @@ func (r *Report) ofPage(label string, p *page.Page, status httpcache.Status, age
 
 // reportWaits reports what a request has waited for in a flight since it came. got is the reply
 // that it gets.
-func reportWaits(w http.ResponseWriter, f *waitTimes, came time.Time, got reply) {
+func reportWaits(w http.ResponseWriter, f *fill.WaitTimes, came time.Time, got reply) {
 	r := ReportOf(w)
 	if r == nil {
 		return
 	}
-	r.LeaseWait = max(r.LeaseWait, f.leaseWait.Load().since(came))
-	if _, stored := got.outcome.(storedPage); !stored {
-		r.Render = time.Duration(f.took.Load())
+	r.LeaseWait = max(r.LeaseWait, f.LeaseWait.Load().Since(came))
+	if _, stored := got.outcome.(fill.StoredPage); !stored {
+		r.Render = time.Duration(f.Took.Load())
 	}
 }

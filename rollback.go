@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/store"
 )
 
@@ -80,12 +81,12 @@ func (c *Cache) rollback(ctx context.Context, k store.Key, r rollback) (store.En
 	// Checked before META refers to it. The body cannot be deleted in between: garbage
 	// collection keeps the bodies of versions, and the rollback requires that the
 	// version exists.
-	if err := c.engine.checkBody(ctx, target.Entry); err != nil {
+	if err := c.engine.CheckBody(ctx, target.Entry); err != nil {
 		return store.Entry{}, err
 	}
 	return c.assert(ctx, k, func(rec store.Record) (store.Entry, error) {
 		a := c.withExpiry(a, target.Entry)
-		if err := c.engine.listVariant(ctx, k, a.Expires); err != nil {
+		if err := c.engine.ListVariant(ctx, k, a.Expires); err != nil {
 			return store.Entry{}, err
 		}
 		return c.meta.Rollback(ctx, rec, target.GenerationID, a)
@@ -131,7 +132,7 @@ func (c *Cache) repin(ctx context.Context, k store.Key, a store.Assertion) (stor
 			return store.Entry{}, errWithdrawn()
 		}
 		a := c.withExpiry(a, *rec.Entry)
-		if err := c.engine.listVariant(ctx, k, a.Expires); err != nil {
+		if err := c.engine.ListVariant(ctx, k, a.Expires); err != nil {
 			return store.Entry{}, err
 		}
 		return c.meta.Pin(ctx, rec, a)
@@ -182,6 +183,10 @@ func (c *Cache) assertion(k store.Key, d time.Duration) (store.Assertion, error)
 // withExpiry sets when the table may delete the entry of an assertion.
 func (c *Cache) withExpiry(a store.Assertion, e store.Entry) store.Assertion {
 	e.PinnedUntil = a.PinnedUntil
-	a.Expires = expiry(e, a.At, c.cfg.Retention)
+	a.Expires = fill.Expiry(e, a.At, c.cfg.Retention)
 	return a
+}
+
+func errWithdrawn() error {
+	return fmt.Errorf("%w: the page was withdrawn by its origin; roll back to an older generation, or regenerate it", store.ErrNoVersion)
 }

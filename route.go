@@ -18,6 +18,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
+// DefaultMaxVariants is the default of [Route.MaxVariants].
+const DefaultMaxVariants = 16
+
 // DefaultJitter is the default of [Route.Jitter].
 const DefaultJitter = 1.0 / 20
 

@@ -411,3 +411,6 @@ func validRemaining(field string) bool {
 	}
 	return false
 }
+
+// maxMaxVariants bounds [Route.MaxVariants]: the variants are read to be counted.
+const maxMaxVariants = 256

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/singleflight"
 )
 
@@ -66,4 +67,4 @@ func (a *activity) wait(ctx context.Context) error {
 }
 
 // newFlights returns a group of flights, which are activities.
-func newFlights(a *activity) *flights { return singleflight.New[*flight](a.begin, a.end) }
+func newFlights(a *activity) *fill.Flights { return singleflight.New[*fill.Flight](a.begin, a.end) }

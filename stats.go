@@ -2,14 +2,13 @@ package isr
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/store"
 )
 
@@ -49,8 +48,8 @@ func (c *Cache) Stats() Stats {
 		NegativeEntries: c.node.Negative.Len(),
 		Unpublished:     c.node.Unpublished.Len(),
 		PurgeMarks:      c.node.Marks.Len(),
-		Renders:         int(c.engine.rendering.Load()),
-		Queued:          int(c.engine.queued.Load()),
+		Renders:         int(c.engine.Rendering.Load()),
+		Queued:          int(c.engine.Queued.Load()),
 		Flights:         c.flights.Len() + c.unstored.Len(),
 		LeasesHeld:      c.held.count(),
 		StoresDown:      c.StoresDown(),
@@ -99,7 +98,7 @@ func (c *Cache) Holding() []Held {
 // its end. before is the lock that it has replaced, nil if none is known.
 func (c *Cache) hold(k store.Key, route string, before *store.Lock) (release func(lost bool)) {
 	acquired := "acquired"
-	if isLease(before) {
+	if fill.IsLease(before) {
 		acquired = "taken-over"
 	}
 	c.note(Event{Kind: EventLease, Reason: acquired})
@@ -151,11 +150,6 @@ func (l *heldLeases) all() []Held {
 		all = append(all, *h)
 	}
 	return all
-}
-
-// lostLease reports whether a context has ended because its lease was lost.
-func lostLease(held context.Context) bool {
-	return held.Err() != nil && errors.Is(context.Cause(held), store.ErrLeaseLost)
 }
 
 // summaryPause is for how long the log sums up the pages that were stored.
@@ -220,4 +214,14 @@ func (l *renderLog) write() {
 	mean := s.took / time.Duration(s.rendered+s.validated)
 	l.logger.Info("rendered pages", "rendered", s.rendered, "validated", s.validated, "bytes", s.bytes,
 		"mean", mean.Round(time.Millisecond), "slowest", s.slowest.Round(time.Millisecond), "slowest_key", s.slowestKey)
+}
+
+// FailingKeys returns the keys of pages whose last render in this process failed, by
+// partition key. Rows of pages without content do not have the key.
+func (c *Cache) FailingKeys() map[string]store.Key {
+	keys := make(map[string]store.Key)
+	for k := range c.node.Negative.Failing() {
+		keys[c.cfg.Partition(k)] = k
+	}
+	return keys
 }

@@ -24,7 +24,7 @@ import (
 //
 // Visitors can send them for invented URLs too. What they can make grow is bounded by what is
 // stored: the purge is of the keys of those variants of the page that have an entry or a
-// lease, one PURGE row each (see listVariant). It writes no mark, which every process would
+// lease, one PURGE row each (see package fill). It writes no mark, which every process would
 // keep in memory, except for a page with more listed variants than one purge may name,
 // which gets one for all of them. A page without an entry gets no row.
 //
@@ -159,7 +159,7 @@ func (u *unsafeRequest) page(uri *url.URL) (changed invalidate.Change, ok bool) 
 	if route.UnsafeRequests == UnsafeIgnore {
 		return changed, false
 	}
-	changed.Hard, changed.RenderTime = route.UnsafeRequests == UnsafeHard, route.fills.renders.median(0)
+	changed.Hard, changed.RenderTime = route.UnsafeRequests == UnsafeHard, route.fills.Renders.Median(0)
 	tenant, _, err := route.keys.Tenant(u.header)
 	if err != nil {
 		return changed, false
@@ -178,8 +178,8 @@ func (u *unsafeRequest) page(uri *url.URL) (changed invalidate.Change, ok bool) 
 // newInvalidations returns the purges of a cache that unsafe requests cause.
 func newInvalidations(c *Cache) *invalidate.Purges {
 	return invalidate.New(c.ctx, invalidate.Options{
-		Variants: c.engine.listedVariants,
-		Records:  c.engine.readAll,
+		Variants: c.engine.ListedVariants,
+		Records:  c.engine.ReadAll,
 		Pinned:   c.isPinned,
 		Target: func(k store.Key) store.PurgeTarget {
 			t := PurgeKey(k)

@@ -32,8 +32,8 @@ const useWindow = 30 * time.Minute
 func (h *handler) lookForStored(r *http.Request, p *page.Page) {
 	if p.Outage && p.NextTry.Claim(p) && h.c.stores.Down() == nil {
 		s := h.fill(r, p.Key)
-		s.onlyStored = true
-		h.c.engine.start(s)
+		s.OnlyStored = true
+		h.c.engine.Start(s)
 	}
 }
 

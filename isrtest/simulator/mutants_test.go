@@ -25,7 +25,7 @@ type edited struct{ file, text, mutated string }
 func mutants() []mutant {
 	return []mutant{
 		{"META is not read again under the lease", "lagging", []edited{
-			{"fill.go", "rec, err := s.read(held)", "rec, err := s.rec, error(nil)\n\tif !mutated(\"META is not read again under the lease\") {\n\t\trec, err = s.read(held)\n\t}"},
+			{"internal/fill/fill.go", "rec, err := s.read(held)", "rec, err := s.rec, error(nil)\n\tif !mutated(\"META is not read again under the lease\") {\n\t\trec, err = s.read(held)\n\t}"},
 		}},
 		{"the floor is raised before SEQ is read", "log", []edited{
 			{"internal/changelog/follower.go", "type Options struct {\n", "type Options struct {\n\tMutantRaise func()\n"},
@@ -34,8 +34,8 @@ func mutants() []mutant {
 			{"follow.go", "\tc.node.Flush(time.Now())\n\tselect", "\tif !mutated(\"the floor is raised before SEQ is read\") {\n\t\tc.node.Flush(time.Now())\n\t}\n\tselect"},
 		}},
 		{"visitors that cannot wait for the store render alone", "network", []edited{
-			{"engine.go", "import (\n", "import (\n\t\"github.com/facetheory/isr/internal/singleflight\"\n"},
-			{"engine.go", "\treturn all.Join(", "\tif all == e.Unstored && mutated(\"visitors that cannot wait for the store render alone\") {\n\t\tall = singleflight.New[*flight](func() {}, func() {})\n\t}\n\treturn all.Join("},
+			{"internal/fill/engine.go", "import (\n", "import (\n\t\"github.com/facetheory/isr/internal/singleflight\"\n"},
+			{"internal/fill/engine.go", "\treturn all.Join(", "\tif all == e.Unstored && mutated(\"visitors that cannot wait for the store render alone\") {\n\t\tall = singleflight.New[*Flight](func() {}, func() {})\n\t}\n\treturn all.Join("},
 		}},
 		{"a reload throws bodies away", "rollbacks", []edited{
 			{"internal/nodecache/memory.go", "return p, otter.CancelOp\n\t})\n\tif dropped", "return p, func() otter.ComputeOp {\n\t\tif mutated(\"a reload throws bodies away\") {\n\t\t\treturn otter.InvalidateOp\n\t\t}\n\t\treturn otter.CancelOp\n\t}()\n\t})\n\tif dropped"},
@@ -44,20 +44,20 @@ func mutants() []mutant {
 			{"internal/changelog/lag.go", "\tif bound == 0 {", "\tif bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
 		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
-			{"fill.go", "s.renderTime()+storeTime", "func() time.Duration {\n\t\tif mutated(\"a lease is kept while the bucket hangs\") {\n\t\t\treturn 24 * time.Hour\n\t\t}\n\t\treturn s.renderTime() + storeTime\n\t}()"},
+			{"internal/fill/fill.go", "s.renderTime()+storeTime", "func() time.Duration {\n\t\tif mutated(\"a lease is kept while the bucket hangs\") {\n\t\t\treturn 24 * time.Hour\n\t\t}\n\t\treturn s.renderTime() + storeTime\n\t}()"},
 			{"internal/guard/bodies.go", "BodyTime(int64(len(body))))\n", "func() time.Duration {\n\t\tif mutated(\"a lease is kept while the bucket hangs\") {\n\t\t\treturn 24 * time.Hour\n\t\t}\n\t\treturn BodyTime(int64(len(body)))\n\t}())\n"},
 		}},
 		{"a page keeps the purge state of the first version of the table", "purges", []edited{
 			{"internal/marks/marks.go", "known.version != version ||", "known.version != version && !mutated(\"a page keeps the purge state of the first version of the table\") ||"},
 		}},
 		{"a purged page is validated", "purges", []edited{
-			{"validation.go", "case seq > known, e.CoveredBy(purges),", "case !mutated(\"a purged page is validated\") && (seq > known || e.CoveredBy(purges)),"},
+			{"internal/fill/validation.go", "case seq > known, e.CoveredBy(purges),", "case !mutated(\"a purged page is validated\") && (seq > known || e.CoveredBy(purges)),"},
 		}},
 		{"a visitor takes a page that was rendered before a purge", "purges", []edited{
 			{"outcome.go", "&& (leader || h.c.node.Acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.node.Acceptable(p, known))"},
 		}},
 		{"the purge sequence is the sequence at the end of the render", "purges", []edited{
-			{"fill.go", "next := s.entry(s.got, s.at, s.seq, s.rec)", "if mutated(\"the purge sequence is the sequence at the end of the render\") {\n\t\ts.seq = s.e.Follower.Committed()\n\t}\n\tnext := s.entry(s.got, s.at, s.seq, s.rec)"},
+			{"internal/fill/fill.go", "next := s.entry(s.got, s.at, s.seq, s.rec)", "if mutated(\"the purge sequence is the sequence at the end of the render\") {\n\t\ts.seq = s.e.Follower.Committed()\n\t}\n\tnext := s.entry(s.got, s.at, s.seq, s.rec)"},
 		}},
 		{"an unsafe request purges softly", "purges", []edited{
 			{"internal/invalidate/invalidate.go", "Hard: w.hard}", "Hard: w.hard && !mutated(\"an unsafe request purges softly\")}"},

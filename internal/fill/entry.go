@@ -1,4 +1,4 @@
-package isr
+package fill
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 
 // entry describes the generation that a rendering made, to replace what was read under the
 // lease.
-func (s *fill) entry(got render.Rendering, at timing, seq int64, rec store.Record) store.Entry {
+func (s *Fill) entry(got render.Rendering, at timing, seq int64, rec store.Record) store.Entry {
 	res := got.Response
 	sum := sha256.Sum256(res.Body)
 	digest := hex.EncodeToString(sum[:])
@@ -43,18 +43,18 @@ func (s *fill) entry(got render.Rendering, at timing, seq int64, rec store.Recor
 		e.GenerationID, e.BodyKey = rec.Entry.GenerationID, rec.Entry.BodyKey
 		e.RenderTime = max(e.RenderTime, rec.Entry.RenderTime) // of the next render, which may send the page
 	}
-	e.Expires = expiry(e, s.e.Now(), s.e.Retention)
+	e.Expires = Expiry(e, s.e.Now(), s.e.Retention)
 	return e
 }
 
 // draft is what the header of a response says of its entry. It has no entity tag if the
 // response has none.
-func (s *fill) draft(status int, h http.Header, v httpcache.Verdict, at timing, seq int64) store.Entry {
+func (s *Fill) draft(status int, h http.Header, v httpcache.Verdict, at timing, seq int64) store.Entry {
 	e := store.Entry{
 		GeneratedAt: at.generatedAt,
 		Revalidate:  wholeSeconds(v.Revalidate),
-		Key:         s.key.Text,
-		Route:       s.policy.name,
+		Key:         s.Key.Text,
+		Route:       s.Policy.Name,
 		Status:      status,
 		Tags:        v.Tags,
 		Stale:       store.ClampInterval(v.Stale.Truncate(time.Second)),
@@ -68,23 +68,23 @@ func (s *fill) draft(status int, h http.Header, v httpcache.Verdict, at timing, 
 }
 
 // window returns the freshness window of a rendering with this digest, which replaces what
-// was read under the lease. It is shortened at random (see [Route.Jitter]).
-func (s *fill) window(got render.Rendering, at timing, rec store.Record, digest string) time.Duration {
+// was read under the lease. It is shortened at random (see isr.Route.Jitter).
+func (s *Fill) window(got render.Rendering, at timing, rec store.Record, digest string) time.Duration {
 	window, read := wholeSeconds(got.Verdict.Revalidate), rec.Entry
-	if !got.Verdict.RouteWindow || s.policy.maxWindow == 0 || read == nil || read.Revalidate == 0 {
-		return s.e.shorten(window, s.policy.jitter)
+	if !got.Verdict.RouteWindow || s.Policy.MaxWindow == 0 || read == nil || read.Revalidate == 0 {
+		return s.e.shorten(window, s.Policy.Jitter)
 	}
-	next := min(max(read.Revalidate, s.policy.minWindow), s.policy.maxWindow)
+	next := min(max(read.Revalidate, s.Policy.MinWindow), s.Policy.MaxWindow)
 	// A purge says that the content changes, and when: visitors did not find it stale, however
 	// long the window. Of the content of other services nothing is known.
-	if !read.Foreign && !read.CoveredBy(s.e.Node.RecordPurges(&s.f.State, s.key, rec)) {
+	if !read.Foreign && !read.CoveredBy(s.e.Node.RecordPurges(&s.f.State, s.Key, rec)) {
 		changed := read.SHA256 != digest || read.Status != got.Response.Status
-		next = s.policy.nextWindow(read.Revalidate, max(at.generatedAt.Sub(read.GeneratedAt), 0), changed)
+		next = s.Policy.NextWindow(read.Revalidate, max(at.generatedAt.Sub(read.GeneratedAt), 0), changed)
 	}
 	if next == read.Revalidate {
 		return next // it is shortened already: many times the jitter would be a trend
 	}
-	return s.e.shorten(next, s.policy.jitter)
+	return s.e.shorten(next, s.Policy.Jitter)
 }
 
 // wholeSeconds rounds a window down to what the table can store, at least one second.
@@ -92,10 +92,10 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return max(store.ClampInterval(d).Truncate(time.Second), time.Second)
 }
 
-// expiry is when the table may delete an entry: a day after the latest of its stale
+// Expiry is when the table may delete an entry: a day after the latest of its stale
 // window, its pin and the retention; zero, which is never, if it is pinned for ever. A
 // negative answer is not retained beyond its windows.
-func expiry(e store.Entry, now time.Time, retention time.Duration) time.Time {
+func Expiry(e store.Entry, now time.Time, retention time.Duration) time.Time {
 	if !e.PinnedUntil.Before(store.Forever()) {
 		return time.Time{}
 	}
@@ -114,25 +114,25 @@ func expiry(e store.Entry, now time.Time, retention time.Duration) time.Time {
 
 // publishOptions are how a generation replaces what was read. A pin that has ended, or
 // whose page cannot be served, does not prevent that.
-func (s *fill) publishOptions(read store.Record, next *store.Entry) store.PublishOptions {
+func (s *Fill) publishOptions(read store.Record, next *store.Entry) store.PublishOptions {
 	return store.PublishOptions{
-		History:    s.policy.history > 0,
-		Keep:       s.policy.history,
+		History:    s.Policy.History > 0,
+		Keep:       s.Policy.History,
 		Superseded: s.e.Now().Add(s.e.Retention),
 		Unchanged:  read.Entry != nil && sameContent(read.Entry, next),
-		Unpin:      s.unpin || !s.pinned(read),
-		Key:        s.key,
+		Unpin:      s.Unpin || !s.pinned(read),
+		Key:        s.Key,
 	}
 }
 
 // sameContent reports whether two generations look the same to visitors.
 func sameContent(a, b *store.Entry) bool {
 	return !a.Foreign && a.SHA256 == b.SHA256 && a.Length == b.Length && a.Status == b.Status && a.ETag == b.ETag &&
-		slices.Equal(a.Tags, b.Tags) && maps.EqualFunc(lasting(a.Header), lasting(b.Header), slices.Equal)
+		slices.Equal(a.Tags, b.Tags) && maps.EqualFunc(Lasting(a.Header), Lasting(b.Header), slices.Equal)
 }
 
-// lasting returns the header fields of an entry without those that differ in every generation.
-func lasting(h http.Header) http.Header {
+// Lasting returns the header fields of an entry without those that differ in every generation.
+func Lasting(h http.Header) http.Header {
 	if h["Date"] == nil && h["Cache-Status"] == nil {
 		return h
 	}
@@ -150,7 +150,7 @@ const maxLookUps = 128
 // lookUp calls read once fewer than maxLookUps are in progress. Waiting for that counts
 // as waiting for the store: the countdown of visitors runs, and the wait is bounded by the
 // deadline of a read.
-func (s *fill) lookUp(ctx context.Context) (store.Record, error) {
+func (s *Fill) lookUp(ctx context.Context) (store.Record, error) {
 	timer := time.NewTimer(guard.TableTimeout)
 	defer timer.Stop()
 	select {
@@ -158,22 +158,22 @@ func (s *fill) lookUp(ctx context.Context) (store.Record, error) {
 		defer func() { <-s.e.lookUps }()
 		return s.read(ctx)
 	case <-timer.C:
-		return store.Record{}, fmt.Errorf("reading %s: %d other reads are in progress: %w", s.key, maxLookUps, guard.ErrSlow)
+		return store.Record{}, fmt.Errorf("reading %s: %d other reads are in progress: %w", s.Key, maxLookUps, guard.ErrSlow)
 	case <-ctx.Done():
 		return store.Record{}, context.Cause(ctx)
 	}
 }
 
 // read reads the record of the page, and repeats that if the page was invalidated during the read.
-func (s *fill) read(ctx context.Context) (rec store.Record, err error) {
+func (s *Fill) read(ctx context.Context) (rec store.Record, err error) {
 	for again := true; again; again = s.e.Node.OutdatedDuring(&s.f.State, s.latest) {
 		s.asOf = s.e.Follower.Committed()
-		if rec, s.latest, err = s.e.Node.Read(ctx, s.key, s.pk); err != nil {
+		if rec, s.latest, err = s.e.Node.Read(ctx, s.Key, s.pk); err != nil {
 			return store.Record{}, err
 		}
 	}
 	if rec.Malformed != nil {
-		s.e.Log.Warn("a malformed row counts as missing", "key", s.key.String(), "pk", s.pk, "error", rec.Malformed)
+		s.e.Log.Warn("a malformed row counts as missing", "key", s.Key.String(), "pk", s.pk, "error", rec.Malformed)
 	}
 	s.adapt(&rec)
 	s.f.found(rec)
@@ -181,11 +181,11 @@ func (s *fill) read(ctx context.Context) (rec store.Record, err error) {
 }
 
 // adapt completes a record by what this process knows.
-func (s *fill) adapt(rec *store.Record) {
+func (s *Fill) adapt(rec *store.Record) {
 	if e := rec.Entry; e != nil && e.Foreign {
 		// Another service's row has no stale window: the route's applies.
 		foreign := *e
-		foreign.Stale = s.policy.foreignStale
+		foreign.Stale = s.Policy.ForeignStale
 		rec.Entry = &foreign
 	}
 	s.ended = s.withdrawnHere(rec.Entry)
@@ -199,25 +199,25 @@ func (s *fill) adapt(rec *store.Record) {
 
 // redirectsToItself reports whether an entry is a redirect to its own key: one of an older version, or
 // of another service. It counts as missing, even if it is pinned.
-func (s *fill) redirectsToItself(e *store.Entry) bool {
+func (s *Fill) redirectsToItself(e *store.Entry) bool {
 	if e == nil || e.Withdrawn {
 		return false
 	}
-	_, itself := s.policy.keys.SelfRedirect(s.key, e.Status, e.Header)
+	_, itself := s.Policy.Keys.SelfRedirect(s.Key, e.Status, e.Header)
 	return itself
 }
 
 // purges returns all purges that this process knows to cover the entry of a record that the fill has
 // read.
-func (s *fill) purges(rec store.Record) store.PurgeState {
-	return s.e.Node.RecordPurges(&s.f.State, s.key, rec)
+func (s *Fill) purges(rec store.Record) store.PurgeState {
+	return s.e.Node.RecordPurges(&s.f.State, s.Key, rec)
 }
 
 // keep puts a page that was just read, or published, into memory. If it may be older
 // than a page that was served already, or newer than one that will be, the page is
 // reloaded, so that no later visitor gets an older one. ErrPurged: the page was purged
 // since it was read, and must not be served.
-func (s *fill) keep(p *page.Page) error {
+func (s *Fill) keep(p *page.Page) error {
 	clear := s.e.Node.Put(p, &s.f.State)
 	known := s.f.Known(p.Purges)
 	if !clear || known.Seq > p.Purges.Seq {
@@ -232,23 +232,23 @@ func (s *fill) keep(p *page.Page) error {
 // load makes a page of the record that was read last, and keeps it in memory. It takes
 // the body from memory if possible, even from a dropped page. ErrPurged: the page was
 // purged since it was read.
-func (s *fill) load(ctx context.Context, rec store.Record) (p *page.Page, err error) {
+func (s *Fill) load(ctx context.Context, rec store.Record) (p *page.Page, err error) {
 	e := *rec.Entry // a copy, which reading the body of another service's page completes
-	if p := s.e.Node.Get(s.key); p != nil && page.SameEntry(&p.Entry, &e) && p.Purges == rec.Purges && !s.e.Follower.LateFor(p.Read.AsOf, s.e.Now()) {
+	if p := s.e.Node.Get(s.Key); p != nil && page.SameEntry(&p.Entry, &e) && p.Purges == rec.Purges && !s.e.Follower.LateFor(p.Read.AsOf, s.e.Now()) {
 		return p, nil
 	}
-	if last := s.e.Node.Last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
-		p = page.New(s.key, e, rec.Purges, s.latest, last.Body(), s.policy.present)
+	if last := s.e.Node.Last(s.Key); last != nil && page.SameBody(&last.Entry, &e) {
+		p = page.New(s.Key, e, rec.Purges, s.latest, last.Body(), s.Policy.View)
 		p.Inherit(last)
 	} else if p, err = s.detached(ctx, rec, s.latest); err != nil {
 		return nil, err
 	} else if p == nil {
-		addCoding := s.e.Encoder.Prefetch(ctx, rec.Entry, s.policy.present, s.accept)
+		addCoding := s.e.Encoder.Prefetch(ctx, rec.Entry, s.Policy.View, s.Accept)
 		body, err := s.body(ctx, rec, &e)
 		if err != nil {
 			return nil, err
 		}
-		p = page.New(s.key, e, rec.Purges, s.latest, body, s.policy.present)
+		p = page.New(s.Key, e, rec.Purges, s.latest, body, s.Policy.View)
 		addCoding(p)
 	}
 	p.Stored = !e.Foreign
@@ -258,31 +258,31 @@ func (s *fill) load(ctx context.Context, rec store.Record) (p *page.Page, err er
 // body reads the body of a record, whose entry is e. A body that repeatedly cannot be read counts as
 // missing, so that the page is rendered and published with a new one; but not while the
 // page is pinned, since the body may become readable again and the pin would be lost.
-func (s *fill) body(ctx context.Context, rec store.Record, e *store.Entry) ([]byte, error) {
+func (s *Fill) body(ctx context.Context, rec store.Record, e *store.Entry) ([]byte, error) {
 	if !e.Foreign && e.BodyKey == s.noBody {
 		return nil, fmt.Errorf("%w: %s (found earlier)", bodies.ErrMissing, e.BodyKey)
 	}
-	body, err := s.e.Reader.Read(ctx, s.key, e)
+	body, err := s.e.Reader.Read(ctx, s.Key, e)
 	if errors.Is(err, bodies.ErrUnreadable) && !s.pinned(rec) {
 		err = fmt.Errorf("%w: %w", bodies.ErrMissing, err)
 	}
 	if errors.Is(err, bodies.ErrMissing) {
-		s.e.Log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
+		s.e.Log.Warn("an entry without its body counts as missing", "key", s.Key.String(), "body", e.BodyKey, "error", err)
 	}
 	return body, err
 }
 
 // recall returns the page of a stub that a visitor may get without a look at the table; nil
 // if there is none. It reads the body from the store.
-func (s *fill) recall(ctx context.Context) *page.Page {
-	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
+func (s *Fill) recall(ctx context.Context) *page.Page {
+	if s.Force || s.Early != nil || s.MinSeq > 0 || s.Claim != nil {
 		return nil
 	}
-	o, now := s.e.Node.Stub(s.key), s.e.Now()
+	o, now := s.e.Node.Stub(s.Key), s.e.Now()
 	if o == nil {
 		return nil
 	}
-	if p := o.Page(new(page.Memory), s.key); s.e.Follower.LateFor(p.Read.AsOf, now) || s.e.Blind(now) || s.e.Node.State(&s.f.State, p, now) != store.Fresh {
+	if p := o.Page(new(page.Memory), s.Key); s.e.Follower.LateFor(p.Read.AsOf, now) || s.e.Blind(now) || s.e.Node.State(&s.f.State, p, now) != store.Fresh {
 		return nil
 	}
 	rec, read := o.Record()
@@ -295,13 +295,13 @@ func (s *fill) recall(ctx context.Context) *page.Page {
 	}
 	addCoding := func(*page.Page) {}
 	if _, absent := o.Codings(); !absent {
-		addCoding = s.e.Encoder.Prefetch(ctx, rec.Entry, s.policy.present, s.accept)
+		addCoding = s.e.Encoder.Prefetch(ctx, rec.Entry, s.Policy.View, s.Accept)
 	}
-	body, err := s.e.Reader.ReadOnce(ctx, s.key, rec.Entry)
+	body, err := s.e.Reader.ReadOnce(ctx, s.Key, rec.Entry)
 	if err != nil {
 		return nil // the fill goes on, and finds the reason
 	}
-	p, err := s.e.Node.Restore(s.key, o, *rec.Entry, body, s.policy.present, addCoding)
+	p, err := s.e.Node.Restore(s.Key, o, *rec.Entry, body, s.Policy.View, addCoding)
 	if err != nil || s.e.Node.IsDropped(p) {
 		return nil
 	}
@@ -311,20 +311,20 @@ func (s *fill) recall(ctx context.Context) *page.Page {
 // newGenerationID returns an id that is unique and sorts by time: ids of one page sort
 // in the order in which they are published, since a publish takes more than a
 // microsecond.
-func (e *engine) newGenerationID() string {
+func (e *Engine) newGenerationID() string {
 	return e.Now().UTC().Format("20060102T150405.000000Z") + "-" + strings.ToLower(e.NewToken())
 }
 
-// shorten takes a random part of at most share off a freshness window, in whole
+// Shorten takes a random part of at most share off a freshness window, in whole
 // seconds, so that pages that were published together do not expire together. The
 // result is stored, and all headers sent to clients follow from it.
-func (e *engine) shorten(window time.Duration, share float64) time.Duration {
+func (e *Engine) shorten(window time.Duration, share float64) time.Duration {
 	most := uint64(window.Seconds() * share)
 	return window - time.Duration(e.Below(most+1))*time.Second
 }
 
-// checkBody returns an error wrapping bodies.ErrMissing unless the body of a generation exists.
-func (e *engine) checkBody(ctx context.Context, g store.Entry) error {
+// CheckBody returns an error wrapping bodies.ErrMissing unless the body of a generation exists.
+func (e *Engine) CheckBody(ctx context.Context, g store.Entry) error {
 	info, err := e.Bodies.Stat(ctx, g.BodyKey)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey):
@@ -341,4 +341,25 @@ func (e *engine) checkBody(ctx context.Context, g store.Entry) error {
 // as its render.
 func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *page.View) *page.Page {
 	return page.New(k, e, store.PurgeState{}, page.Interval{Began: at.began, Ended: at.began.Add(at.took)}, body, as)
+}
+
+// pinned reports whether an entry must not be replaced: its pin lasts, no purge covers
+// it, and its body exists.
+func (s *Fill) pinned(rec store.Record) bool {
+	e, now := rec.Entry, s.e.Now()
+	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && store.Freshness(e, s.e.Node.RecordPurges(&s.f.State, s.Key, rec), now) == store.Fresh
+}
+
+// refusedByPin reports, before anything is rendered, whether a pin would refuse the
+// publish. Only forced regenerations reach this.
+func (s *Fill) refusedByPin(rec store.Record) bool {
+	return s.Force && !s.Unpin && s.pinned(rec)
+}
+
+// PinnedUntil returns an error that wraps [store.ErrPinned], and says until when an entry is pinned.
+func PinnedUntil(e *store.Entry) error {
+	if !e.PinnedUntil.Before(store.Forever()) {
+		return fmt.Errorf("%w (until it is unpinned)", store.ErrPinned)
+	}
+	return fmt.Errorf("%w (until %s)", store.ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
 }

@@ -1,4 +1,4 @@
-package isr
+package fill
 
 import (
 	"context"
@@ -31,7 +31,7 @@ import (
 // produce renders the page, or has the stored one validated. rec was read under the lease, and
 // seq is the purge sequence of the render. An answer to the conditions that is of no use costs
 // one more request, without them.
-func (s *fill) produce(ctx context.Context, rec store.Record, seq int64) (render.Rendering, timing) {
+func (s *Fill) produce(ctx context.Context, rec store.Record, seq int64) (render.Rendering, timing) {
 	got, at := s.renderOrValidate(ctx, rec, seq)
 	if isBlank(got.Refused, rec) {
 		got = render.Rendering{Failure: errEmpty}
@@ -45,7 +45,7 @@ func isBlank(refused string, rec store.Record) bool {
 	return refused == httpcache.RefusedEmpty && rec.Entry != nil && !rec.Entry.Withdrawn
 }
 
-func (s *fill) renderOrValidate(ctx context.Context, rec store.Record, seq int64) (render.Rendering, timing) {
+func (s *Fill) renderOrValidate(ctx context.Context, rec store.Record, seq int64) (render.Rendering, timing) {
 	conditions := s.conditions(rec, seq)
 	got, at := s.render(ctx, rec, seq, "", conditions)
 	if conditions == nil || got.NotModified == nil {
@@ -58,16 +58,16 @@ func (s *fill) renderOrValidate(ctx context.Context, rec store.Record, seq int64
 	if ctx.Err() != nil {
 		return render.Rendering{Failure: context.Cause(ctx)}, at
 	}
-	s.e.Log.Warn("rendering a page again without conditions: a 304 (Not Modified) does not renew it", "key", s.key.String(), "reason", why)
+	s.e.Log.Warn("rendering a page again without conditions: a 304 (Not Modified) does not renew it", "key", s.Key.String(), "reason", why)
 	return s.render(ctx, rec, seq, "", nil)
 }
 
 // conditions returns If-None-Match and If-Modified-Since for validating the stored page, nil if it must be
 // rendered in full. It must see every purge up to seq: a 304 renews the entry with seq, after which older
 // purges no longer apply.
-func (s *fill) conditions(rec store.Record, seq int64) http.Header {
+func (s *Fill) conditions(rec store.Record, seq int64) http.Header {
 	e := rec.Entry
-	if s.force && s.unless == nil || s.minSeq > 0 || e == nil || e.Foreign || e.Withdrawn || e.Status != http.StatusOK ||
+	if s.Force && s.Unless == nil || s.MinSeq > 0 || e == nil || e.Foreign || e.Withdrawn || e.Status != http.StatusOK ||
 		!e.AssertedAt.IsZero() || e.BodyKey == s.noBody {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (s *fill) conditions(rec store.Record, seq int64) http.Header {
 		known = max(known, applied)
 	}
 	// What was applied is looked at afterwards.
-	purges := s.e.Node.RecordPurges(&s.f.State, s.key, rec)
+	purges := s.e.Node.RecordPurges(&s.f.State, s.Key, rec)
 	switch {
 	case seq > known, e.CoveredBy(purges), e.Build < purges.Build, e.OutlivesMarks(purges.MarkLifetime, s.e.Now()),
 		s.e.Node.Outdated(&s.f.State, s.latest.Began):
@@ -105,7 +105,7 @@ func digestTag(digest string) string {
 // renewal returns the page that a 304 has validated, as if the origin had sent it again. why is not empty if it does not renew the page: the response is not about the stored
 // page, does not make it fresh, gives it other tags, whose purges are not known to cover it, or
 // has the page rejected; or the body is gone.
-func (s *fill) renewal(ctx context.Context, rec store.Record, answer render.Rendering, at timing) (got render.Rendering, why string) {
+func (s *Fill) renewal(ctx context.Context, rec store.Record, answer render.Rendering, at timing) (got render.Rendering, why string) {
 	e := rec.Entry
 	tag := originTag(e)
 	switch {
@@ -115,7 +115,7 @@ func (s *fill) renewal(ctx context.Context, rec store.Record, answer render.Rend
 		return render.Rendering{}, "the clock was set back"
 	}
 	got = render.Rendering{Renews: true, Response: &render.Response{Status: e.Status, Header: httpcache.Freshen(tag, e.Header, answer.NotModified)}}
-	got.Verdict = s.policy.judge(s.key, e.Status, got.Response.Header, answer.Tags, at.generatedAt)
+	got.Verdict = s.Policy.Judge(s.Key, e.Status, got.Response.Header, answer.Tags, at.generatedAt)
 	switch got.Verdict.Refused {
 	case "":
 	case httpcache.RefusedNoFreshness, httpcache.RefusedOld:
@@ -139,9 +139,9 @@ func (s *fill) renewal(ctx context.Context, rec store.Record, answer render.Rend
 
 // storedBody returns the body of a record, from memory if it is there and the store has it too.
 // ErrNoBody: it is missing or damaged.
-func (s *fill) storedBody(ctx context.Context, rec store.Record) ([]byte, error) {
+func (s *Fill) storedBody(ctx context.Context, rec store.Record) ([]byte, error) {
 	e := rec.Entry
-	last := s.e.Node.Last(s.key)
+	last := s.e.Node.Last(s.Key)
 	if last == nil || !page.SameBody(&last.Entry, e) {
 		body, err := s.body(ctx, rec, e)
 		if errors.Is(err, bodies.ErrMissing) {
@@ -149,5 +149,5 @@ func (s *fill) storedBody(ctx context.Context, rec store.Record) ([]byte, error)
 		}
 		return body, err
 	}
-	return last.Body(), s.e.checkBody(ctx, *e)
+	return last.Body(), s.e.CheckBody(ctx, *e)
 }

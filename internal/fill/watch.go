@@ -1,4 +1,4 @@
-package isr
+package fill
 
 import (
 	"context"
@@ -10,6 +10,72 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/store"
 )
+
+// A countdown is how much longer the visitors of a flight wait for the stores. It runs
+// only while a store is being called. A nil countdown never expires.
+type countdown struct {
+	expired func() // called once, when nothing is left
+
+	mu    sync.Mutex
+	left  time.Duration // guarded by mu
+	since time.Time     // guarded by mu: when it was started; zero while it is stopped
+	timer *time.Timer   // guarded by mu
+}
+
+// start runs the countdown: a store is being called.
+func (c *countdown) start() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.since.IsZero() || c.left <= 0 {
+		return
+	}
+	c.since = time.Now()
+	c.timer = time.AfterFunc(c.left, c.expire)
+}
+
+func (c *countdown) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.since.IsZero() || time.Since(c.since) < c.left {
+		return // stop was called at the same moment
+	}
+	c.since, c.left = time.Time{}, 0
+	c.expired()
+}
+
+// stop pauses the countdown: the flight waits for something other than a store.
+func (c *countdown) stop() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.since.IsZero() {
+		return
+	}
+	c.timer.Stop()
+	c.left -= time.Since(c.since)
+	c.since = time.Time{}
+	if c.left <= 0 {
+		c.left = 0
+		c.expired()
+	}
+}
+
+// reset starts over with d, unless nothing is left: the store has answered.
+func (c *countdown) reset(d time.Duration) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left > 0 {
+		c.left = d
+	}
+}
 
 // A fill that waits for the page of another process reads META now and then: it looks. A
 // look that comes early is paid for nothing, one that comes late delays visitors. So the
@@ -77,7 +143,7 @@ func (w *watch) next(lock *store.Lock, likely func(waited time.Duration) time.Du
 	}
 	waited := now.Sub(w.began)
 	holder := ""
-	if isLease(lock) {
+	if IsLease(lock) {
 		holder = lock.Owner
 	}
 	if w.looks == 0 || holder != w.holder {
@@ -98,7 +164,7 @@ func (w *watch) stop() {
 // sleep waits until it is time to look for the page of another process: by the schedule, or
 // because the holder of the lease says that it has ended its work. Each holder is asked once in a
 // wait, so that one that lies causes one look in vain, and looks are limited as by the schedule.
-func (s *fill) sleep(ctx context.Context, rec store.Record) error {
+func (s *Fill) sleep(ctx context.Context, rec store.Record) error {
 	w := &s.watch
 	pause := s.pause(rec)
 	earliest := time.Duration(w.looks-lookBurst)*lookTime - time.Since(w.began)
@@ -122,7 +188,7 @@ func (s *fill) sleep(ctx context.Context, rec store.Record) error {
 }
 
 // pause is how long to sleep before META is read again.
-func (s *fill) pause(rec store.Record) time.Duration {
+func (s *Fill) pause(rec store.Record) time.Duration {
 	pause, known := s.watch.next(rec.Lock, func(waited time.Duration) time.Duration { return s.likelyStored(rec, waited) })
 	if !known {
 		return s.e.Jitter(pause) // no moment is better than another
@@ -132,7 +198,7 @@ func (s *fill) pause(rec store.Record) time.Duration {
 
 // ask asks the holder of the lease to say when it has ended its work, unless this fill has asked
 // it before.
-func (s *fill) ask(ctx context.Context, holder netip.AddrPort) {
+func (s *Fill) ask(ctx context.Context, holder netip.AddrPort) {
 	w := &s.watch
 	if !holder.IsValid() || holder == w.asked || !s.e.Peers.Knows(holder) {
 		return
@@ -143,7 +209,7 @@ func (s *fill) ask(ctx context.Context, holder netip.AddrPort) {
 	hinted := make(chan struct{})
 	w.hinted = hinted
 	s.e.Go(func() {
-		if s.e.AwaitLease(ctx, holder, s.key) {
+		if s.e.AwaitLease(ctx, holder, s.Key) {
 			close(hinted)
 		} else if ctx.Err() == nil {
 			s.e.note(eventPeer, "silent")
@@ -153,13 +219,13 @@ func (s *fill) ask(ctx context.Context, holder netip.AddrPort) {
 
 // likelyStored returns at which time of the wait the page is likely to be stored, if another
 // process renders it now; zero if that is not known.
-func (s *fill) likelyStored(rec store.Record, waited time.Duration) time.Duration {
+func (s *Fill) likelyStored(rec store.Record, waited time.Duration) time.Duration {
 	expected := s.expected(rec)
 	if expected == 0 {
 		return 0
 	}
-	expected += s.e.storing.median(storingTime)
-	if isLease(rec.Lock) {
+	expected += s.e.storing.Median(storingTime)
+	if IsLease(rec.Lock) {
 		// The end of a lease is rounded up to a second, so this is up to a second less than
 		// what has passed: nothing for processes that were asked at the same time.
 		elapsed := s.e.Now().Sub(rec.Lock.ExpiresAt.Add(-s.e.Lease))
@@ -168,42 +234,42 @@ func (s *fill) likelyStored(rec store.Record, waited time.Duration) time.Duratio
 	return waited + max(expected, 1)
 }
 
-// isLease reports whether a lock is a lease, which may have expired, and not a back-off. It may be nil.
-func isLease(l *store.Lock) bool { return l != nil && !l.IsBackOff() }
+// IsLease reports whether a lock is a lease, which may have expired, and not a back-off. It may be nil.
+func IsLease(l *store.Lock) bool { return l != nil && !l.IsBackOff() }
 
 // expected is how long a render of the page is expected to take: as long as the last one, or
 // as the renders of the route that this process has seen lately; 0 if neither is known.
-func (s *fill) expected(rec store.Record) time.Duration {
+func (s *Fill) expected(rec store.Record) time.Duration {
 	if rec.Entry != nil && rec.Entry.RenderTime > 0 {
 		return rec.Entry.RenderTime
 	}
-	return s.policy.renders.median(0)
+	return s.Policy.Renders.Median(0)
 }
 
 // noteRenderTime records how long a page took that was found in the table.
-func (p *policy) noteRenderTime(e *store.Entry) {
+func (p *Policy) noteRenderTime(e *store.Entry) {
 	if e.RenderTime > 0 {
-		p.renders.add(e.RenderTime)
+		p.Renders.add(e.RenderTime)
 	}
 }
 
-// recentTimes are the last few durations of a kind. The zero value has none. Its methods are
+// RecentTimes are the last few durations of a kind. The zero value has none. Its methods are
 // safe for concurrent use.
-type recentTimes struct {
+type RecentTimes struct {
 	mu   sync.Mutex
 	last [15]time.Duration // guarded by mu: a ring
 	n    int               // guarded by mu: how many were added
 }
 
-func (r *recentTimes) add(took time.Duration) {
+func (r *RecentTimes) add(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last[r.n%len(r.last)] = took
 	r.n++
 }
 
-// median returns the median, or a value that stands for it if there are none yet.
-func (r *recentTimes) median(unknown time.Duration) time.Duration {
+// Median returns the median, or a value that stands for it if there are none yet.
+func (r *RecentTimes) Median(unknown time.Duration) time.Duration {
 	r.mu.Lock()
 	last := r.last
 	n := min(r.n, len(last))

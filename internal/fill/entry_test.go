@@ -1,4 +1,4 @@
-package isr
+package fill
 
 import (
 	"testing"
@@ -28,7 +28,7 @@ func TestShorten(t *testing.T) {
 			below func(uint64) uint64
 			want  time.Duration
 		}{{least, c.window}, {most, c.least}} {
-			e := &engine{engineOptions: engineOptions{Below: draw.below}}
+			e := &Engine{Options: Options{Below: draw.below}}
 			if got := e.shorten(c.window, c.share); got != draw.want {
 				t.Errorf("%v by %v: %v, want %v", c.window, c.share, got, draw.want)
 			}

@@ -1,4 +1,4 @@
-package isr
+package fill
 
 import (
 	"context"
@@ -26,57 +26,57 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A policy is what fills use of the route of their page. It does not change; its functions are safe
+// A Policy is what fills use of the route of their page. It does not change; its functions are safe
 // for concurrent use.
-type policy struct {
-	name     string // of the route, which entries tell; empty if it has none
-	label    string // of the route, for logs and observers
-	keys     *cachekey.Mapper
-	present  *page.View
-	renderer http.Handler
-	budget   *budget.Budget // of the origin; never nil
+type Policy struct {
+	Name     string // of the route, which entries tell; empty if it has none
+	Label    string // of the route, for logs and observers
+	Keys     *cachekey.Mapper
+	View     *page.View
+	Renderer http.Handler
+	Budget   *budget.Budget // of the origin; never nil
 
-	renderTimeout time.Duration
-	// wait is how long visitors wait for a page that another process renders.
-	wait time.Duration
-	// waits: visitors of a stale page wait for the new one.
-	waits   bool
-	maxBody int64
+	RenderTimeout time.Duration
+	// Wait is how long visitors wait for a page that another process renders.
+	Wait time.Duration
+	// AwaitsNew: visitors of a stale page wait for the new one.
+	AwaitsNew bool
+	MaxBody   int64
 
-	// jitter is the largest part of a freshness window that is taken off it at random.
-	jitter float64
+	// Jitter is the largest part of a freshness window that is taken off it at random.
+	Jitter float64
 	// A freshness window of the route's own follows how often the page changes, within bounds, by
-	// nextWindow. Both bounds are 0 if windows are fixed.
-	minWindow, maxWindow time.Duration
-	nextWindow           func(window, since time.Duration, changed bool) time.Duration
+	// NextWindow. Both bounds are 0 if windows are fixed.
+	MinWindow, MaxWindow time.Duration
+	NextWindow           func(window, since time.Duration, changed bool) time.Duration
 
-	foreignStale  time.Duration // the stale window of entries of other services
-	history       int           // how many earlier generations are kept
-	maxVariants   int           // how many variants that were learned a page may have
-	storeNegative bool          // negative answers are stored, also of pages that were not
-	rejectsText   bool          // the text of a body decides whether a generation is rejected
+	ForeignStale  time.Duration // the stale window of entries of other services
+	History       int           // how many earlier generations are kept
+	MaxVariants   int           // how many variants that were learned a page may have
+	StoreNegative bool          // negative answers are stored, also of pages that were not
+	RejectsText   bool          // the text of a body decides whether a generation is rejected
 
-	// tags returns the tags that the route gives to a page; nil if it gives none.
-	tags func(*http.Request) []string
-	// judge decides by the header whether a response may be stored and shared. tags are the tags of
+	// Tags returns the tags that the route gives to a page; nil if it gives none.
+	Tags func(*http.Request) []string
+	// Judge decides by the header whether a response may be stored and shared. tags are the tags of
 	// the route, and requested is when the response was requested.
-	judge func(k store.Key, status int, h http.Header, tags []string, requested time.Time) httpcache.Verdict
-	// rejects returns why a response is suspicious as the next generation; empty if it is not. current
+	Judge func(k store.Key, status int, h http.Header, tags []string, requested time.Time) httpcache.Verdict
+	// Rejects returns why a response is suspicious as the next generation; empty if it is not. current
 	// is the generation that it is compared with, whose body stored reads; nil if there is none.
-	rejects func(res *render.Response, current *store.Entry, stored func() ([]byte, error)) string
-	// servableOnError reports whether an entry in a state may be served while the origin or the
+	Rejects func(res *render.Response, current *store.Entry, stored func() ([]byte, error)) string
+	// ServableOnError reports whether an entry in a state may be served while the origin or the
 	// store fails.
-	servableOnError func(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool
-	// cacheable and refused record what was learned of a page: that it is stored, or may be; that its
+	ServableOnError func(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool
+	// Cacheable and Refused record what was learned of a page: that it is stored, or may be; that its
 	// response must not be stored, for a reason.
-	cacheable func(store.Key)
-	refused   func(k store.Key, reason string)
+	Cacheable func(store.Key)
+	Refused   func(k store.Key, reason string)
 
-	renders *recentTimes // of the pages of the route that this process has made, or found in the table
+	Renders *RecentTimes // of the pages of the route that this process has made, or found in the table
 }
 
-// engineOptions are what an engine uses of its process. Functions are safe for concurrent use.
-type engineOptions struct {
+// Options are what an engine uses of its process. Functions are safe for concurrent use.
+type Options struct {
 	Meta     store.MetaStore
 	Bodies   store.BodyStore
 	Reader   *bodies.Reader
@@ -90,7 +90,7 @@ type engineOptions struct {
 	AwaitLease func(ctx context.Context, at netip.AddrPort, k store.Key) bool
 
 	// Flights are the flights in progress, and Unstored those that call no store.
-	Flights, Unstored *flights
+	Flights, Unstored *Flights
 	// Closing ends when flights must end.
 	Closing context.Context //nolint:containedctx // of all flights
 	Go      func(func())    // starts a goroutine that the process awaits at its end
@@ -125,7 +125,7 @@ type engineOptions struct {
 
 	// Begin, Joined and Note tell an observer of operations, of requests that join a flight, and of
 	// events. All are nil if there is none.
-	Begin  func(context.Context, operation) (context.Context, func(operationResult))
+	Begin  func(context.Context, Operation) (context.Context, func(Result))
 	Joined func(work, request context.Context)
 	Note   func(kind, reason string)
 
@@ -133,52 +133,53 @@ type engineOptions struct {
 	Complaints, Refusals *guard.Complaints // of stores, and of responses
 }
 
-// An engine executes the fills of a process.
-type engine struct {
-	engineOptions
-	crowded crowdedPages
+// An Engine executes the fills of a process.
+type Engine struct {
+	Options
+	Crowded crowdedPages
 	lookUps chan struct{} // has an element for each read of a fill in progress (see maxLookUps)
-	storing recentTimes   // what leases took beyond the renders that they were for
-	// rendering are the renders in progress, and queued the pages that wait for a turn at their origin.
-	rendering, queued atomic.Int64
+	storing RecentTimes   // what leases took beyond the renders that they were for
+	// Rendering are the renders in progress, and queued the pages that wait for a turn at their origin.
+	Rendering, Queued atomic.Int64
 }
 
-func newEngine(o engineOptions) *engine {
-	return &engine{engineOptions: o, lookUps: make(chan struct{}, maxLookUps)}
+// New returns an engine of a process.
+func New(o Options) *Engine {
+	return &Engine{Options: o, lookUps: make(chan struct{}, maxLookUps)}
 }
 
-// start returns the flight of the fill's key, or starts one that runs the fill, which
+// Start returns the flight of the fill's key, or starts one that runs the fill, which
 // leader reports. It returns nil once the process closes.
-func (e *engine) start(s *fill) (f *flight, leader bool) { return e.startIn(e.Flights, s, s.run) }
+func (e *Engine) Start(s *Fill) (f *Flight, leader bool) { return e.startIn(e.Flights, s, s.run) }
 
-// join is start for a request that waits for the flight.
-func (e *engine) join(s *fill) (f *flight, leader bool) {
-	f, leader = e.start(s)
-	e.joined(f, leader, s.cause)
+// Join is start for a request that waits for the flight.
+func (e *Engine) Join(s *Fill) (f *Flight, leader bool) {
+	f, leader = e.Start(s)
+	e.joined(f, leader, s.Cause)
 	return f, leader
 }
 
-// joinUnstored is join for a fill that calls no store.
-func (e *engine) joinUnstored(s *fill) (f *flight, leader bool) {
+// JoinUnstored is join for a fill that calls no store.
+func (e *Engine) JoinUnstored(s *Fill) (f *Flight, leader bool) {
 	f, leader = e.startIn(e.Unstored, s, s.runUnstored)
-	e.joined(f, leader, s.cause)
+	e.joined(f, leader, s.Cause)
 	return f, leader
 }
 
 // startIn is start for a group of flights, and for a fill that is executed by run.
-func (e *engine) startIn(all *flights, s *fill, run func(context.Context) outcome) (f *flight, leader bool) {
-	return all.Join(s.key, func() *flight { return newFlight(s) }, func(f *flight) {
-		s.e, s.f, s.pk = e, f, e.Partition(s.key)
-		f.outcome = s.observed(e.Closing, run)
+func (e *Engine) startIn(all *Flights, s *Fill, run func(context.Context) Outcome) (f *Flight, leader bool) {
+	return all.Join(s.Key, func() *Flight { return newFlight(s) }, func(f *Flight) {
+		s.e, s.f, s.pk = e, f, e.Partition(s.Key)
+		f.Outcome = s.observed(e.Closing, run)
 	})
 }
 
-// settleTime bounds what a cancelled flight still has to write.
-const settleTime = 5 * time.Second
+// SettleTime bounds what a cancelled flight still has to write.
+const SettleTime = 5 * time.Second
 
-// settling returns a context for writes after the flight was cancelled.
-func settling(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+// Settling returns a context for writes after the flight was cancelled.
+func Settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), SettleTime)
 }
 
 // maxBackOff is the longest pause after a failed render.
@@ -186,6 +187,6 @@ const maxBackOff = 30 * time.Second
 
 // backOff is the pause after a number of failures in a row: exponential backoff from one
 // second to half a minute, with jitter, so that servers and pages do not retry in step.
-func (e *engine) backOff(failures int) time.Duration {
+func (e *Engine) backOff(failures int) time.Duration {
 	return e.Jitter(backoff.Exponential(time.Second, maxBackOff, failures))
 }

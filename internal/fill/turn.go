@@ -1,4 +1,4 @@
-package isr
+package fill
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// maxPayers is how many of the clients that wait for one page are considered when
+	// MaxPayers is how many of the clients that wait for one page are considered when
 	// its turn is charged to a client.
-	maxPayers = 8
+	MaxPayers = 8
 	// firstQueuePoll and maxQueuePoll are how long a fill that queues for the origin sleeps
 	// before it reads META again. Few pages are rendered elsewhere in that time, and each read
 	// costs, so that a shorter wait costs none.
@@ -36,7 +36,7 @@ type originTurn struct {
 	mu   sync.Mutex
 	turn *budget.Turn // guarded by mu; nil if there is none
 	// queued ends the wait for a turn in progress; nil if there is none.
-	queued func(operationResult) // guarded by mu
+	queued func(Result) // guarded by mu
 	// clients are the first few clients that wait for the page; empty for a forced
 	// render, and if the route does not distinguish clients.
 	clients []netip.Prefix // guarded by mu, once the fill runs
@@ -85,13 +85,13 @@ func (t *originTurn) join(client netip.Prefix, waits func() bool) {
 	case !client.IsValid():
 	case t.turn != nil:
 		t.turn.Charge(client)
-	case len(t.clients) > 0 && len(t.clients) < maxPayers && !slices.Contains(t.clients, client):
+	case len(t.clients) > 0 && len(t.clients) < MaxPayers && !slices.Contains(t.clients, client):
 		t.clients = append(t.clients, client)
 	}
 }
 
 // beginQueue begins the wait for the turn, by begin, unless it has begun.
-func (t *originTurn) beginQueue(begin func() (end func(operationResult))) {
+func (t *originTurn) beginQueue(begin func() (end func(Result))) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.queued == nil {
@@ -106,7 +106,7 @@ func (t *originTurn) endQueue(outcome string) {
 	t.queued = nil
 	t.mu.Unlock()
 	if end != nil {
-		end(operationResult{Outcome: outcome})
+		end(Result{Outcome: outcome})
 	}
 }
 
@@ -122,13 +122,13 @@ func queueOutcome(err error) string {
 // time to read META again because another process may have rendered the page. come: the turn
 // has come, META was just read, and the page may be rendered. The error is a
 // *budget.Error, or the reason for which the cache closes.
-func (s *fill) awaitTurn(ctx context.Context, rec store.Record) (come bool, err error) {
+func (s *Fill) awaitTurn(ctx context.Context, rec store.Record) (come bool, err error) {
 	s.storeWait.stop() // so that only this goroutine uses the turn
 	defer s.storeWait.start()
 	turn := s.turn.current()
 	if turn == nil {
 		s.turn.known = s.isKnown(rec)
-		if turn, err = s.turn.enter(s.policy.budget, s.background()); err != nil {
+		if turn, err = s.turn.enter(s.Policy.Budget, s.background()); err != nil {
 			return false, err
 		}
 	}
@@ -139,8 +139,8 @@ func (s *fill) awaitTurn(ctx context.Context, rec store.Record) (come bool, err 
 		return true, err
 	default:
 	}
-	s.turn.beginQueue(func() func(operationResult) { return s.beginQueue(ctx) })
-	left := s.policy.wait - time.Since(s.since)
+	s.turn.beginQueue(func() func(Result) { return s.beginQueue(ctx) })
+	left := s.Policy.Wait - time.Since(s.since)
 	if left <= 0 {
 		s.turn.endQueue("timeout")
 		return false, &budget.Error{RetryAfter: budget.BusyRetry}
@@ -165,17 +165,17 @@ func (s *fill) awaitTurn(ctx context.Context, rec store.Record) (come bool, err 
 	return false, nil
 }
 
-// join is called for a visitor who joins the fill, from a client, which may be invalid.
-func (s *fill) join(client netip.Prefix) {
+// Join is called for a visitor who joins the fill, from a client, which may be invalid.
+func (s *Fill) Join(client netip.Prefix) {
 	s.turn.join(client, func() bool { return !s.background() })
 }
 
 // isKnown reports whether the page has rendered before.
-func (s *fill) isKnown(rec store.Record) bool {
+func (s *Fill) isKnown(rec store.Record) bool {
 	if e := rec.Entry; e != nil {
 		return !isNegative(e.Status)
 	}
-	return s.e.Node.Last(s.key) != nil
+	return s.e.Node.Last(s.Key) != nil
 }
 
 // verdict returns what a render tells the circuit breaker of the origin: nil if the origin is healthy,
@@ -183,7 +183,7 @@ func (s *fill) isKnown(rec store.Record) bool {
 // that this process cancelled; a page that fails again, which has a back-off of its own, unless it is
 // the probe of the origin; and an error response for a page that has never rendered, which
 // may be for an invented URL.
-func (s *fill) verdict(held context.Context, failures int, got render.Rendering) error {
+func (s *Fill) verdict(held context.Context, failures int, got render.Rendering) error {
 	switch {
 	case held.Err() != nil, errors.Is(got.Failure, store.ErrInvalidKey):
 		return budget.ErrNoVerdict
@@ -197,10 +197,10 @@ func (s *fill) verdict(held context.Context, failures int, got render.Rendering)
 
 // notAdmitted ends a fill that got no turn at the origin. The page did not fail, and
 // gets no back-off.
-func (s *fill) notAdmitted(err error) step {
+func (s *Fill) notAdmitted(err error) step {
 	var overBudget *budget.Error
 	if !errors.As(err, &overBudget) {
-		return s.end(failure{cause: err, detail: admissionDetail(err)})
+		return s.end(Failure{Cause: err, Detail: admissionDetail(err)})
 	}
 	return s.postponed(overBudget.RetryAfter, err, admissionDetail(err))
 }
@@ -210,16 +210,16 @@ func admissionDetail(err error) string {
 	var overBudget *budget.Error
 	switch {
 	case !errors.As(err, &overBudget):
-		return detailClosing
+		return DetailClosing
 	case overBudget.Open:
 		return detailOriginFailing
 	}
-	return detailOriginBusy
+	return DetailOriginBusy
 }
 
-// client returns the client of a fill that one visitor started, and that does not run yet; invalid if the
+// Client returns the client of a fill that one visitor started, and that does not run yet; invalid if the
 // route does not distinguish clients.
-func (s *fill) client() netip.Prefix {
+func (s *Fill) Client() netip.Prefix {
 	if len(s.turn.clients) == 0 {
 		return netip.Prefix{}
 	}

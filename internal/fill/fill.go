@@ -1,4 +1,4 @@
-package isr
+package fill
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A fill is the work of a flight: it finds the page of a key, or renders it. This file
+// A Fill is the work of a flight: it finds the page of a key, or renders it. This file
 // is the only place that orders its effects:
 //
 //	read META -> wait for a turn at the origin -> acquire LOCK
@@ -56,20 +56,20 @@ import (
 //	  │      another writer was faster            ▼
 //	  └───────────────────────────────────────── yield, which follows each step under the lease
 //
-// It ends at most of them, with an outcome. Steps that only decide (consult, choose, judge, wait) have no effects: an
-// explanation takes them as they are, and replaces the others (see explain_fill.go).
-type fill struct {
-	e *engine
-	fillRequest
+// It ends at most of them, with an outcome. Steps that only decide (consult, choose, judge, wait) have no effects: a
+// dry run takes them as they are, and replaces the others (see dryrun.go).
+type Fill struct {
+	e *Engine
+	Request
 	pk string
-	f  *flight
+	f  *Flight
 
 	// What the steps hand to the next ones.
-	out      outcome      // of the fill; nil under the lease: another writer was faster
+	out      Outcome      // of the fill; nil under the lease: another writer was faster
 	rec      store.Record // read last
 	state    store.State  // of its entry
 	page     *page.Page   // of it
-	trouble  failure      // why there is no new page
+	trouble  Failure      // why there is no new page
 	unstored string       // the reason for which the page is rendered without being stored
 	followed bool         // this process followed the log before that
 	seq      int64        // a purge sequence from before the render
@@ -95,56 +95,67 @@ type fill struct {
 	since   time.Time // when the fill began
 	listed  time.Time // until when this fill has listed a variant that is not stored; else zero
 
-	rendering *observedRender       // in progress; nil if there is none
-	leaseWait func(operationResult) // ends the wait for a lease in progress; nil if there is none
-	lost      bool                  // the lease that was acquired last was lost
+	rendering *observedRender // in progress; nil if there is none
+	leaseWait func(Result)    // ends the wait for a lease in progress; nil if there is none
+	lost      bool            // the lease that was acquired last was lost
 }
 
-// A fillRequest is what is asked of a fill. It does not change while the fill runs.
-type fillRequest struct {
-	policy *policy // of its route
-	key    store.Key
-	force  bool // render even if the page is fresh
-	unpin  bool // render even if the page is pinned
-	// unless: a fresh page is not rendered although the fill is forced, unless it has this
+// A Request is what is asked of a fill. It does not change while the fill runs.
+type Request struct {
+	Policy *Policy // of its route
+	Key    store.Key
+	Force  bool // render even if the page is fresh
+	Unpin  bool // render even if the page is pinned
+	// Unless: a fresh page is not rendered although the fill is forced, unless it has this
 	// version; nil if it is rendered in any case.
-	unless *freshVersion
-	// reload tells all nodes to drop their copies of the page when it is published.
-	reload bool
-	claim  *store.Claim // the request record that this fill completes; may be nil
-	early  *page.Page   // render even if this page, the current one, is fresh; may be nil
-	// cause is the context of the request that started the fill, whose end it outlives.
-	cause context.Context //nolint:containedctx // for the observer
-	// forwarded are the headers of the request that started the fill that a render carries
-	// (see Route.Forward).
-	forwarded http.Header
-	// accept are the codings that the visitor who started the fill accepts.
-	accept httpcache.Accept
-	// own is the claim of the visitor who started the fill to a response that must not be
+	Unless *FreshVersion
+	// Reload tells all nodes to drop their copies of the page when it is published.
+	Reload bool
+	Claim  *store.Claim // the request record that this fill completes; may be nil
+	Early  *page.Page   // render even if this page, the current one, is fresh; may be nil
+	// Cause is the context of the request that started the fill, whose end it outlives.
+	Cause context.Context //nolint:containedctx // for the observer
+	// Forwarded are the headers of the request that started the fill that a render carries
+	// (see isr.Route.Forward).
+	Forwarded http.Header
+	// Accept are the codings that the visitor who started the fill accepts.
+	Accept httpcache.Accept
+	// Own is the claim of the visitor who started the fill to a response that must not be
 	// shared; nil if there is none.
-	own claimant
-	// head: the fill is for a HEAD request, for which no page is rendered that is not stored.
-	head bool
-	// light is the request that started the fill if its response may need no body; nil if it does.
-	light *http.Request
-	// skip is the reason for which a page that is not stored is not rendered; empty if it is (see
-	// sections).
-	skip string
-	// onlyStored: nothing is rendered, for a request with only-if-cached.
-	onlyStored bool
-	// minSeq is the purge receipt that the page must satisfy, or 0. With a receipt, a stale page is
+	Own Claimant
+	// Head: the fill is for a HEAD request, for which no page is rendered that is not stored.
+	Head bool
+	// Light is the request that started the fill if its response may need no body; nil if it does.
+	Light *http.Request
+	// Skip is the reason for which a page that is not stored is not rendered; empty if it is (see
+	// isr.Cache.Learned).
+	Skip string
+	// OnlyStored: nothing is rendered, for a request with only-if-cached.
+	OnlyStored bool
+	// MinSeq is the purge receipt that the page must satisfy, or 0. With a receipt, a stale page is
 	// not an answer.
-	minSeq int64
-	// uncounted are the requests that Config.MinUses has not counted: 1 if one is explained.
-	uncounted int
+	MinSeq int64
+	// Uncounted are the requests that Options.Uses has not counted: 1 if one is explained.
+	Uncounted int
 }
 
-// A claimant is the claim of a visitor to the response of a render that must not be shared. Its methods
+// A FreshVersion names a fresh page that is regenerated nevertheless.
+type FreshVersion struct {
+	Generation string
+	Version    int64
+}
+
+// is reports whether an entry has the version.
+func (v FreshVersion) is(e *store.Entry) bool {
+	return v.Generation != "" && e.GenerationID == v.Generation && e.Version == v.Version
+}
+
+// A Claimant is the claim of a visitor to the response of a render that must not be shared. Its methods
 // are safe for concurrent use.
-type claimant interface {
+type Claimant interface {
 	// Offer gives a response to the visitor, if it is for them, and reports whether it is. The
 	// response must not be shared, and its flight is f.
-	Offer(r render.Head, f *flight) bool
+	Offer(r render.Head, f *Flight) bool
 	// Settle is called once the flight has remembered that the response must not be shared.
 	Settle()
 }
@@ -164,14 +175,14 @@ func (r *lastRead) missBody(key string, err error) {
 	r.noBody = key
 }
 
-// newFill returns a fill for a request, before it begins. clients are the clients that wait for its page.
-func newFill(r fillRequest, clients []netip.Prefix) *fill {
-	return &fill{fillRequest: r, turn: originTurn{clients: clients}}
+// NewFill returns a fill for a request, before it begins. clients are the clients that wait for its page.
+func NewFill(r Request, clients []netip.Prefix) *Fill {
+	return &Fill{Request: r, turn: originTurn{clients: clients}}
 }
 
-// readAt returns when the last read of the record began, and a sequence that was committed before that. The
+// ReadAt returns when the last read of the record began, and a sequence that was committed before that. The
 // fill has ended.
-func (s *fill) readAt() (began time.Time, seq int64) { return s.latest.Began, s.asOf }
+func (s *Fill) ReadAt() (began time.Time, seq int64) { return s.latest.Began, s.asOf }
 
 // A step is what a fill does next. Those marked with * only decide.
 type step int
@@ -217,7 +228,7 @@ const (
 )
 
 // do executes a step, and returns the next one.
-func (s *fill) do(ctx context.Context, at step) step {
+func (s *Fill) do(ctx context.Context, at step) step {
 	switch at {
 	case stepRecall:
 		return s.recallPage(ctx)
@@ -231,7 +242,7 @@ func (s *fill) do(ctx context.Context, at step) step {
 		s.f.offer(s.page)
 		return stepChoose
 	case stepTooLarge:
-		return s.end(s.tooLarge(s.trouble.cause))
+		return s.end(s.tooLarge(s.trouble.Cause))
 	case stepDelegate:
 		return s.delegate(ctx)
 	case stepEnter:
@@ -265,13 +276,13 @@ func (s *fill) do(ctx context.Context, at step) step {
 	case stepSleep:
 		return s.sleepOnce(ctx)
 	case stepUnavailable:
-		return s.end(s.unavailable(ctx, s.rec, s.trouble.cause, s.trouble.detail))
+		return s.end(s.unavailable(ctx, s.rec, s.trouble.Cause, s.trouble.Detail))
 	}
 	return s.doUnstored(ctx, at)
 }
 
 // doUnstored is do for the steps of a page that is not stored.
-func (s *fill) doUnstored(ctx context.Context, at step) step {
+func (s *Fill) doUnstored(ctx context.Context, at step) step {
 	switch at {
 	case stepEnterUnstored:
 		return s.enterUnstored(ctx)
@@ -288,7 +299,7 @@ func (s *fill) doUnstored(ctx context.Context, at step) step {
 }
 
 // decide executes a step that has no effects.
-func (s *fill) decide(at step) step {
+func (s *Fill) decide(at step) step {
 	switch at {
 	case stepConsult:
 		return s.consult()
@@ -310,7 +321,7 @@ func (s *fill) decide(at step) step {
 const maxLosses = 3
 
 // run executes the fill. ctx ends when the cache is closed by force.
-func (s *fill) run(ctx context.Context) outcome {
+func (s *Fill) run(ctx context.Context) Outcome {
 	defer s.releaseMemory()
 	defer s.turn.leave(budget.ErrNoVerdict)
 	s.since = time.Now()
@@ -326,7 +337,7 @@ func (s *fill) run(ctx context.Context) outcome {
 }
 
 // steps executes the steps from one on, by do, until the fill ends.
-func (s *fill) steps(ctx context.Context, next step, do func(context.Context, step) step) outcome {
+func (s *Fill) steps(ctx context.Context, next step, do func(context.Context, step) step) Outcome {
 	for next != stepEnd {
 		next = do(ctx, next)
 	}
@@ -334,7 +345,7 @@ func (s *fill) steps(ctx context.Context, next step, do func(context.Context, st
 }
 
 // end ends the fill with an outcome, once the lease is given up, if it has one.
-func (s *fill) end(o outcome) step {
+func (s *Fill) end(o Outcome) step {
 	s.out = o
 	if s.held != nil || s.rendered {
 		return stepYield
@@ -344,23 +355,23 @@ func (s *fill) end(o outcome) step {
 
 // recallPage ends the fill with a page that this process has, if it may be served without a
 // look at the table.
-func (s *fill) recallPage(ctx context.Context) step {
+func (s *Fill) recallPage(ctx context.Context) step {
 	if p := s.secondLook(); p != nil {
-		return s.end(storedPage{page: p})
+		return s.end(StoredPage{Page: p})
 	}
 	if p := s.recall(ctx); p != nil {
-		return s.end(storedPage{page: p})
+		return s.end(StoredPage{Page: p})
 	}
 	return stepLook
 }
 
 // secondLook returns a page that another flight has put into memory since this flight's
 // leader looked there, if a visitor who came now would get it; nil if there is none.
-func (s *fill) secondLook() *page.Page {
-	if s.force || s.early != nil || s.minSeq > 0 || s.claim != nil {
+func (s *Fill) secondLook() *page.Page {
+	if s.Force || s.Early != nil || s.MinSeq > 0 || s.Claim != nil {
 		return nil
 	}
-	p, now := s.e.Node.Get(s.key), s.e.Now()
+	p, now := s.e.Node.Get(s.Key), s.e.Now()
 	if p == nil || s.e.Follower.LateFor(p.Read.AsOf, now) || s.e.Blind(now) || s.e.Node.State(&s.f.State, p, now) != store.Fresh {
 		return nil
 	}
@@ -368,7 +379,7 @@ func (s *fill) secondLook() *page.Page {
 }
 
 // look reads the record of the page.
-func (s *fill) look(ctx context.Context) step {
+func (s *Fill) look(ctx context.Context) step {
 	rec, err := s.lookUp(ctx)
 	if err != nil {
 		return s.end(s.storeFailed(ctx, err))
@@ -378,7 +389,7 @@ func (s *fill) look(ctx context.Context) step {
 }
 
 // consult decides whether the record has a page that may be served.
-func (s *fill) consult() step {
+func (s *Fill) consult() step {
 	if known := s.knownNegative(s.rec); known != nil {
 		return s.end(known)
 	}
@@ -390,7 +401,7 @@ func (s *fill) consult() step {
 }
 
 // loadPage makes the page of the record.
-func (s *fill) loadPage(ctx context.Context) step {
+func (s *Fill) loadPage(ctx context.Context) step {
 	p, err := s.load(ctx, s.rec)
 	if errors.Is(err, store.ErrPurged) {
 		return stepLook
@@ -403,7 +414,7 @@ func (s *fill) loadPage(ctx context.Context) step {
 
 // loaded decides by the result of loading the page. known is false if the error says nothing of the page:
 // the store does not answer.
-func (s *fill) loaded(p *page.Page, err error) (next step, known bool) {
+func (s *Fill) loaded(p *page.Page, err error) (next step, known bool) {
 	s.page = p
 	switch {
 	case err == nil && s.suffices(s.rec, s.state):
@@ -414,8 +425,8 @@ func (s *fill) loaded(p *page.Page, err error) (next step, known bool) {
 		s.missBody(s.rec.Entry.BodyKey, err)
 		return stepChoose, true
 	case errors.Is(err, bodies.ErrTooLarge):
-		if s.state == store.Fresh && !s.wanted(s.rec) {
-			s.trouble.cause = err
+		if s.state == store.Fresh && !s.Wanted(s.rec) {
+			s.trouble.Cause = err
 			return stepTooLarge, true
 		}
 		return stepChoose, true
@@ -424,44 +435,44 @@ func (s *fill) loaded(p *page.Page, err error) (next step, known bool) {
 }
 
 // suffices reports whether a stored page that can be served, in a state, ends the fill.
-func (s *fill) suffices(rec store.Record, state store.State) bool {
-	return state == store.Fresh && !s.wanted(rec) || s.onlyStored
+func (s *Fill) suffices(rec store.Record, state store.State) bool {
+	return state == store.Fresh && !s.Wanted(rec) || s.OnlyStored
 }
 
-// wanted reports whether a fresh page is rendered nevertheless: the fill is forced, or
+// Wanted reports whether a fresh page is rendered nevertheless: the fill is forced, or
 // the page is the one that is refreshed early.
-func (r *fillRequest) wanted(rec store.Record) bool {
-	if r.unless != nil {
-		return r.unless.is(rec.Entry)
+func (r *Request) Wanted(rec store.Record) bool {
+	if r.Unless != nil {
+		return r.Unless.is(rec.Entry)
 	}
-	return r.force || r.early != nil && page.SameEntry(&r.early.Entry, rec.Entry)
+	return r.Force || r.Early != nil && page.SameEntry(&r.Early.Entry, rec.Entry)
 }
 
 // found ends the fill with the stored page.
-func (s *fill) found() step {
-	s.policy.noteRenderTime(s.rec.Entry)
-	s.e.Node.Unpublished.Forget(s.key)
+func (s *Fill) found() step {
+	s.Policy.noteRenderTime(s.rec.Entry)
+	s.e.Node.Unpublished.Forget(s.Key)
 	if !isNegative(s.rec.Entry.Status) {
-		s.policy.cacheable(s.key)
+		s.Policy.Cacheable(s.Key)
 	}
-	return s.end(storedPage{page: s.page, waited: s.waited})
+	return s.end(StoredPage{Page: s.page, Waited: s.waited})
 }
 
 // choose decides by a record whose page does not end the fill.
-func (s *fill) choose() step {
+func (s *Fill) choose() step {
 	rec, now := s.rec, s.e.Now()
 	switch {
-	case s.onlyStored:
-		return s.end(failure{cause: errOnlyIfCached, detail: detailOnlyIfCached})
+	case s.OnlyStored:
+		return s.end(Failure{Cause: ErrOnlyIfCached, Detail: DetailOnlyIfCached})
 	case s.refusedByPin(rec):
-		return s.end(failure{cause: pinnedUntil(rec.Entry)})
+		return s.end(Failure{Cause: PinnedUntil(rec.Entry)})
 	}
 	// The row that was just read avoids a conditional write that would fail. Only Acquire
 	// decides.
 	held := rec.Lock != nil && rec.Lock.HeldAt(now)
 	unknown := rec.Malformed == nil && (rec.Entry == nil || rec.Entry.Withdrawn) && !held
 	if pass := s.passesUnknown(); unknown && pass != "" {
-		return s.end(refusal{pass})
+		return s.end(Refusal{pass})
 	}
 	s.unstored = s.notWorthStoring(rec)
 	switch {
@@ -478,11 +489,11 @@ func (s *fill) choose() step {
 // notWorthStoring returns the reason for which a page that is not stored is rendered
 // without being stored: it was not requested often enough, or there is no room. Empty:
 // it is stored.
-func (s *fill) notWorthStoring(rec store.Record) (detail string) {
+func (s *Fill) notWorthStoring(rec store.Record) (detail string) {
 	switch {
-	case rec.Entry != nil || s.force:
+	case rec.Entry != nil || s.Force:
 		return ""
-	case s.e.Uses != nil && s.e.Uses.Count(s.key)+s.uncounted < s.e.MinUses:
+	case s.e.Uses != nil && s.e.Uses.Count(s.Key)+s.Uncounted < s.e.MinUses:
 		return detailMinUses
 	case s.e.Full():
 		return detailNoRoom
@@ -490,19 +501,31 @@ func (s *fill) notWorthStoring(rec store.Record) (detail string) {
 	return ""
 }
 
+// passesUnknown returns the reason for which a page that is not stored is not rendered, and the
+// request passes through; empty if it is rendered.
+func (s *Fill) passesUnknown() (detail string) {
+	switch {
+	case s.Head:
+		return DetailHead
+	case s.Skip != "":
+		return DetailLearned
+	}
+	return ""
+}
+
 // delegates reports whether the fill leaves the render to the queue: no request waits for it.
-func (s *fill) delegates() bool { return s.e.Sender != nil && s.background() }
+func (s *Fill) delegates() bool { return s.e.Sender != nil && s.background() }
 
 // delegate leaves the render to the queue. If that fails, the fill renders the page, unless
 // the process freezes.
-func (s *fill) delegate(ctx context.Context) step {
+func (s *Fill) delegate(ctx context.Context) step {
 	err := s.e.Sender.Send(ctx, s.stalePage(s.rec))
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return s.end(failure{cause: context.Cause(ctx), detail: detailClosing})
+		return s.end(Failure{Cause: context.Cause(ctx), Detail: DetailClosing})
 	default:
-		s.e.Complaints.Log("failed to send a stale page to the queue", "key", s.key.String(), "error", err)
+		s.e.Complaints.Log("failed to send a stale page to the queue", "key", s.Key.String(), "error", err)
 		if !s.e.Freezes {
 			return stepEnter
 		}
@@ -511,9 +534,9 @@ func (s *fill) delegate(ctx context.Context) step {
 }
 
 // stalePage returns the request for the page of the fill.
-func (s *fill) stalePage(rec store.Record) offload.Page {
-	p := offload.Page{Key: s.key, Generation: rec.Entry.GenerationID, Fence: rec.Entry.Version, Reason: s.trigger(rec)}
-	if purges := s.e.Node.RecordPurges(&s.f.State, s.key, rec); rec.Entry.CoveredBy(purges) {
+func (s *Fill) stalePage(rec store.Record) offload.Page {
+	p := offload.Page{Key: s.Key, Generation: rec.Entry.GenerationID, Fence: rec.Entry.Version, Reason: s.trigger(rec)}
+	if purges := s.e.Node.RecordPurges(&s.f.State, s.Key, rec); rec.Entry.CoveredBy(purges) {
 		p.PurgeSeq = max(purges.Seq, purges.HardSeq)
 	}
 	if rec.Lock != nil {
@@ -524,7 +547,7 @@ func (s *fill) stalePage(rec store.Record) offload.Page {
 
 // enter waits for the turn at the origin. A page that was rendered while the store was slow only
 // remains to be stored, and needs none.
-func (s *fill) enter(ctx context.Context) step {
+func (s *Fill) enter(ctx context.Context) step {
 	s.endLeaseWait("ok")
 	if s.awaitUnstored(ctx) {
 		return stepLook
@@ -544,11 +567,11 @@ func (s *fill) enter(ctx context.Context) step {
 // awaitUnstored waits for the unstored flight of the key, if there is one and the store
 // has kept visitors waiting for too long: this fill then does not render the page a
 // second time. It waits only once, and reports whether it did.
-func (s *fill) awaitUnstored(ctx context.Context) bool {
-	if s.force || s.gaveWay || !s.isOverdue() {
+func (s *Fill) awaitUnstored(ctx context.Context) bool {
+	if s.Force || s.gaveWay || !s.isOverdue() {
 		return false
 	}
-	f := s.e.Unstored.Current(s.key)
+	f := s.e.Unstored.Current(s.Key)
 	if f == nil {
 		return false
 	}
@@ -560,9 +583,9 @@ func (s *fill) awaitUnstored(ctx context.Context) bool {
 	return true
 }
 
-func (s *fill) isOverdue() bool {
+func (s *Fill) isOverdue() bool {
 	select {
-	case <-s.f.overdue:
+	case <-s.f.Overdue:
 		return true
 	default:
 		return false
@@ -573,9 +596,9 @@ func (s *fill) isOverdue() bool {
 // calling it, if the holder of the lease may publish that page: it is fresh, and would
 // replace nothing. Otherwise nil. The page has the purge sequence that was known before
 // the render, so that later purges cover it.
-func (s *fill) unstoredPage(rec store.Record) *page.Page {
+func (s *Fill) unstoredPage(rec store.Record) *page.Page {
 	p := s.f.unstored.Load()
-	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
+	if p == nil || s.Force || rec.Entry != nil || rec.Malformed != nil ||
 		s.e.Node.Outdated(&s.f.State, p.Read.Began) ||
 		store.Freshness(&p.Entry, s.e.Node.Purges(&s.f.State, p, s.e.Now()), s.e.Now()) != store.Fresh || s.staysInMemory(rec, &p.Entry) {
 		return nil
@@ -595,9 +618,9 @@ type tenure struct {
 }
 
 // acquire acquires the lease.
-func (s *fill) acquire(ctx context.Context) step {
+func (s *Fill) acquire(ctx context.Context) step {
 	acquiredAt := time.Now()
-	lease, err := s.e.Meta.Acquire(ctx, s.pk, s.leaseTime(), s.claim)
+	lease, err := s.e.Meta.Acquire(ctx, s.pk, s.leaseTime(), s.Claim)
 	var holder *store.HeldError
 	var earlier *store.RequestError
 	switch {
@@ -605,7 +628,7 @@ func (s *fill) acquire(ctx context.Context) step {
 		s.rec.Lock = &holder.Lock
 		return stepWait
 	case errors.As(err, &earlier):
-		return s.end(failure{cause: earlier})
+		return s.end(Failure{Cause: earlier})
 	case err != nil:
 		return s.end(s.storeFailed(ctx, err))
 	}
@@ -616,24 +639,24 @@ func (s *fill) acquire(ctx context.Context) step {
 	held, stop := store.KeepLease(work, lease, acquiredAt, s.e.Meta.Refresh, s.e.Log)
 	s.held = &tenure{
 		lease: lease, since: acquiredAt, ctx: held, stop: sync.OnceFunc(stop), cancel: cancel,
-		forget: s.e.Hold(s.key, s.policy.label, s.rec.Lock),
+		forget: s.e.Hold(s.Key, s.Policy.Label, s.rec.Lock),
 	}
 	return stepConfirm
 }
 
 // left returns how long the request that started the fill may still take, in a process that
 // may be gone then. ok is false if that is not limited.
-func (s *fill) left() (d time.Duration, ok bool) {
-	if !s.e.Freezes || s.cause == nil {
+func (s *Fill) left() (d time.Duration, ok bool) {
+	if !s.e.Freezes || s.Cause == nil {
 		return 0, false
 	}
-	end, ok := s.cause.Deadline()
+	end, ok := s.Cause.Deadline()
 	return time.Until(end), ok
 }
 
 // leaseTime is how long the lease of the fill lasts at first, in whole seconds of at least 1:
 // it does not outlive the process by much.
-func (s *fill) leaseTime() time.Duration {
+func (s *Fill) leaseTime() time.Duration {
 	if left, ok := s.left(); ok {
 		return min(s.e.Lease, max(left, time.Second))
 	}
@@ -641,16 +664,16 @@ func (s *fill) leaseTime() time.Duration {
 }
 
 // renderTime bounds a render. A tenth of what is left is for storing the page and answering.
-func (s *fill) renderTime() time.Duration {
+func (s *Fill) renderTime() time.Duration {
 	if left, ok := s.left(); ok {
-		return min(s.policy.renderTimeout, max(left-left/10, 0))
+		return min(s.Policy.RenderTimeout, max(left-left/10, 0))
 	}
-	return s.policy.renderTimeout
+	return s.Policy.RenderTimeout
 }
 
 // yield ends the work under the lease, which was given up or lost, or which the publish has ended. If
 // there is no outcome, another writer was faster. A fill that calls no store has no lease.
-func (s *fill) yield(ctx context.Context) step {
+func (s *Fill) yield(ctx context.Context) step {
 	if s.rendered {
 		s.settleStreams()
 		s.rendered = false
@@ -673,22 +696,57 @@ func (s *fill) yield(ctx context.Context) step {
 	if s.losses++; s.losses < maxLosses {
 		return stepLook
 	}
-	s.trouble = failure{cause: store.ErrLeaseLost, detail: detailTimeout}
+	s.trouble = Failure{Cause: store.ErrLeaseLost, Detail: DetailTimeout}
 	return stepUnavailable
 }
 
+// conclude records the end of the request that this fill has claimed, unless the
+// publish has completed it. If we crash before, the request is in progress until the
+// lease would have ended. After a publish with an unknown outcome this is harmless:
+// either the publish has completed the request, and nothing changes here, or it can no
+// longer commit, since it requires the request to be in progress.
+func (s *Fill) conclude(ctx context.Context, lease store.Lease, o Outcome) {
+	if s.Claim == nil {
+		return
+	}
+	end := store.RequestEnd{Failure: "another writer was faster"}
+	if o != nil {
+		e, err := o.Result()
+		_, found := o.(StoredPage) // another writer's, under the lease (see isr.WithUnlessFresh)
+		switch {
+		case err != nil:
+			end.Failure = err.Error()
+		case found:
+			end = store.RequestEnd{Result: &e}
+		default:
+			return
+		}
+	}
+	settle, cancel := Settling(ctx)
+	defer cancel()
+	if err := s.e.Meta.EndRequest(settle, lease, end); err != nil {
+		s.e.Log.Warn("failed to record the end of a request; it stays in progress until its lease would have expired",
+			"key", s.Key.String(), "request", s.Claim.Key, "error", err)
+	}
+}
+
+// lostLease reports whether a context has ended because its lease was lost.
+func lostLease(held context.Context) bool {
+	return held.Err() != nil && errors.Is(context.Cause(held), store.ErrLeaseLost)
+}
+
 // lose ends the work under a lease that was lost.
-func (s *fill) lose(after time.Duration) step {
+func (s *Fill) lose(after time.Duration) step {
 	s.lost, s.out = true, nil
-	s.e.Log.Warn("lost the lease while rendering", "key", s.key.String(), "after", after)
+	s.e.Log.Warn("lost the lease while rendering", "key", s.Key.String(), "after", after)
 	return stepYield
 }
 
 // abandon gives up the lease, and ends the fill before anything is rendered.
-func (s *fill) abandon(ctx context.Context, o outcome) step {
+func (s *Fill) abandon(ctx context.Context, o Outcome) step {
 	s.turn.leave(budget.ErrNoVerdict) // the store may hang; other fills can use the turn
 	s.release(ctx, s.held.lease)
-	if _, failed := o.(failure); failed && lostLease(s.held.ctx) {
+	if _, failed := o.(Failure); failed && lostLease(s.held.ctx) {
 		return s.lose(time.Since(s.held.since)) // the call was cancelled because of that
 	}
 	return s.end(o)
@@ -698,29 +756,29 @@ func (s *fill) abandon(ctx context.Context, o outcome) step {
 // variant (see listVariant), and then finds the purge sequence: a purge that commits after
 // this has a higher number, so that what is rendered is stale at once. The fill ends if another
 // process has made the page fresh, or the store fails.
-func (s *fill) confirm(ctx context.Context) step {
+func (s *Fill) confirm(ctx context.Context) step {
 	held := s.held.ctx
 	rec, err := s.read(held)
 	if err != nil {
 		return s.abandon(ctx, s.storeFailed(held, err))
 	}
 	s.rec = rec
-	if store.Freshness(rec.Entry, rec.Purges, s.e.Now()) == store.Fresh && !s.wanted(rec) {
+	if store.Freshness(rec.Entry, rec.Purges, s.e.Now()) == store.Fresh && !s.Wanted(rec) {
 		switch p, err := s.load(held, rec); {
 		case err == nil:
-			return s.abandon(ctx, storedPage{page: p, waited: s.waited})
+			return s.abandon(ctx, StoredPage{Page: p, Waited: s.waited})
 		case errors.Is(err, bodies.ErrMissing):
 			s.missBody(rec.Entry.BodyKey, err)
 		case errors.Is(err, bodies.ErrTooLarge):
 			return s.abandon(ctx, s.tooLarge(err))
 		case errors.Is(err, store.ErrPurged): // since it was read, so that it is rendered
-			s.rec.Purges = s.e.Node.RecordPurges(&s.f.State, s.key, rec)
+			s.rec.Purges = s.e.Node.RecordPurges(&s.f.State, s.Key, rec)
 		default:
 			return s.abandon(ctx, s.storeFailed(held, err))
 		}
 	}
 	if s.refusedByPin(s.rec) {
-		return s.abandon(ctx, failure{cause: pinnedUntil(s.rec.Entry)})
+		return s.abandon(ctx, Failure{Cause: PinnedUntil(s.rec.Entry)})
 	}
 	if err := s.listVariant(held, s.rec); err != nil {
 		return s.abandon(ctx, s.storeFailed(held, err))
@@ -729,7 +787,7 @@ func (s *fill) confirm(ctx context.Context) step {
 	case err != nil:
 		return s.abandon(ctx, s.storeFailed(held, err))
 	case refused:
-		return s.abandon(ctx, refusal{detailVariants})
+		return s.abandon(ctx, Refusal{DetailVariants})
 	}
 	if s.seq, err = s.sequence(held, s.rec); err != nil {
 		return s.abandon(ctx, s.storeFailed(held, err))
@@ -752,7 +810,7 @@ func (s *fill) confirm(ctx context.Context) step {
 // a purge that covers rec: the one that the log was read up to, or else SEQ. Another process that had
 // read more of the log may have rendered the page of rec: with a lower sequence than its own, the page
 // would count as purged again.
-func (s *fill) sequence(ctx context.Context, rec store.Record) (int64, error) {
+func (s *Fill) sequence(ctx context.Context, rec store.Record) (int64, error) {
 	known := rec.Purges.Seq
 	if rec.Entry != nil {
 		known = max(known, rec.Entry.PurgeSeq)
@@ -767,7 +825,7 @@ func (s *fill) sequence(ctx context.Context, rec store.Record) (int64, error) {
 }
 
 // renderPage renders the page, or has it validated, and gives up the turn.
-func (s *fill) renderPage() step {
+func (s *Fill) renderPage() step {
 	h := s.held
 	h.ctx = s.beginRender(h.ctx, s.trigger(s.rec))
 	s.got, s.at = s.produce(h.ctx, s.rec, s.seq)
@@ -780,15 +838,26 @@ func (s *fill) renderPage() step {
 		return s.lose(took)
 	case h.ctx.Err() != nil: // closing
 		s.release(h.ctx, h.lease)
-		return s.end(failure{cause: context.Cause(h.ctx), detail: detailClosing})
+		return s.end(Failure{Cause: context.Cause(h.ctx), Detail: DetailClosing})
 	case got.Failure == nil && got.Refused == "" && took > got.Verdict.Revalidate:
-		s.e.Log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.Verdict.Revalidate)
+		s.e.Log.Warn("rendering took longer than the page stays fresh", "key", s.Key.String(), "took", took, "fresh", got.Verdict.Revalidate)
 	}
 	return stepJudge
 }
 
+// learn records what a render says of the section of its page. An answer for an invented URL says
+// nothing.
+func (s *Fill) learn(got render.Rendering) {
+	switch {
+	case got.Response != nil && !isNegative(got.Response.Status):
+		s.Policy.Cacheable(s.Key)
+	case got.Refused != "" && got.Status != http.StatusNotFound && got.Status != http.StatusGone:
+		s.Policy.Refused(s.Key, got.Refused)
+	}
+}
+
 // judge decides what is made of the rendering.
-func (s *fill) judge() step {
+func (s *Fill) judge() step {
 	switch got := s.got; {
 	case got.Failure != nil:
 		return stepFail
@@ -810,34 +879,34 @@ func (s *fill) judge() step {
 
 // fail turns the lock into a back-off row, which all processes respect, and finds the
 // best page to serve until it ends.
-func (s *fill) fail(ctx context.Context) step {
+func (s *Fill) fail(ctx context.Context) step {
 	h, got := s.held, s.got
 	h.stop() // a refresh would contend with the back-off, and delay the outcome
 	pause := s.e.backOff(h.lease.Failures())
-	s.e.Log.Warn("rendering failed", "key", s.key.String(), "error", got.Failure, "took", s.at.took.Round(time.Millisecond),
+	s.e.Log.Warn("rendering failed", "key", s.Key.String(), "error", got.Failure, "took", s.at.took.Round(time.Millisecond),
 		"failures", h.lease.Failures()+1, "next", pause.Round(time.Millisecond))
-	settle, cancel := settling(ctx)
+	settle, cancel := Settling(ctx)
 	defer cancel()
 	s.unlistVariant(settle)
 	if err := s.e.Meta.BackOff(settle, h.lease, pause); err != nil {
-		s.e.Log.Error("failed to store the back-off", "key", s.key.String(), "error", err)
+		s.e.Log.Error("failed to store the back-off", "key", s.Key.String(), "error", err)
 	}
-	if stale := s.f.stale.Load(); stale != nil {
+	if stale := s.f.Stale.Load(); stale != nil {
 		stale.NextTry.Put(stale, pause)
-		stale.Rejected.Store(errors.Is(got.Failure, errRejected))
+		stale.Rejected.Store(errors.Is(got.Failure, ErrRejected))
 	}
-	o := s.unavailable(ctx, s.rec, got.Failure, failureDetail(got.Failure))
-	o.response, o.own = got.Failed, got.Own
-	if o.fallback == nil {
+	o := s.unavailable(ctx, s.rec, got.Failure, FailureDetail(got.Failure))
+	o.response, o.Own = got.Failed, got.Own
+	if o.Fallback == nil {
 		// If there were a page to serve, visitors must not be shown the failure, even
 		// if that page has been evicted from memory.
-		s.e.Node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.shown()}, &s.f.State)
+		s.e.Node.Negative.Put(s.Key, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.Shown()}, &s.f.State)
 	}
 	return s.end(o)
 }
 
 // refuse ends the fill with a response that must not be stored.
-func (s *fill) refuse(ctx context.Context) step {
+func (s *Fill) refuse(ctx context.Context) step {
 	if s.held == nil {
 		return s.end(s.refused(s.at.began, s.got.Refused))
 	}
@@ -847,47 +916,47 @@ func (s *fill) refuse(ctx context.Context) step {
 
 // withdraw ends the stored copy, and gives up the lease.
 // If we crash before the publish, the copy is unchanged, and the next render ends it.
-func (s *fill) withdraw(ctx context.Context) step {
+func (s *Fill) withdraw(ctx context.Context) step {
 	h, got := s.held, s.got
 	h.stop()
 	_, err := s.e.Meta.Publish(ctx, h.lease, s.rec, s.withdrawal(*s.rec.Entry, s.at, s.seq), store.PublishOptions{
-		Superseded: s.e.Now().Add(s.e.Retention), Unpin: true, Reload: true, Key: s.key,
+		Superseded: s.e.Now().Add(s.e.Retention), Unpin: true, Reload: true, Key: s.Key,
 	})
 	switch {
 	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
-		return s.overtaken(ctx, "another writer was faster than a withdrawal", err, refusal{got.Refused})
+		return s.overtaken(ctx, "another writer was faster than a withdrawal", err, Refusal{got.Refused})
 	case err != nil:
 		s.release(ctx, h.lease)
-		s.e.Complaints.Log("failed to store the withdrawal of a page; this process remembers it", "key", s.key.String(), "error", err)
+		s.e.Complaints.Log("failed to store the withdrawal of a page; this process remembers it", "key", s.Key.String(), "error", err)
 		s.withdrawHere(s.at, got.Refused)
-		return s.end(refusal{got.Refused})
+		return s.end(Refusal{got.Refused})
 	}
-	s.e.Log.Info("withdrawn", "key", s.key.String(), "reason", got.Refused)
-	s.e.Node.Invalidate(s.key)
+	s.e.Log.Info("withdrawn", "key", s.Key.String(), "reason", got.Refused)
+	s.e.Node.Invalidate(s.Key)
 	return s.end(s.refused(time.Now(), got.Refused))
 }
 
 // keepNegative gives up the lease and keeps a negative answer in memory. If a purge that was made
 // since the render began covers it, the page is rendered again.
-func (s *fill) keepNegative(ctx context.Context) step {
+func (s *Fill) keepNegative(ctx context.Context) step {
 	s.release(ctx, s.held.lease)
 	p := s.negativePage()
 	if s.mustRenderAgain(p) {
 		s.out = nil
 		return stepYield
 	}
-	if s.e.Node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(p.Entry.FreshUntil().Sub(s.e.Now())), Page: p}, &s.f.State) {
-		s.e.Node.Drop(s.key) // the entry is no longer in the store
+	if s.e.Node.Negative.Put(s.Key, &nodecache.NegativeEntry{ReadAt: s.latest.Began, Seq: s.asOf, Until: time.Now().Add(p.Entry.FreshUntil().Sub(s.e.Now())), Page: p}, &s.f.State) {
+		s.e.Node.Drop(s.Key) // the entry is no longer in the store
 	}
-	return s.end(unpublishedPage{page: p, detail: page.DetailNegative})
+	return s.end(UnpublishedPage{Page: p, Detail: page.DetailNegative})
 }
 
 // negativePage is the page of a negative answer that stays in memory.
-func (s *fill) negativePage() *page.Page {
+func (s *Fill) negativePage() *page.Page {
 	next := s.made.entry
 	next.BodyKey, next.Stale = "", 0
 	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
-	p := page.New(s.key, next, s.f.Known(store.PurgeState{}), s.latest, s.made.body, s.policy.present)
+	p := page.New(s.Key, next, s.f.Known(store.PurgeState{}), s.latest, s.made.body, s.Policy.View)
 	p.Negative = true
 	return p
 }
@@ -895,15 +964,15 @@ func (s *fill) negativePage() *page.Page {
 // render calls the renderer, with conditions if they are not nil, and shows visitors the
 // response as it comes. rec is what it replaces, seq a purge sequence from before the render, and
 // unstored the reason for which the response will not be stored; empty if it will.
-func (s *fill) render(ctx context.Context, rec store.Record, seq int64, unstored string, conditions http.Header) (render.Rendering, timing) {
+func (s *Fill) render(ctx context.Context, rec store.Record, seq int64, unstored string, conditions http.Header) (render.Rendering, timing) {
 	at := timing{began: time.Now(), generatedAt: s.e.Now().Truncate(time.Millisecond)}
-	fields := s.forwarded
+	fields := s.Forwarded
 	if conditions != nil {
 		fields = conditions
-		maps.Copy(fields, s.forwarded)
+		maps.Copy(fields, s.Forwarded)
 	}
-	s.e.rendering.Add(1)
-	got := s.e.render(ctx, s.policy, s.key, fields, s.renderTime(), s.nextMemory(), render.Audience{
+	s.e.Rendering.Add(1)
+	got := s.e.render(ctx, s.Policy, s.Key, fields, s.renderTime(), s.nextMemory(), render.Audience{
 		Begun: func(r render.Head) {
 			if s.streamable(rec, r.Status, r.Header) {
 				e := s.draft(r.Status, r.Header, r.Verdict, at, seq)
@@ -911,16 +980,47 @@ func (s *fill) render(ctx context.Context, rec store.Record, seq int64, unstored
 			}
 		},
 		Refused: func(r render.Head) bool {
-			return !isBlank(r.Verdict.Refused, rec) && s.own != nil && s.own.Offer(r, s.f)
+			return !isBlank(r.Verdict.Refused, rec) && s.Own != nil && s.Own.Offer(r, s.f)
 		},
 	})
 	at.took = time.Since(at.began)
 	s.noteRender(got, at.took)
-	s.policy.renders.add(at.took)
+	s.Policy.Renders.add(at.took)
 	if cause := got.Verdict.Cause; cause != nil {
-		s.e.Refusals.Log("a page is not stored", "key", s.key.String(), "reason", got.Verdict.Refused, "error", cause)
+		s.e.Refusals.Log("a page is not stored", "key", s.Key.String(), "reason", got.Verdict.Refused, "error", cause)
 	}
 	return got, at
+}
+
+// render calls the renderer of a route with the request built from a key and forwarded headers, and reads the
+// whole response (see [render.Do]). limit is how long the renderer may take.
+func (e *Engine) render(ctx context.Context, p *Policy, k store.Key, forwarded http.Header, limit time.Duration, memory *render.Memory, to render.Audience) render.Rendering {
+	req, err := p.Keys.Request(ctx, k)
+	if err != nil {
+		return render.Rendering{Failure: err}
+	}
+	maps.Copy(req.Header, forwarded)
+	requested := e.Now()
+	return render.Do(ctx, render.Call{
+		Handler: p.Renderer, Request: req, Tags: p.Tags,
+		Judge: func(status int, h http.Header, tags []string) httpcache.Verdict {
+			return p.Judge(k, status, h, tags, requested)
+		},
+		Limit: limit, MaxBody: p.MaxBody, Memory: memory, Pieces: e.Reader.Pieces(), Closing: e.Closing, To: to,
+	})
+}
+
+// nextMemory returns the memory of the next render of the fill. The last one has ended.
+func (s *Fill) nextMemory() *render.Memory {
+	s.memory.Release()
+	s.memory = render.NewMemory(s.e.Memory)
+	return s.memory
+}
+
+// releaseMemory ends what the fill has of the last render.
+func (s *Fill) releaseMemory() {
+	s.memory.Release()
+	s.memory = nil
 }
 
 // made is a rendering that is about to become the current generation.
@@ -941,20 +1041,20 @@ func (m *made) forwardStatus() int {
 }
 
 // storeBody stores the body of what is to become the current generation.
-func (s *fill) storeBody(ctx context.Context) step {
+func (s *Fill) storeBody(ctx context.Context) step {
 	// Waiting requests get this if storing takes too long.
 	unpublished := s.made // a copy: the body's key may change
-	s.f.rendered.Store(new(sync.OnceValue(func() *page.Page {
-		return newUnpublishedPage(s.key, unpublished.entry, unpublished.at, unpublished.body, s.policy.present)
+	s.f.Rendered.Store(new(sync.OnceValue(func() *page.Page {
+		return newUnpublishedPage(s.Key, unpublished.entry, unpublished.at, unpublished.body, s.Policy.View)
 	})))
 	h, m := s.held, &s.made
 	if !m.renews {
 		if err := s.putBody(h.ctx, s.rec.Entry, &m.entry, m.body); err != nil {
 			s.release(ctx, h.lease)
-			return s.end(s.notPublished(fmt.Errorf("storing the body of %s: %w", s.key, err)))
+			return s.end(s.notPublished(fmt.Errorf("storing the body of %s: %w", s.Key, err)))
 		}
 	}
-	if err := s.e.listVariant(h.ctx, s.key, m.entry.Expires); err != nil {
+	if err := s.e.ListVariant(h.ctx, s.Key, m.entry.Expires); err != nil {
 		s.release(ctx, h.lease)
 		return s.end(s.notPublished(err))
 	}
@@ -971,7 +1071,7 @@ const storeTime = 30 * time.Second
 // putBody writes the body of the next generation under a key that was never used; or,
 // if the content is the same as before, reuses the current body, after checking
 // that it exists. If we crash here, the body is garbage.
-func (s *fill) putBody(ctx context.Context, current *store.Entry, next *store.Entry, body []byte) error {
+func (s *Fill) putBody(ctx context.Context, current *store.Entry, next *store.Entry, body []byte) error {
 	unchanged := current != nil && !current.Foreign && current.BodyKey != s.noBody && current.SHA256 == next.SHA256
 	if unchanged {
 		info, err := s.e.Bodies.Stat(ctx, current.BodyKey)
@@ -985,27 +1085,27 @@ func (s *fill) putBody(ctx context.Context, current *store.Entry, next *store.En
 
 // publish makes the generation current. If we crash before the transaction commits, no
 // row refers to the body, which is garbage; after it, everything is in place.
-func (s *fill) publish(ctx context.Context) step {
+func (s *Fill) publish(ctx context.Context) step {
 	m, lease := s.made, s.held.lease
 	written := page.Interval{Began: time.Now(), AsOf: s.seqAt}
 	how := s.publishOptions(s.rec, &m.entry)
 	how.Renew = m.renews
-	how.Reload = s.reload || m.withdraws && s.withdrawable(s.rec)
+	how.Reload = s.Reload || m.withdraws && s.withdrawable(s.rec)
 	published, err := s.e.Meta.Publish(ctx, lease, s.rec, m.entry, how)
 	written.Ended = time.Now()
 	switch {
 	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
 		// The other writer's page is served. The body that was written stays: it may
 		// belong to a publish whose reply was lost.
-		return s.overtaken(ctx, "another writer was faster", err, failure{cause: err, detail: detailUnpublished})
+		return s.overtaken(ctx, "another writer was faster", err, Failure{Cause: err, Detail: DetailUnpublished})
 	case err != nil:
 		s.release(ctx, lease)
-		return s.end(s.notPublished(fmt.Errorf("publishing %s: %w", s.key, err)))
+		return s.end(s.notPublished(fmt.Errorf("publishing %s: %w", s.Key, err)))
 	}
 	s.rendering.published(m.renews)
-	s.e.Stored(s.key, &m.entry, m.renews, m.at.took)
+	s.e.Stored(s.Key, &m.entry, m.renews, m.at.took)
 	// The marks in s.rec.Purges may cover only the entry that was replaced.
-	p := page.New(s.key, published, s.f.Known(store.PurgeState{}), written, m.body, s.policy.present)
+	p := page.New(s.Key, published, s.f.Known(store.PurgeState{}), written, m.body, s.Policy.View)
 	p.Stored = true
 	if err := s.keepPublished(ctx, p); err != nil && s.mustRenderAgain(p) {
 		s.out = nil
@@ -1014,18 +1114,18 @@ func (s *fill) publish(ctx context.Context) step {
 	if s.rendered {
 		s.e.storing.add(time.Since(s.held.since) - m.at.took)
 	}
-	return s.end(renderedPage{p, m.forwardStatus()})
+	return s.end(RenderedPage{p, m.forwardStatus()})
 }
 
 // overtaken goes on after another writer was faster. A forced fill ends with the outcome forced.
-func (s *fill) overtaken(ctx context.Context, what string, err error, forced outcome) step {
+func (s *Fill) overtaken(ctx context.Context, what string, err error, forced Outcome) step {
 	s.lost = errors.Is(err, store.ErrLeaseLost)
-	s.e.Log.Warn(what, "key", s.key.String(), "error", err)
+	s.e.Log.Warn(what, "key", s.Key.String(), "error", err)
 	if errors.Is(err, store.ErrMoved) {
 		s.release(ctx, s.held.lease)
 	}
 	s.out = nil
-	if s.force {
+	if s.Force {
 		s.out = forced
 	}
 	return stepYield
@@ -1033,22 +1133,22 @@ func (s *fill) overtaken(ctx context.Context, what string, err error, forced out
 
 // keepPublished keeps a page that was just published in memory. ErrPurged: it was purged since it
 // was rendered.
-func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
+func (s *Fill) keepPublished(ctx context.Context, p *page.Page) error {
 	m := &s.made
-	if st := s.f.stream.Load(); st != nil && !m.renews && s.e.Reader.Sendable(&p.Entry) {
-		e, detached := s.e, page.NewDetached(s.key, p.Entry, store.PurgeState{}, p.Read, s.policy.present) // the fill has the body
+	if st := s.f.Stream.Load(); st != nil && !m.renews && s.e.Reader.Sendable(&p.Entry) {
+		e, detached := s.e, page.NewDetached(s.Key, p.Entry, store.PurgeState{}, p.Read, s.Policy.View) // the fill has the body
 		st.Move(p.Entry.Length, func(ctx context.Context, w http.ResponseWriter, offset int64) { e.sendRest(ctx, w, detached, offset) })
 	}
 	if !m.renews && strings.HasSuffix(p.Entry.BodyKey, p.Entry.GenerationID) {
 		p.SetCodings(coding.Has{}, true) // the body is new
 	}
-	if last := s.e.Node.Last(s.key); last != nil && page.SameBody(&last.Entry, &p.Entry) {
+	if last := s.e.Node.Last(s.Key); last != nil && page.SameBody(&last.Entry, &p.Entry) {
 		p.Inherit(last)
 	} else if last != nil {
-		defer s.e.Encoder.Succeed(p, last, s.policy.present) // once it is kept
+		defer s.e.Encoder.Succeed(p, last, s.Policy.View) // once it is kept
 	}
-	s.e.Node.Negative.Forget(s.key)
-	s.e.Node.Unpublished.Forget(s.key)
+	s.e.Node.Negative.Forget(s.Key)
+	s.e.Node.Unpublished.Forget(s.Key)
 	since := s.latest.Began
 	if m.at.began.Before(since) {
 		since = m.at.began // it was rendered before the lease was acquired
@@ -1060,9 +1160,9 @@ func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 	// pin would have failed the publish, so it was a purge, which may cover what
 	// was rendered: waiting requests get the page, unless an operator's purge was hard,
 	// and later ones what META says.
-	s.e.Node.Invalidate(s.key)
+	s.e.Node.Invalidate(s.Key)
 	if _, err := s.read(ctx); err != nil {
-		s.e.Complaints.Log("failed to read how a page was purged while it was rendered", "key", s.key.String(), "error", err)
+		s.e.Complaints.Log("failed to read how a page was purged while it was rendered", "key", s.Key.String(), "error", err)
 	}
 	return store.ErrPurged
 }
@@ -1070,17 +1170,17 @@ func (s *fill) keepPublished(ctx context.Context, p *page.Page) error {
 // mustRenderAgain reports whether a page that was purged while it was rendered is of no use: the
 // purge was hard, and visitors who wait may not have the page all the same (see overtaken). A
 // regeneration that was asked for never ends with such a page.
-func (s *fill) mustRenderAgain(p *page.Page) bool {
-	return s.e.Node.State(&s.f.State, p, s.e.Now()) == store.Purged && (s.force || s.minSeq > 0 || !s.e.overtaken(s.f, p))
+func (s *Fill) mustRenderAgain(p *page.Page) bool {
+	return s.e.Node.State(&s.f.State, p, s.e.Now()) == store.Purged && (s.Force || s.MinSeq > 0 || !s.e.Overtaken(s.f, p))
 }
 
 // release gives up the lease. If that fails, the lease expires.
-func (s *fill) release(ctx context.Context, lease store.Lease) {
-	settle, cancel := settling(ctx)
+func (s *Fill) release(ctx context.Context, lease store.Lease) {
+	settle, cancel := Settling(ctx)
 	defer cancel()
 	s.unlistVariant(settle)
 	if err := s.e.Meta.Release(settle, lease); err != nil {
-		s.e.Log.Warn("failed to release a lease; it will expire", "key", s.key.String(), "error", err)
+		s.e.Log.Warn("failed to release a lease; it will expire", "key", s.Key.String(), "error", err)
 	}
 }
 
@@ -1091,7 +1191,7 @@ const (
 )
 
 // noteBusy tells the observer that another process holds the lease.
-func (s *fill) noteBusy() {
+func (s *Fill) noteBusy() {
 	if !s.rec.Lock.IsBackOff() && s.leaseWait == nil {
 		s.e.note(eventLease, "busy")
 	}
@@ -1099,129 +1199,129 @@ func (s *fill) noteBusy() {
 
 // wait handles a lease held by another process, or a back-off: the fill ends, or sleeps until it is
 // time to read the store again.
-func (s *fill) wait() step {
+func (s *Fill) wait() step {
 	held := &store.HeldError{Lock: *s.rec.Lock}
 	switch {
-	case s.force:
-		return s.end(failure{cause: held, detail: detailBackOff})
+	case s.Force:
+		return s.end(Failure{Cause: held, Detail: DetailBackOff})
 	case s.rec.Lock.IsBackOff():
-		return s.postponed(min(s.rec.Lock.ExpiresAt.Sub(s.e.Now()), maxPause), held, detailBackOff)
+		return s.postponed(min(s.rec.Lock.ExpiresAt.Sub(s.e.Now()), maxPause), held, DetailBackOff)
 	case s.background():
 		return s.postponed(s.e.Jitter(page.RetryPause), nil, "")
-	case time.Since(s.since) > s.policy.wait:
-		s.trouble = failure{cause: fmt.Errorf("waited %s: %w", s.policy.wait, held), detail: detailTimeout}
+	case time.Since(s.since) > s.Policy.Wait:
+		s.trouble = Failure{Cause: fmt.Errorf("waited %s: %w", s.Policy.Wait, held), Detail: DetailTimeout}
 		return stepUnavailable
 	}
 	return stepSleep
 }
 
 // sleepOnce sleeps until it is time to read the store again.
-func (s *fill) sleepOnce(ctx context.Context) step {
+func (s *Fill) sleepOnce(ctx context.Context) step {
 	s.waited = true
 	s.storeWait.stop()
 	defer s.storeWait.start()
 	s.storeWait.reset(s.e.StoreTimeout)
 	s.beginLeaseWait(ctx)
 	if err := s.sleep(ctx, s.rec); err != nil {
-		return s.end(failure{cause: err, detail: detailClosing})
+		return s.end(Failure{Cause: err, Detail: DetailClosing})
 	}
 	return stepLook
 }
 
 // postponed ends a fill, and delays the next one. Visitors are served the stale page until
 // then, if there is one; after the delay one of their requests starts another one.
-func (s *fill) postponed(wait time.Duration, cause error, detail string) step {
-	stale := s.f.stale.Load()
+func (s *Fill) postponed(wait time.Duration, cause error, detail string) step {
+	stale := s.f.Stale.Load()
 	switch {
-	case s.early != nil:
-		s.early.NextEarly.Put(s.early, wait)
+	case s.Early != nil:
+		s.Early.NextEarly.Put(s.Early, wait)
 	case stale != nil:
 		stale.NextTry.Put(stale, wait)
 	}
 	if s.background() {
-		return s.end(storedPage{page: stale})
+		return s.end(StoredPage{Page: stale})
 	}
-	s.trouble = failure{cause: cause, detail: detail}
+	s.trouble = Failure{Cause: cause, Detail: detail}
 	return stepUnavailable
 }
 
 // background reports whether no request waits for the fill: a stale page is served until the
 // fill ends, or the stale window of the page does.
-func (s *fill) background() bool {
-	p := s.f.stale.Load()
-	return p != nil && !s.force && s.minSeq == 0 && (s.early != nil || !s.policy.waits) && s.e.Node.State(&s.f.State, p, s.e.Now()) >= store.Stale
+func (s *Fill) background() bool {
+	p := s.f.Stale.Load()
+	return p != nil && !s.Force && s.MinSeq == 0 && (s.Early != nil || !s.Policy.AwaitsNew) && s.e.Node.State(&s.f.State, p, s.e.Now()) >= store.Stale
 }
 
 // overdue is called when the store has taken too long for the waiting requests. They
 // join the unstored flight, which must not queue behind the turn of a fill that waits
 // for the store, so the turn is given up. A forced fill keeps it: it cannot start
 // again once its request is claimed.
-func (s *fill) overdue() {
-	close(s.f.overdue)
-	if !s.force {
+func (s *Fill) overdue() {
+	close(s.f.Overdue)
+	if !s.Force {
 		s.turn.leave(budget.ErrNoVerdict)
 	}
 }
 
 // unavailable ends a fill without a new page. The stored page is the fallback, if it
 // may be served on errors. A page that a hard purge covers never is.
-func (s *fill) unavailable(ctx context.Context, rec store.Record, cause error, detail string) failure {
-	o := failure{cause: cause, detail: detail}
+func (s *Fill) unavailable(ctx context.Context, rec store.Record, cause error, detail string) Failure {
+	o := Failure{Cause: cause, Detail: detail}
 	if !s.servableOnError(rec) {
 		return o
 	}
 	if p, err := s.load(ctx, rec); err == nil {
-		o.fallback = p
+		o.Fallback = p
 	}
 	return o
 }
 
 // storeFailed ends a fill that the store did not answer.
-func (s *fill) storeFailed(ctx context.Context, err error) outcome {
+func (s *Fill) storeFailed(ctx context.Context, err error) Outcome {
 	if ctx.Err() != nil {
-		return failure{cause: context.Cause(ctx), detail: detailClosing}
+		return Failure{Cause: context.Cause(ctx), Detail: DetailClosing}
 	}
-	s.e.Complaints.Log("the store failed", "key", s.key.String(), "error", err)
-	return failure{cause: err, detail: detailStoreError}
+	s.e.Complaints.Log("the store failed", "key", s.Key.String(), "error", err)
+	return Failure{Cause: err, Detail: DetailStoreError}
 }
 
 // notPublished ends a fill whose page was rendered and could not be stored: waiting
 // requests, and the requests of the next seconds, get it.
-func (s *fill) notPublished(err error) outcome {
-	s.e.Complaints.Log("rendered, but not published", "key", s.key.String(), "error", err)
-	p := (*s.f.rendered.Load())()
+func (s *Fill) notPublished(err error) Outcome {
+	s.e.Complaints.Log("rendered, but not published", "key", s.Key.String(), "error", err)
+	p := (*s.f.Rendered.Load())()
 	p.Outage = true
 	s.e.Node.Unpublished.Put(p, &s.f.State)
-	return unpublishedPage{page: p, detail: detailUnpublished, cause: err}
+	return UnpublishedPage{Page: p, Detail: DetailUnpublished, cause: err}
 }
 
 // runUnstored executes a fill without the stores: it renders the page for the waiting
 // requests, by the same projection and under the same rules as any render.
-func (s *fill) runUnstored(ctx context.Context) outcome {
+func (s *Fill) runUnstored(ctx context.Context) Outcome {
 	defer s.releaseMemory()
 	defer s.turn.leave(budget.ErrNoVerdict)
-	s.unstored = detailStoreError
+	s.unstored = DetailStoreError
 	return s.steps(ctx, stepUnstored, s.do)
 }
 
 // findUnstored decides whether a page that will not be stored is rendered. unstored is the reason in
 // Cache-Status.
-func (s *fill) findUnstored() step {
+func (s *Fill) findUnstored() step {
 	s.since = time.Now()
-	if p := s.e.Node.Unpublished.Get(s.key); p != nil {
-		return s.end(unpublishedPage{page: p, detail: s.unstored}) // of the previous flight
+	if p := s.e.Node.Unpublished.Get(s.Key); p != nil {
+		return s.end(UnpublishedPage{Page: p, Detail: s.unstored}) // of the previous flight
 	}
 	if pass := s.passesUnknown(); pass != "" {
-		return s.end(refusal{pass})
+		return s.end(Refusal{pass})
 	}
 	return stepEnterUnstored
 }
 
 // enterUnstored waits for the turn at the origin.
-func (s *fill) enterUnstored(ctx context.Context) step {
+func (s *Fill) enterUnstored(ctx context.Context) step {
 	switch come, err := s.awaitTurn(ctx, store.Record{}); {
 	case err != nil:
-		return s.end(failure{cause: err, detail: admissionDetail(err)})
+		return s.end(Failure{Cause: err, Detail: admissionDetail(err)})
 	case !come:
 		return stepEnterUnstored
 	}
@@ -1229,7 +1329,7 @@ func (s *fill) enterUnstored(ctx context.Context) step {
 }
 
 // renderUnstored renders a page that will not be stored.
-func (s *fill) renderUnstored(ctx context.Context) step {
+func (s *Fill) renderUnstored(ctx context.Context) step {
 	s.storeWait.stop()                // no store is called
 	s.asOf = s.e.Follower.Committed() // before the render: a later purge has a higher number
 	_, s.followed = s.e.Follower.Applied()
@@ -1239,15 +1339,15 @@ func (s *fill) renderUnstored(ctx context.Context) step {
 	s.learn(s.got)
 	s.turn.leave(s.verdict(ctx, 0, s.got))
 	if ctx.Err() != nil {
-		return s.end(failure{cause: context.Cause(ctx), detail: detailClosing})
+		return s.end(Failure{Cause: context.Cause(ctx), Detail: DetailClosing})
 	}
 	return stepJudgeUnstored
 }
 
 // judgeUnstored decides what is made of a rendering that will not be stored.
-func (s *fill) judgeUnstored() step {
+func (s *Fill) judgeUnstored() step {
 	if s.got.Response != nil {
-		if why := s.policy.rejects(s.got.Response, nil, nil); why != "" {
+		if why := s.Policy.Rejects(s.got.Response, nil, nil); why != "" {
 			s.got = rejection(why)
 		}
 	}
@@ -1264,159 +1364,45 @@ func (s *fill) judgeUnstored() step {
 
 // withdrawUnstored ends the copy that the store may have, and that cannot be updated, in this
 // process.
-func (s *fill) withdrawUnstored() step {
+func (s *Fill) withdrawUnstored() step {
 	s.withdrawHere(s.at, s.got.Refused)
 	if s.got.Refused != "" {
-		return s.end(refusal{s.got.Refused})
+		return s.end(Refusal{s.got.Refused})
 	}
 	return stepServeUnstored
 }
 
 // serveUnstored ends the fill with the page that was rendered.
-func (s *fill) serveUnstored() step {
+func (s *Fill) serveUnstored() step {
 	p := s.renderedUnstored()
 	s.e.Node.Unpublished.Put(p, &s.f.State)
 	if s.followed {
-		s.e.Flights.Each(s.key, func(f *flight) { f.unstored.Store(p) })
+		s.e.Flights.Each(s.Key, func(f *Flight) { f.unstored.Store(p) })
 	}
-	return s.end(unpublishedPage{page: p, detail: s.unstored})
+	return s.end(UnpublishedPage{Page: p, Detail: s.unstored})
 }
 
 // renderedUnstored is the page of a rendering that will not be stored.
-func (s *fill) renderedUnstored() *page.Page {
-	p := newUnpublishedPage(s.key, s.entry(s.got, s.at, s.asOf, store.Record{}), s.at, s.got.Response.Body, s.policy.present)
-	p.Outage = s.unstored == detailStoreError
+func (s *Fill) renderedUnstored() *page.Page {
+	p := newUnpublishedPage(s.Key, s.entry(s.got, s.at, s.asOf, store.Record{}), s.at, s.got.Response.Body, s.Policy.View)
+	p.Outage = s.unstored == DetailStoreError
 	return p
 }
 
 // failedUnstored remembers a failure in this process, since the back-off cannot be
 // stored.
-func (s *fill) failedUnstored(got render.Rendering, at timing) outcome {
-	o, pause := failure{cause: got.Failure, detail: failureDetail(got.Failure), response: got.Failed, own: got.Own}, s.e.backOff(0)
-	s.e.Log.Warn("rendering failed", "key", s.key.String(), "error", got.Failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
-	s.e.Node.Negative.Put(s.key, &nodecache.NegativeEntry{ReadAt: at.began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.shown()}, &s.f.State)
+func (s *Fill) failedUnstored(got render.Rendering, at timing) Outcome {
+	o, pause := Failure{Cause: got.Failure, Detail: FailureDetail(got.Failure), response: got.Failed, Own: got.Own}, s.e.backOff(0)
+	s.e.Log.Warn("rendering failed", "key", s.Key.String(), "error", got.Failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
+	s.e.Node.Negative.Put(s.Key, &nodecache.NegativeEntry{ReadAt: at.began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.Shown()}, &s.f.State)
 	return o
 }
 
-// errRejected: the generation is suspicious by the rules of its route.
-var errRejected = errors.New("the generation was rejected")
-
-// errClosed: the process closes.
-var errClosed = errors.New("the cache is closed")
-
-// errOnlyIfCached: nothing is rendered for the request.
-var errOnlyIfCached = errors.New("no stored page can be served, and the request has only-if-cached")
-
-// A timing is when a render took place.
-type timing struct {
-	began       time.Time // by the monotonic clock
-	generatedAt time.Time // by the wall clock, in whole milliseconds
-	took        time.Duration
-}
-
-// errEmpty: a page without content would replace one that has some.
-var errEmpty = errors.New("the response is empty, and the stored page is not")
-
-// render calls the renderer of a route with the request built from a key and forwarded headers, and reads the
-// whole response (see Do). limit is how long the renderer may take.
-func (e *engine) render(ctx context.Context, p *policy, k store.Key, forwarded http.Header, limit time.Duration, memory *render.Memory, to render.Audience) render.Rendering {
-	req, err := p.keys.Request(ctx, k)
-	if err != nil {
-		return render.Rendering{Failure: err}
-	}
-	maps.Copy(req.Header, forwarded)
-	requested := e.Now()
-	return render.Do(ctx, render.Call{
-		Handler: p.renderer, Request: req, Tags: p.tags,
-		Judge: func(status int, h http.Header, tags []string) httpcache.Verdict {
-			return p.judge(k, status, h, tags, requested)
-		},
-		Limit: limit, MaxBody: p.maxBody, Memory: memory, Pieces: e.Reader.Pieces(), Closing: e.Closing, To: to,
-	})
-}
-
-// releaseMemory ends what the fill has of the last render.
-func (s *fill) releaseMemory() {
-	s.memory.Release()
-	s.memory = nil
-}
-
-// nextMemory returns the memory of the next render of the fill. The last one has ended.
-func (s *fill) nextMemory() *render.Memory {
-	s.memory.Release()
-	s.memory = render.NewMemory(s.e.Memory)
-	return s.memory
-}
-
-// conclude records the end of the request that this fill has claimed, unless the
-// publish has completed it. If we crash before, the request is in progress until the
-// lease would have ended. After a publish with an unknown outcome this is harmless:
-// either the publish has completed the request, and nothing changes here, or it can no
-// longer commit, since it requires the request to be in progress.
-func (s *fill) conclude(ctx context.Context, lease store.Lease, o outcome) {
-	if s.claim == nil {
-		return
-	}
-	end := store.RequestEnd{Failure: "another writer was faster"}
-	if o != nil {
-		e, err := o.result()
-		_, found := o.(storedPage) // another writer's, under the lease (see WithUnlessFresh)
-		switch {
-		case err != nil:
-			end.Failure = err.Error()
-		case found:
-			end = store.RequestEnd{Result: &e}
-		default:
-			return
-		}
-	}
-	settle, cancel := settling(ctx)
-	defer cancel()
-	if err := s.e.Meta.EndRequest(settle, lease, end); err != nil {
-		s.e.Log.Warn("failed to record the end of a request; it stays in progress until its lease would have expired",
-			"key", s.key.String(), "request", s.claim.Key, "error", err)
-	}
-}
-
-// A freshVersion names a fresh page that is regenerated nevertheless.
-type freshVersion struct {
-	generation string
-	version    int64
-}
-
-// is reports whether an entry has the version.
-func (v freshVersion) is(e *store.Entry) bool {
-	return v.generation != "" && e.GenerationID == v.generation && e.Version == v.version
-}
-
-// learn records what a render says of the section of its page. An answer for an invented URL says
-// nothing.
-func (s *fill) learn(got render.Rendering) {
-	switch {
-	case got.Response != nil && !isNegative(got.Response.Status):
-		s.policy.cacheable(s.key)
-	case got.Refused != "" && got.Status != http.StatusNotFound && got.Status != http.StatusGone:
-		s.policy.refused(s.key, got.Refused)
-	}
-}
-
-// passesUnknown returns the reason for which a page that is not stored is not rendered, and the
-// request passes through; empty if it is rendered.
-func (s *fill) passesUnknown() (detail string) {
-	switch {
-	case s.head:
-		return detailHead
-	case s.skip != "":
-		return detailLearned
-	}
-	return ""
-}
-
-// overtaken reports whether a page that a flight has rendered is purged hard by unsafe requests
+// Overtaken reports whether a page that a flight has rendered is purged hard by unsafe requests
 // alone, which arrived at this process while it was rendered. Visitors who came before them may
 // have it: otherwise a stranger who posts more often than the page renders could make them
 // wait for ever. Later visitors do not get it.
-func (e *engine) overtaken(f *flight, p *page.Page) bool {
+func (e *Engine) Overtaken(f *Flight, p *page.Page) bool {
 	since := p.Entry.PurgeSeq
 	marks := e.Node.Marks.Covering(p.Key, p.Entry.Tags, e.Now())
 	if p.Entry.Foreign || marks.HardSeq > since {

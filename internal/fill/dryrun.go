@@ -1,4 +1,4 @@
-package isr
+package fill
 
 import (
 	"context"
@@ -20,14 +20,14 @@ import (
 // and replaces the steps that change something: its own find what can be known without that, and give
 // reasons. No turn is waited for, no lease is acquired, and nothing is stored or remembered.
 type dryRun struct {
-	s  *fill
-	to fillsExplainer
+	s  *Fill
+	to Explainer
 	// open: the outcome cannot be known.
 	open bool
 }
 
-// A fillsExplainer is told what the steps of a fill find.
-type fillsExplainer interface {
+// A Explainer is told what the steps of a fill find.
+type Explainer interface {
 	// Because adds a reason, and the section that says so; empty if there is none.
 	Because(text, rfc string)
 	// Stored describes the record of a page, which is in a state.
@@ -44,55 +44,55 @@ type fillsExplainer interface {
 	Fetched(k store.Key, got render.Rendering, requested time.Time, took time.Duration, rejected string)
 }
 
-// dryRun returns the flight of a fill as it would end, and tells to why. A page that visitors get
+// DryRun returns the flight of a fill as it would end, and tells to why. A page that visitors get
 // before that, because it may be served while another one is rendered, ends it too; the flight then has
 // it as its stale page.
 //
-// open: the outcome cannot be known. It is a storedPage, without a page, if the fill waits for another
+// open: the outcome cannot be known. It is a StoredPage, without a page, if the fill waits for another
 // process, and nil if the renderer decides.
-func (e *engine) dryRun(ctx context.Context, s *fill, to fillsExplainer) (f *flight, open bool) {
+func (e *Engine) DryRun(ctx context.Context, s *Fill, to Explainer) (f *Flight, open bool) {
 	return e.newDryRun(s, to).from(ctx, stepLook)
 }
 
-// dryRunUnstored is dryRun for a fill that calls no store.
-func (e *engine) dryRunUnstored(ctx context.Context, s *fill, to fillsExplainer) (f *flight, open bool) {
-	s.unstored = detailStoreError
+// DryRunUnstored is dryRun for a fill that calls no store.
+func (e *Engine) DryRunUnstored(ctx context.Context, s *Fill, to Explainer) (f *Flight, open bool) {
+	s.unstored = DetailStoreError
 	return e.newDryRun(s, to).from(ctx, stepUnstored)
 }
 
-// dryRender calls the renderer for a fill whose page is not stored, for a reason.
-func (e *engine) dryRender(ctx context.Context, s *fill, unstored string, to fillsExplainer) {
+// DryRender calls the renderer for a fill whose page is not stored, for a reason.
+func (e *Engine) DryRender(ctx context.Context, s *Fill, unstored string, to Explainer) {
 	e.newDryRun(s, to).renderUnstored(ctx, unstored)
 }
 
 // newDryRun gives a fill a flight that no request joins.
-func (e *engine) newDryRun(s *fill, to fillsExplainer) *dryRun {
-	s.e, s.pk = e, e.Partition(s.key)
-	s.f = &flight{fill: s, waitTimes: new(waitTimes), streaming: make(chan struct{})}
+func (e *Engine) newDryRun(s *Fill, to Explainer) *dryRun {
+	s.e, s.pk = e, e.Partition(s.Key)
+	s.f = &Flight{Fill: s, WaitTimes: new(WaitTimes), Streaming: make(chan struct{})}
 	s.since = time.Now()
 	return &dryRun{s: s, to: to}
 }
 
-func (d *dryRun) from(ctx context.Context, at step) (f *flight, open bool) {
-	d.s.f.outcome = d.s.steps(ctx, at, d.do)
+func (d *dryRun) from(ctx context.Context, at step) (f *Flight, open bool) {
+	d.s.f.Outcome = d.s.steps(ctx, at, d.do)
 	return d.s.f, d.open
 }
 
 // ask calls the renderer by call, a method of the fill, and describes what it answers. rec is
 // what the answer would replace.
 func (d *dryRun) ask(rec store.Record, call func() (render.Rendering, timing)) {
-	s, plain, watching := d.s, d.s.policy, *d.s.policy
-	watching.renderer = d.to.Watch(plain.renderer)
-	watching.renders = new(recentTimes) // it is not remembered
-	s.policy = &watching
+	s, plain, watching := d.s, d.s.Policy, *d.s.Policy
+	watching.Renderer = d.to.Watch(plain.Renderer)
+	watching.Renders = new(RecentTimes) // it is not remembered
+	s.Policy = &watching
 	s.got, s.at = call()
 	s.releaseMemory()
-	s.policy = plain
+	s.Policy = plain
 	rejected := ""
 	if s.got.Response != nil {
 		rejected = s.suspicious(rec, s.got)
 	}
-	d.to.Fetched(s.key, s.got, s.at.generatedAt, s.at.took, rejected)
+	d.to.Fetched(s.Key, s.got, s.at.generatedAt, s.at.took, rejected)
 }
 
 // renderUnstored renders a page that is not stored, for a reason.
@@ -115,15 +115,15 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 	case stepLoad:
 		return d.load(ctx)
 	case stepFound:
-		return s.end(storedPage{page: s.page})
+		return s.end(StoredPage{Page: s.page})
 	case stepOffer:
 		return d.offer()
 	case stepTooLarge:
-		return s.end(refusal{httpcache.RefusedTooLarge})
+		return s.end(Refusal{httpcache.RefusedTooLarge})
 	case stepChoose, stepUnstored:
 		return d.choose(at)
 	case stepEnter:
-		if s.policy.budget.IsOpen() {
+		if s.Policy.Budget.IsOpen() {
 			return s.notAdmitted(&budget.Error{Open: true})
 		}
 		return stepConfirm
@@ -136,21 +136,21 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 		s.got = rejection(s.rejected)
 		return stepFail
 	case stepFail:
-		o := d.unavailable(ctx, s.got.Failure, failureDetail(s.got.Failure))
-		o.response, o.own = s.got.Failed, s.got.Own
+		o := d.unavailable(ctx, s.got.Failure, FailureDetail(s.got.Failure))
+		o.response, o.Own = s.got.Failed, s.got.Own
 		return s.end(o)
 	case stepUnavailable:
-		return s.end(d.unavailable(ctx, s.trouble.cause, s.trouble.detail))
+		return s.end(d.unavailable(ctx, s.trouble.Cause, s.trouble.Detail))
 	case stepWithdraw, stepRefuse:
-		return s.end(refusal{s.got.Refused})
+		return s.end(Refusal{s.got.Refused})
 	case stepKeep:
-		return s.end(unpublishedPage{page: s.negativePage(), detail: page.DetailNegative})
+		return s.end(UnpublishedPage{Page: s.negativePage(), Detail: page.DetailNegative})
 	case stepStoreBody:
 		m := s.made
-		return s.end(renderedPage{newUnpublishedPage(s.key, m.entry, m.at, m.body, s.policy.present), m.forwardStatus()})
+		return s.end(RenderedPage{newUnpublishedPage(s.Key, m.entry, m.at, m.body, s.Policy.View), m.forwardStatus()})
 	case stepSleep:
 		d.to.Because((&store.HeldError{Lock: *s.rec.Lock}).Error()+"; the request waits for its page", "RFC 9211, section 2.6")
-		return d.leaveOpen(storedPage{waited: true})
+		return d.leaveOpen(StoredPage{Waited: true})
 	}
 	return d.doUnstored(ctx, at)
 }
@@ -160,8 +160,8 @@ func (d *dryRun) doUnstored(ctx context.Context, at step) step {
 	s := d.s
 	switch at {
 	case stepEnterUnstored:
-		if err := (&budget.Error{Open: true}); s.policy.budget.IsOpen() {
-			return s.end(failure{cause: err, detail: admissionDetail(err)})
+		if err := (&budget.Error{Open: true}); s.Policy.Budget.IsOpen() {
+			return s.end(Failure{Cause: err, Detail: admissionDetail(err)})
 		}
 		return stepRenderUnstored
 	case stepRenderUnstored:
@@ -172,20 +172,20 @@ func (d *dryRun) doUnstored(ctx context.Context, at step) step {
 		d.renderUnstored(ctx, s.unstored)
 		return stepJudgeUnstored
 	case stepFailUnstored:
-		return s.end(failure{cause: s.got.Failure, detail: failureDetail(s.got.Failure), response: s.got.Failed, own: s.got.Own})
+		return s.end(Failure{Cause: s.got.Failure, Detail: FailureDetail(s.got.Failure), response: s.got.Failed, Own: s.got.Own})
 	case stepWithdrawHere:
 		if s.got.Refused != "" {
-			return s.end(refusal{s.got.Refused})
+			return s.end(Refusal{s.got.Refused})
 		}
 		return stepServeUnstored
 	case stepServeUnstored:
-		return s.end(unpublishedPage{page: s.renderedUnstored(), detail: s.unstored})
+		return s.end(UnpublishedPage{Page: s.renderedUnstored(), Detail: s.unstored})
 	}
 	return s.decide(at)
 }
 
 // leaveOpen ends the fill, whose outcome cannot be known.
-func (d *dryRun) leaveOpen(o outcome) step {
+func (d *dryRun) leaveOpen(o Outcome) step {
 	d.open = true
 	return d.s.end(o)
 }
@@ -193,14 +193,14 @@ func (d *dryRun) leaveOpen(o outcome) step {
 // storeFailed ends the fill because the store does not answer.
 func (d *dryRun) storeFailed(err error) step {
 	d.to.Because("the store does not answer: "+err.Error(), "")
-	return d.s.end(failure{cause: err, detail: detailStoreError})
+	return d.s.end(Failure{Cause: err, Detail: DetailStoreError})
 }
 
 // look reads the record of the page. Nothing that it says is remembered.
 func (d *dryRun) look(ctx context.Context) step {
 	s := d.s
 	s.asOf = s.e.Follower.Committed()
-	rec, at, err := s.e.Node.Peek(ctx, s.key, s.pk)
+	rec, at, err := s.e.Node.Peek(ctx, s.Key, s.pk)
 	if err != nil {
 		return d.storeFailed(err)
 	}
@@ -232,8 +232,8 @@ func (d *dryRun) load(ctx context.Context) step {
 // page returns the page of the record, without its body. Nothing is kept in memory.
 func (d *dryRun) page(ctx context.Context) (*page.Page, error) {
 	s, e := d.s, *d.s.rec.Entry
-	if last := s.e.Node.Last(s.key); last != nil && page.SameBody(&last.Entry, &e) {
-		p := page.New(s.key, e, s.rec.Purges, s.latest, nil, s.policy.present)
+	if last := s.e.Node.Last(s.Key); last != nil && page.SameBody(&last.Entry, &e) {
+		p := page.New(s.Key, e, s.rec.Purges, s.latest, nil, s.Policy.View)
 		p.Rejected.Store(last.Rejected.Load() && !last.Dropped.Load() && page.SameEntry(&last.Entry, &e))
 		return p, nil
 	}
@@ -249,15 +249,15 @@ func (d *dryRun) page(ctx context.Context) (*page.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	return page.New(s.key, e, s.rec.Purges, s.latest, nil, s.policy.present), nil
+	return page.New(s.Key, e, s.rec.Purges, s.latest, nil, s.Policy.View), nil
 }
 
 // offer ends the fill with a page that its visitor gets without waiting for a new one.
 func (d *dryRun) offer() step {
 	s := d.s
-	s.f.stale.Store(s.page)
-	if !s.policy.waits && s.minSeq == 0 {
-		return s.end(storedPage{page: s.page})
+	s.f.Stale.Store(s.page)
+	if !s.Policy.AwaitsNew && s.MinSeq == 0 {
+		return s.end(StoredPage{Page: s.page})
 	}
 	return stepChoose
 }
@@ -265,8 +265,8 @@ func (d *dryRun) offer() step {
 // choose says why the request passes through, if no page is rendered for it.
 func (d *dryRun) choose(at step) step {
 	next := d.s.decide(at)
-	if o, refused := d.s.out.(refusal); refused {
-		if why, ok := details.Of(o.reason); ok {
+	if o, refused := d.s.out.(Refusal); refused {
+		if why, ok := details.Of(o.Reason); ok {
 			d.to.Because(why.Meaning, why.RFC)
 		}
 	}
@@ -280,9 +280,9 @@ func (d *dryRun) confirm(ctx context.Context) step {
 	case err != nil:
 		return d.storeFailed(err)
 	case tooMany:
-		return s.end(refusal{detailVariants})
+		return s.end(Refusal{DetailVariants})
 	}
-	if len(s.policy.keys.Learned(s.key)) > 0 {
+	if len(s.Policy.Keys.Learned(s.Key)) > 0 {
 		d.to.RendersVariant()
 	}
 	d.to.Because("the page is rendered, and stored if the response allows it", "RFC 9111, section 3")
@@ -298,11 +298,11 @@ func (d *dryRun) confirm(ctx context.Context) step {
 }
 
 // unavailable is [fill.unavailable] without the effects of a load.
-func (d *dryRun) unavailable(ctx context.Context, cause error, detail string) failure {
-	o := failure{cause: cause, detail: detail}
+func (d *dryRun) unavailable(ctx context.Context, cause error, detail string) Failure {
+	o := Failure{Cause: cause, Detail: detail}
 	if d.s.servableOnError(d.s.rec) {
 		if p, err := d.page(ctx); err == nil {
-			o.fallback = p
+			o.Fallback = p
 		}
 	}
 	return o

@@ -1,4 +1,4 @@
-package isr
+package fill
 
 import (
 	"context"
@@ -10,18 +10,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// This file is how a cache tells its observer what it does: operations that last, by begin, and
-// events, by note. Without an observer both do nothing.
-
-// note tells the observer of an event.
-func (c *Cache) note(e Event) {
-	if c.cfg.Observer != nil {
-		c.cfg.Observer.Note(e)
-	}
-}
-
-// An operation is work of a fill that takes time (see isr.Operation).
-type operation struct {
+// An Operation is work of a fill that takes time (see isr.Operation).
+type Operation struct {
 	Kind    string // of the constants below
 	Route   string // label of the route
 	Key     store.Key
@@ -44,8 +34,8 @@ const (
 	eventNotStored = "not-stored"
 )
 
-// An operationResult is how an operation ended. It has the fields of isr.Result, which documents them.
-type operationResult struct {
+// An Result is how an operation ended. It has the fields of isr.Result, which documents them.
+type Result struct {
 	Outcome string
 	Reason  string
 	Took    time.Duration
@@ -56,27 +46,27 @@ type operationResult struct {
 
 // begin tells the observer that an operation begins, and returns the context of the operation
 // and the function to be called once after it.
-func (e *engine) begin(ctx context.Context, op operation) (context.Context, func(operationResult)) {
+func (e *Engine) begin(ctx context.Context, op Operation) (context.Context, func(Result)) {
 	if e.Begin == nil {
-		return ctx, func(operationResult) {}
+		return ctx, func(Result) {}
 	}
 	return e.Begin(ctx, op)
 }
 
 // note tells the observer of an event.
-func (e *engine) note(kind, reason string) {
+func (e *Engine) note(kind, reason string) {
 	if e.Note != nil {
 		e.Note(kind, reason)
 	}
 }
 
 // operation returns an operation of the fill.
-func (s *fill) operation(kind string) operation {
-	return operation{Kind: kind, Route: s.policy.label, Key: s.key, Cause: s.cause}
+func (s *Fill) operation(kind string) Operation {
+	return Operation{Kind: kind, Route: s.Policy.Label, Key: s.Key, Cause: s.Cause}
 }
 
 // observed executes the fill by run, as an operation that requests can join.
-func (s *fill) observed(ctx context.Context, run func(context.Context) outcome) outcome {
+func (s *Fill) observed(ctx context.Context, run func(context.Context) Outcome) Outcome {
 	ctx, end := s.e.begin(ctx, s.operation(operationFlight))
 	s.f.work = ctx
 	close(s.f.begun)
@@ -88,70 +78,70 @@ func (s *fill) observed(ctx context.Context, run func(context.Context) outcome) 
 }
 
 // beginQueue begins the wait for a turn at the origin, and returns what ends it.
-func (s *fill) beginQueue(ctx context.Context) func(operationResult) {
-	s.e.queued.Add(1)
+func (s *Fill) beginQueue(ctx context.Context) func(Result) {
+	s.e.Queued.Add(1)
 	_, end := s.e.begin(ctx, s.operation(operationQueue))
-	return func(r operationResult) {
-		s.e.queued.Add(-1)
+	return func(r Result) {
+		s.e.Queued.Add(-1)
 		end(r)
 	}
 }
 
 // beginLeaseWait begins the wait for a lease that another process holds, unless it has begun.
-func (s *fill) beginLeaseWait(ctx context.Context) {
+func (s *Fill) beginLeaseWait(ctx context.Context) {
 	if s.leaseWait != nil {
 		return
 	}
 	_, s.leaseWait = s.e.begin(ctx, s.operation(operationLease))
 	began := time.Now()
-	if earlier := s.f.leaseWait.Load(); earlier != nil {
+	if earlier := s.f.LeaseWait.Load(); earlier != nil {
 		began = earlier.began
 	}
-	s.f.leaseWait.Store(&period{began: began})
+	s.f.LeaseWait.Store(&period{began: began})
 }
 
 // endLeaseWait ends the wait for a lease, if it has begun.
-func (s *fill) endLeaseWait(outcome string) {
+func (s *Fill) endLeaseWait(outcome string) {
 	if s.leaseWait == nil {
 		return
 	}
-	s.leaseWait(operationResult{Outcome: outcome})
+	s.leaseWait(Result{Outcome: outcome})
 	s.leaseWait = nil
-	s.f.leaseWait.Store(&period{began: s.f.leaseWait.Load().began, ended: time.Now()})
+	s.f.LeaseWait.Store(&period{began: s.f.LeaseWait.Load().began, ended: time.Now()})
 }
 
 // leaseOutcome returns the outcome of a wait for a lease that ends with the fill.
-func leaseOutcome(o outcome) string {
+func leaseOutcome(o Outcome) string {
 	switch o := o.(type) {
-	case storedPage:
+	case StoredPage:
 		return "ok"
-	case failure:
-		if o.detail == detailTimeout {
+	case Failure:
+		if o.Detail == DetailTimeout {
 			return "timeout"
 		}
 	}
 	return "canceled"
 }
 
-func flightResult(o outcome) operationResult {
+func flightResult(o Outcome) Result {
 	switch o := o.(type) {
-	case storedPage:
-		return operationResult{Outcome: "stored"}
-	case renderedPage:
-		return operationResult{Outcome: "rendered"}
-	case unpublishedPage:
-		return operationResult{Outcome: "unpublished", Reason: o.detail, Err: o.cause}
-	case refusal:
-		return operationResult{Outcome: "refused", Reason: o.reason}
-	case failure:
-		return operationResult{Outcome: "failed", Reason: o.detail, Err: o.cause}
+	case StoredPage:
+		return Result{Outcome: "stored"}
+	case RenderedPage:
+		return Result{Outcome: "rendered"}
+	case UnpublishedPage:
+		return Result{Outcome: "unpublished", Reason: o.Detail, Err: o.cause}
+	case Refusal:
+		return Result{Outcome: "refused", Reason: o.Reason}
+	case Failure:
+		return Result{Outcome: "failed", Reason: o.Detail, Err: o.Cause}
 	}
-	return operationResult{Outcome: "failed"}
+	return Result{Outcome: "failed"}
 }
 
 // joined tells the observer that a request waits for a flight, unless it has started it. f may
 // be nil.
-func (e *engine) joined(f *flight, leader bool, request context.Context) {
+func (e *Engine) joined(f *Flight, leader bool, request context.Context) {
 	if e.Joined == nil || f == nil || leader {
 		return
 	}
@@ -170,16 +160,16 @@ const (
 )
 
 // trigger returns why the fill renders the page. rec is what it replaces.
-func (s *fill) trigger(rec store.Record) string {
+func (s *Fill) trigger(rec store.Record) string {
 	state := store.Freshness(rec.Entry, rec.Purges, s.e.Now())
 	switch {
-	case s.force && s.unless == nil:
+	case s.Force && s.Unless == nil:
 		return triggerCommand
-	case s.early != nil, state == store.Fresh:
+	case s.Early != nil, state == store.Fresh:
 		return triggerEarly
 	case state == store.Missing:
 		return triggerMiss
-	case state == store.Purged, rec.Entry.CoveredBy(s.e.Node.RecordPurges(&s.f.State, s.key, rec)):
+	case state == store.Purged, rec.Entry.CoveredBy(s.e.Node.RecordPurges(&s.f.State, s.Key, rec)):
 		return triggerPurge
 	}
 	return triggerStale
@@ -187,13 +177,13 @@ func (s *fill) trigger(rec store.Record) string {
 
 // An observedRender is an OperationRender in progress. Nil: there is no observer.
 type observedRender struct {
-	end    func(operationResult)
-	result operationResult
+	end    func(Result)
+	result Result
 }
 
 // beginRender begins an OperationRender, and returns its context. The fill must call
 // endRender.
-func (s *fill) beginRender(ctx context.Context, trigger string) context.Context {
+func (s *Fill) beginRender(ctx context.Context, trigger string) context.Context {
 	if s.e.Begin == nil {
 		return ctx
 	}
@@ -205,9 +195,9 @@ func (s *fill) beginRender(ctx context.Context, trigger string) context.Context 
 }
 
 // noteRender records a call of the renderer.
-func (s *fill) noteRender(got render.Rendering, took time.Duration) {
-	s.e.rendering.Add(-1)
-	s.f.took.Add(int64(took))
+func (s *Fill) noteRender(got render.Rendering, took time.Duration) {
+	s.e.Rendering.Add(-1)
+	s.f.Took.Add(int64(took))
 	if r := s.rendering; r != nil {
 		r.result.Status, r.result.Bytes, r.result.Err = got.Status, got.Size, got.Failure
 		r.result.Took += took
@@ -227,7 +217,7 @@ func (r *observedRender) published(renewed bool) {
 
 // endRender ends the OperationRender, if there is one. o is the outcome of the fill; nil
 // means that it goes on.
-func (s *fill) endRender(o outcome) {
+func (s *Fill) endRender(o Outcome) {
 	r := s.rendering
 	if r == nil {
 		return
@@ -243,26 +233,26 @@ func (s *fill) endRender(o outcome) {
 }
 
 // settle completes the result of a render that was not published.
-func (r *operationResult) settle(o outcome) {
+func (r *Result) settle(o Outcome) {
 	switch o := o.(type) {
-	case unpublishedPage:
-		r.Outcome, r.Reason, r.Err = "unpublished", o.detail, o.cause
-	case refusal:
-		r.Outcome, r.Reason, r.Err = "refused", o.reason, nil
-	case failure:
-		r.Outcome, r.Reason, r.Err = failedOutcome(o), failedReason(o.cause), o.cause
+	case UnpublishedPage:
+		r.Outcome, r.Reason, r.Err = "unpublished", o.Detail, o.cause
+	case Refusal:
+		r.Outcome, r.Reason, r.Err = "refused", o.Reason, nil
+	case Failure:
+		r.Outcome, r.Reason, r.Err = failedOutcome(o), failedReason(o.Cause), o.Cause
 	default: // another writer was faster
 		r.Outcome = "lost"
 	}
 }
 
-func failedOutcome(o failure) string {
+func failedOutcome(o Failure) string {
 	switch {
-	case errors.Is(o.cause, errRejected):
+	case errors.Is(o.Cause, ErrRejected):
 		return "rejected"
-	case errors.Is(o.cause, store.ErrLeaseLost), errors.Is(o.cause, store.ErrMoved):
+	case errors.Is(o.Cause, store.ErrLeaseLost), errors.Is(o.Cause, store.ErrMoved):
 		return "lost"
-	case o.detail == detailClosing:
+	case o.Detail == DetailClosing:
 		return "canceled"
 	}
 	return "failed"
@@ -274,7 +264,7 @@ func failedReason(cause error) string {
 		err    error
 		reason string
 	}{
-		{errRejected, page.DetailRejected},
+		{ErrRejected, page.DetailRejected},
 		{render.ErrUnreached, "unreachable"},
 		{render.ErrTimeout, "timeout"},
 		{render.ErrStatus, "status"},
@@ -282,39 +272,11 @@ func failedReason(cause error) string {
 		{errEmpty, "empty"},
 		{render.ErrNotModified, "not-modified"},
 		{render.ErrPanicked, "panic"},
-		{errClosed, detailClosing},
+		{ErrClosed, DetailClosing},
 	} {
 		if errors.Is(cause, known.err) {
 			return known.reason
 		}
 	}
 	return "error"
-}
-
-// notePurge tells the observer of a purge by this process.
-func (c *Cache) notePurge(p store.Purge) {
-	e := Event{Kind: EventPurge, Reason: "soft", Target: string(p.Targets[0].Kind)}
-	if p.Hard {
-		e.Reason = "hard"
-	}
-	c.note(e)
-}
-
-// notePoll tells the observer of a poll of the log.
-func (c *Cache) notePoll(took time.Duration, err error) {
-	e := Event{Kind: EventPoll, Reason: "ok", Took: took}
-	if err != nil {
-		e.Reason = "error"
-	}
-	c.note(e)
-}
-
-// noteApplied tells the observer of a change by another process that has taken effect in this one.
-// Only marks have the time of the change, in whole seconds.
-func (c *Cache) noteApplied(change store.Change) {
-	e := Event{Kind: EventApplied}
-	for _, m := range change.Marks {
-		e.Took = max(e.Took, c.now().Sub(m.At), 1)
-	}
-	c.note(e)
 }

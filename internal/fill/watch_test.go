@@ -1,4 +1,4 @@
-package isr
+package fill
 
 import (
 	"testing"
@@ -60,20 +60,20 @@ func TestLooksAreBounded(t *testing.T) {
 
 func TestRecentTimes(t *testing.T) {
 	t.Parallel()
-	var r recentTimes
-	if got := r.median(7); got != 7 {
+	var r RecentTimes
+	if got := r.Median(7); got != 7 {
 		t.Errorf("without times: %v, want what stands for them", got)
 	}
 	for i, want := range []time.Duration{9, 9, 5, 5} {
 		r.add([]time.Duration{9, 1, 5, 2}[i])
-		if got := r.median(7); got != want {
+		if got := r.Median(7); got != want {
 			t.Errorf("after %d: %v, want %v", i+1, got, want)
 		}
 	}
 	for range len(r.last) {
 		r.add(100)
 	}
-	if got := r.median(7); got != 100 {
+	if got := r.Median(7); got != 100 {
 		t.Errorf("%v, want the median of the last times", got)
 	}
 }
