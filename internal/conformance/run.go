@@ -15,6 +15,12 @@ import (
 // concurrent is how many cases run at once: most of them wait for responses to expire.
 const concurrent = 24
 
+// late is by how much steps may be late in all: a response that is fresh for two seconds is then still fresh.
+const late = time.Second
+
+// tries is how often a case runs that busy machines made late.
+const tries = 5
+
 // A Suite runs cases. Its origin must be what the cache under test forwards to.
 type Suite struct {
 	run string // part of all paths, so that a cache that keeps its content can be tested again
@@ -149,13 +155,27 @@ func (c Case) phase() int {
 	return phase
 }
 
+// runCase runs a case again if it did not pass and its steps came late: what had to be fresh may have expired.
 func (s *Suite) runCase(ctx context.Context, client *http.Client, cache string, c Case) Result {
 	path := "/" + s.run + "/" + strings.NewReplacer("/", "-", " ", "-").Replace(c.Name)
+	for try := 1; ; try++ {
+		result, delay := s.runSteps(ctx, client, cache, path, c)
+		if result.Outcome == Passed || delay < late || try == tries {
+			return result
+		}
+		path += "-again"
+	}
+}
+
+// runSteps runs a case at a path, until a step shows a problem, and returns by how much its steps came late.
+func (s *Suite) runSteps(ctx context.Context, client *http.Client, cache, path string, c Case) (Result, time.Duration) {
 	p := &progress{c: c}
 	s.mu.Lock()
 	s.cases[path] = p
 	s.mu.Unlock()
+	due := time.Now()
 	for i, step := range c.Steps {
+		due = due.Add(step.After)
 		time.Sleep(step.After)
 		p.mu.Lock()
 		p.step, p.requests = i, nil
@@ -165,10 +185,10 @@ func (s *Suite) runCase(ctx context.Context, client *http.Client, cache string, 
 			if step.Setup {
 				outcome = Inapplicable
 			}
-			return Result{c, outcome, fmt.Sprintf("step %d: %s", i, problem)}
+			return Result{c, outcome, fmt.Sprintf("step %d: %s", i, problem)}, time.Since(due)
 		}
 	}
-	return Result{Case: c}
+	return Result{Case: c}, time.Since(due)
 }
 
 // do makes the request of a step, and returns what is wrong with the response.
