@@ -50,6 +50,7 @@ type commands struct {
 	Check       checkCommand         `cmd:"" help:"Verify all that a data folder or a backup contains."`
 	Compact     compactCommand       `cmd:"" help:"Shrink the file of a table to the space that it uses."`
 	Usage       usageCommand         `cmd:"" help:"Show the DynamoDB capacity that a server has consumed, and its cost."`
+	Cost        costCommand          `cmd:"" help:"Forecast what a site costs on AWS."`
 	Table       tableCommand         `cmd:"" help:"Manage the DynamoDB table."`
 	Config      configCommand        `cmd:"" help:"Check and explain configuration files."`
 	Dynamodb    dynamodbCommand      `cmd:"" help:"Serve the embedded store as a DynamoDB endpoint, without a site."`

@@ -5,8 +5,8 @@ import "time"
 // Units of DynamoDB, with rows of at most 1 KB (docs/cost.md).
 const (
 	regenerationReads, regenerationWrites = 2, 5
-	historyReads, historyWrites           = 3, 10 // with five generations, once the history is full
-	readReads                             = 1     // a fresh page that another server has rendered
+	historyReads, historyWrites           = 2.5, 10 // with the default of three generations, once the history is full
+	readReads                             = 1       // a fresh page that another server has rendered
 
 	// A pause between polls has a random length: 0.9 of the interval on average (internal/changelog).
 	meanPause = 0.9

@@ -20,7 +20,7 @@ func TestActivity(t *testing.T) {
 		"a million regenerations":              {cost.Activity{Regenerations: million}, 3.375 + 0.40},
 		"… that change the page":               {cost.Activity{Regenerations: million, Changed: million}, 3.375 + 5},
 		"… in gzip too":                        {cost.Activity{Regenerations: million, Changed: million, Compressed: true}, 3.375 + 5 + 5},
-		"… with history":                       {cost.Activity{Regenerations: million, History: true}, 6.625 + 0.40},
+		"… with history":                       {cost.Activity{Regenerations: million, History: true}, 6.5625 + 0.40},
 		"a million reads by other servers":     {cost.Activity{Regenerations: million, Changed: million / 10, Reads: million}, 3.375 + 0.5 + 0.36 + 0.125 + 0.04},
 		"a million polls":                      {cost.Activity{Polls: million}, 0.125},
 		"three servers that poll for 30 days":  {cost.Activity{Polls: cost.Polls(3, 250*time.Millisecond, cost.Month)}, 4.32},
@@ -107,7 +107,8 @@ func TestSet(t *testing.T) {
 	if err := p.Set("read-units", 1); err != nil || p.ReadUnits != 1 {
 		t.Errorf("%v, %v", p, err)
 	}
-	if err := p.Set("reads", 1); err == nil || err.Error() != `unknown price "reads"; expected one of read-units, write-units, table-storage, puts, gets, storage` {
+	if err := p.Set("reads", 1); err == nil || err.Error() != `unknown price "reads"; expected one of read-units, write-units, table-storage, puts, gets, storage, cpu, memory, load-balancer, `+
+		`capacity-units, address, nat, metric, alarm, dashboard, logs, secret, transfer` {
 		t.Error(err)
 	}
 	for _, wrong := range []float64{-1, math.NaN(), math.Inf(1)} {
@@ -115,7 +116,53 @@ func TestSet(t *testing.T) {
 			t.Errorf("a price of %v is accepted", wrong)
 		}
 	}
-	if len(p.List()) != 6 || p.List()[0].Dollars != 1 {
+	if p.List()[0].Dollars != 1 {
 		t.Errorf("%+v", p.List())
+	}
+}
+
+// TestInstallation: what runs around the stores, calculated by hand.
+func TestInstallation(t *testing.T) {
+	i := cost.Installation{
+		Site:      cost.Site{Pages: 1, Rate: 10, Window: time.Hour, Servers: 2},
+		PageBytes: 10_000, CPU: 0.5, Memory: 1, Zones: 3, NAT: true, AccessLog: true,
+	}
+	lines := make(map[string]float64)
+	for _, line := range i.Bill(cost.USEast1()) {
+		lines[line.Service+": "+line.Of] = line.Dollars
+	}
+	const requests = 10 * 30 * 86400
+	for of, want := range map[string]float64{
+		"Fargate: servers":                         2 * 720 * (0.5*0.03238 + 0.00356),
+		"load balancer: hours":                     16.2,
+		"load balancer: capacity units, 1 GB each": requests * 10e3 / 1e9 * 0.008,
+		"VPC: public IPv4 addresses":               6 * 3.6,
+		"VPC: NAT gateways, without traffic":       3 * 32.4,
+		"CloudWatch: Container Insights":           9.3,
+		"CloudWatch: access log":                   requests * 500 / 1e9 * 0.5,
+		"CloudWatch: alarms and the dashboard":     5,
+		"S3: metrics of requests":                  3.3,
+		"Secrets Manager: tokens":                  0.8,
+		"traffic: to visitors":                     requests * 10e3 / 1e9 * 0.09,
+		"DynamoDB: storage":                        0.25e-6,
+	} {
+		if got := lines[of]; math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s: $%v, want $%v", of, got, want)
+		}
+	}
+	// The page is asked for ten times a second, and rendered once an hour.
+	if got := i.HitRatio(); math.Abs(got-(1-1.0/36_000)) > 1e-6 {
+		t.Errorf("hit ratio %v", got)
+	}
+	i.NAT, i.PublicIPs, i.AccessLog = false, true, false
+	for _, line := range i.Bill(cost.USEast1()) {
+		switch line.Of {
+		case "NAT gateways, without traffic", "access log":
+			t.Errorf("%+v", line)
+		case "public IPv4 addresses":
+			if line.Dollars != 5*3.6 {
+				t.Errorf("%+v", line)
+			}
+		}
 	}
 }

@@ -28,12 +28,29 @@ type Prices struct {
 	Puts         float64 `json:"puts"`
 	Gets         float64 `json:"gets"`
 	Storage      float64 `json:"storage"`
+
+	CPU          float64 `json:"cpu"`
+	Memory       float64 `json:"memory"`
+	LoadBalancer float64 `json:"load_balancer"`
+	Capacities   float64 `json:"capacity_units"`
+	Address      float64 `json:"address"`
+	NAT          float64 `json:"nat"`
+	Metric       float64 `json:"metric"`
+	Alarm        float64 `json:"alarm"`
+	Dashboard    float64 `json:"dashboard"`
+	Logs         float64 `json:"logs"`
+	Secret       float64 `json:"secret"`
+	Transfer     float64 `json:"transfer"`
 }
 
 // USEast1 returns the list prices of us-east-1 on demand, as of the version of this program. They change, and differ
 // by region.
 func USEast1() Prices {
-	return Prices{ReadUnits: 0.125, WriteUnits: 0.625, TableStorage: 0.25, Puts: 5, Gets: 0.40, Storage: 0.023}
+	return Prices{
+		ReadUnits: 0.125, WriteUnits: 0.625, TableStorage: 0.25, Puts: 5, Gets: 0.40, Storage: 0.023,
+		CPU: 0.03238, Memory: 0.00356, LoadBalancer: 0.0225, Capacities: 0.008, Address: 0.005, NAT: 0.045,
+		Metric: 0.30, Alarm: 0.10, Dashboard: 3, Logs: 0.50, Secret: 0.40, Transfer: 0.09,
+	}
 }
 
 // A Price is one of [Prices] with its name, which [Prices.Set] takes, and what is bought for it.
@@ -81,6 +98,18 @@ func (p *Prices) fields() []priceField {
 		{"puts", "a million PUTs and LISTs on S3", &p.Puts},
 		{"gets", "a million GETs and HEADs on S3", &p.Gets},
 		{"storage", "a GB and month in S3", &p.Storage},
+		{"cpu", "an hour of a processor of Fargate on ARM", &p.CPU},
+		{"memory", "an hour of a GB of Fargate on ARM", &p.Memory},
+		{"load-balancer", "an hour of a load balancer", &p.LoadBalancer},
+		{"capacity-units", "a capacity unit of it, for an hour", &p.Capacities},
+		{"address", "an hour of a public IPv4 address", &p.Address},
+		{"nat", "an hour of a NAT gateway", &p.NAT},
+		{"metric", "a metric of CloudWatch, for a month", &p.Metric},
+		{"alarm", "an alarm, for a month", &p.Alarm},
+		{"dashboard", "a dashboard, for a month", &p.Dashboard},
+		{"logs", "a GB of logs", &p.Logs},
+		{"secret", "a secret, for a month", &p.Secret},
+		{"transfer", "a GB to the Internet", &p.Transfer},
 	}
 }
 
