@@ -1,15 +1,18 @@
 """Moto's server, for tests: AWS in a process. Its standard output is its URL, and the end of its standard input ends it.
 
-The functions below add what moto does not know of CloudFormation.
+The functions below add what moto does not know of CloudFormation, and one action that Terraform calls.
 """
 
+import json
 import sys
 
+from moto.applicationautoscaling.responses import ApplicationAutoScalingResponse
 from moto.cloudformation import parsing
 from moto.cloudformation.models import CloudFormationBackend
 from moto.core.common_models import CloudFormationModel
 from moto.dynamodb.models.table import Table
 from moto.elbv2.models import FakeLoadBalancer, FakeTargetGroup
+from moto.secretsmanager.models import secretsmanager_backends
 from moto.server import ThreadedMotoServer
 
 execute_change_set = CloudFormationBackend.execute_change_set
@@ -56,6 +59,11 @@ def attribute_of_load_balancer(balancer, name):
     return load_balancer_attribute(balancer, name)
 
 
+def no_tags(_):
+    """The tags of what scales, for which Terraform asks."""
+    return json.dumps({"Tags": {}})
+
+
 class Distribution(CloudFormationModel):
     """A distribution of CloudFront, as far as a stack sees it: its id and its domain."""
 
@@ -81,9 +89,37 @@ class Distribution(CloudFormationModel):
         return "d111111abcdef8.cloudfront.net"
 
 
+class Secret(CloudFormationModel):
+    """A secret of Secrets Manager with a generated value."""
+
+    __module__ = "moto.secretsmanager.models"
+
+    def __init__(self, arn):
+        self.physical_resource_id = arn
+
+    @staticmethod
+    def cloudformation_name_type():
+        return "Name"
+
+    @staticmethod
+    def cloudformation_type():
+        return "AWS::SecretsManager::Secret"
+
+    @classmethod
+    def create_from_cloudformation_json(cls, resource_name, cloudformation_json, account_id, region_name, **_):
+        properties = cloudformation_json["Properties"]
+        rules = properties["GenerateSecretString"]
+        backend = secretsmanager_backends[account_id][region_name]
+        generated = backend.get_random_password(rules["PasswordLength"], "", False, rules["ExcludePunctuation"], False, False, False, True)
+        value = json.loads(generated)["RandomPassword"]
+        made = backend.create_secret(properties["Name"], value, None, properties["Description"], None, None, None, [], False)
+        return cls(made["ARN"] if isinstance(made, dict) else json.loads(made)["ARN"])
+
+
 CloudFormationBackend.execute_change_set = execute
 parsing.clean_json = clean
 Table.create_from_cloudformation_json = table
+ApplicationAutoScalingResponse.list_tags_for_resource = no_tags
 FakeTargetGroup.get_cfn_attribute = attribute_of_target_group
 FakeLoadBalancer.get_cfn_attribute = attribute_of_load_balancer
 

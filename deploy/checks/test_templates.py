@@ -106,9 +106,12 @@ def snake(name):
 
 
 TYPES = {
+    "AWS::ApplicationAutoScaling::ScalableTarget": "aws_appautoscaling_target",
+    "AWS::ApplicationAutoScaling::ScalingPolicy": "aws_appautoscaling_policy",
     "AWS::CloudWatch::Dashboard": "aws_cloudwatch_dashboard",
     "AWS::DynamoDB::Table": "aws_dynamodb_table",
     "AWS::EC2::SecurityGroup": "aws_security_group",
+    "AWS::EC2::VPCEndpoint": "aws_vpc_endpoint",
     "AWS::ECS::Cluster": "aws_ecs_cluster",
     "AWS::ECS::Service": "aws_ecs_service",
     "AWS::ECS::TaskDefinition": "aws_ecs_task_definition",
@@ -121,8 +124,11 @@ TYPES = {
     "AWS::Logs::LogGroup": "aws_cloudwatch_log_group",
     "AWS::S3::Bucket": "aws_s3_bucket",
     "AWS::S3::BucketPolicy": "aws_s3_bucket_policy",
+    "AWS::SNS::Subscription": "aws_sns_topic_subscription",
+    "AWS::SNS::Topic": "aws_sns_topic",
     "AWS::SQS::Queue": "aws_sqs_queue",
     "AWS::Scheduler::Schedule": "aws_scheduler_schedule",
+    "AWS::SecretsManager::Secret": "aws_secretsmanager_secret",
 }
 
 # What Terraform has as resources of their own, and CloudFormation as properties, or by another name.
@@ -131,10 +137,13 @@ PARTS = {
     ("aws_cloudwatch_metric_alarm", "alarms"): "all alarms, test_alarms",
     ("aws_iam_role_policy", "execution_image"): "ExecutionImagePolicy",
     ("aws_iam_role_policy", "execution_logs"): "ExecutionRole",
+    ("aws_iam_role_policy", "execution_secrets"): "ExecutionRole",
+    ("aws_iam_role_policy", "operator_api"): "OperatorRole",
     ("aws_iam_role_policy", "scheduler_run"): "SchedulerRole",
     ("aws_iam_role_policy", "serving_invalidations"): "ServingInvalidationsPolicy",
     ("aws_iam_role_policy", "serving_metrics"): "ServingMetricsPolicy",
     ("aws_iam_role_policy_attachment", "collection"): "CollectionRole",
+    ("aws_iam_role_policy_attachment", "operator"): "OperatorRole",
     ("aws_iam_role_policy_attachment", "serving"): "ServingRole",
     ("aws_iam_role_policy_attachment", "worker"): "WorkerRole",
     ("aws_s3_bucket_lifecycle_configuration", "bucket"): "Bucket",
@@ -142,8 +151,12 @@ PARTS = {
     ("aws_s3_bucket_ownership_controls", "bucket"): "Bucket",
     ("aws_s3_bucket_public_access_block", "bucket"): "Bucket",
     ("aws_s3_bucket_server_side_encryption_configuration", "bucket"): "Bucket",
+    ("aws_secretsmanager_secret_version", "admin_token"): "AdminToken",
+    ("aws_secretsmanager_secret_version", "peer_secret"): "PeerSecret",
     ("aws_vpc_security_group_egress_rule", "servers"): "LoadBalancerSecurityGroup",
     ("aws_vpc_security_group_egress_rule", "tasks"): "TaskSecurityGroup",
+    ("aws_vpc_security_group_ingress_rule", "admins"): "AdminIngress",
+    ("aws_vpc_security_group_ingress_rule", "peers"): "PeerIngress",
     ("aws_vpc_security_group_ingress_rule", "redirected"): "LoadBalancerSecurityGroup",
     ("aws_vpc_security_group_ingress_rule", "servers"): "ServerIngress, HealthIngress",
     ("aws_vpc_security_group_ingress_rule", "visitors"): "LoadBalancerSecurityGroup",
@@ -212,7 +225,7 @@ def test_same_parameters():
             default = {True: "ENABLED", False: "DISABLED"}[default]
         if isinstance(default, list):
             default = ",".join(default)
-        assert (default or None) == (value or None), name
+        assert str(default or "") == str(value or ""), name
 
 
 def test_same_policies():
@@ -235,6 +248,7 @@ def test_same_alarms():
         if r["Type"] == "AWS::CloudWatch::Alarm":
             p = r["Properties"]
             assert p["TreatMissingData"] == "notBreaching"
+            assert p["AlarmActions"] == p["OKActions"] == resources("monitoring")["SystemErrorsQueryAlarm"]["Properties"]["OKActions"]
             ours[p["AlarmName"]["Fn::Sub"].removeprefix("${Name}-")] = [
                 p["AlarmDescription"], p["Namespace"], p["MetricName"], [d["Name"] for d in p.get("Dimensions", [])],
                 p["Statistic"], p["Threshold"], p["ComparisonOperator"], p["Period"], p["EvaluationPeriods"],
@@ -248,6 +262,14 @@ def test_same_alarms():
         ]  # fmt: skip
     assert len(ours) == 24
     assert ours == theirs
+
+
+def test_scaling():
+    """Autoscaling alone says how many servers there are: a number in the service would undo it with each change of the stack."""
+    service, scaling = resources("service")["ServerService"]["Properties"], resources("service")["Scaling"]["Properties"]
+    assert "DesiredCount" not in service
+    assert (scaling["MinCapacity"], scaling["MaxCapacity"]) == ({"Ref": "DesiredCount"}, {"Ref": "MaxCount"})
+    assert plain(blocks("resource")["aws_ecs_service", "server_service"]["lifecycle"])["ignore_changes"] == "${desired_count}"
 
 
 def test_forwarded_hosts():
@@ -336,10 +358,11 @@ def account(aws):
 
 
 SITE = {"Image": "example.com/isr:1", "Origin": "https://site.example.com", "HostNames": "www.example.com"}
-SMALL = {**SITE, "DesiredCount": "1", "Cpu": "256", "Memory": "512", "CacheMemory": "192MiB", "AssignPublicIp": "ENABLED"}
+SMALL = {**SITE, "DesiredCount": "1", "AlarmEmail": "ops@example.com", "Cpu": "256", "Memory": "512", "CacheMemory": "192MiB", "AssignPublicIp": "ENABLED"}
 LARGE = {
     **SITE, "DesiredCount": "6", "Workers": "2", "Cpu": "2048", "Memory": "4096", "CacheMemory": "2GiB", "OriginVerify": SECRET,
     "EdgeCertificateArn": f"arn:aws:acm:us-east-1:{ACCOUNT}:certificate/abc", "AlarmTopicArn": f"arn:aws:sns:{REGION}:{ACCOUNT}:alarms",
+    "MaxCount": "20", "AdminNetwork": "10.0.0.0/8", "OperatorArns": f"arn:aws:iam::{ACCOUNT}:role/ops",
     "CollectorImage": "public.ecr.aws/aws-observability/aws-otel-collector:v0.43.3", "Distribution": "E1EXAMPLE", "OriginDomain": "isr.example.com",
 }  # fmt: skip
 
@@ -348,6 +371,9 @@ LARGE = {
 def test_cloudformation(account, size):
     """Creates the stacks once."""
     parameters = {**account, **(SMALL if size == "small" else LARGE)}
+    if size == "large":
+        tables = boto3.client("ec2").describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [account["VpcId"]]}])["RouteTables"]
+        parameters["RouteTableIds"] = ",".join(t["RouteTableId"] for t in tables)
     if size == "large":
         lists = boto3.client("ec2").describe_managed_prefix_lists(Filters=[{"Name": "prefix-list-name", "Values": ["com.amazonaws.global.cloudfront.origin-facing"]}])
         parameters["CloudFrontPrefixList"] = lists["PrefixLists"][0]["PrefixListId"]
@@ -365,13 +391,26 @@ def test_cloudformation(account, size):
         )
         assert cloudformation.describe_stacks(StackName=f"isr-{name}")["Stacks"][0]["StackStatus"] == "CREATE_COMPLETE"
     services = boto3.client("ecs").describe_services(cluster="isr", services=["isr-server", "isr-worker"])["services"]
-    assert {s["serviceName"]: s["desiredCount"] for s in services} == ({"isr-server": 1} if size == "small" else {"isr-server": 6, "isr-worker": 2})
+    assert {s["serviceName"] for s in services} == ({"isr-server"} if size == "small" else {"isr-server", "isr-worker"})
+    check_people(size)
     listener = listeners()[443]
     if size == "small":
         assert listener["DefaultActions"][0]["Type"] == "forward"
         assert listeners()[80]["DefaultActions"][0]["Type"] == "redirect"
     else:
         check_verified(listener)
+
+
+def check_people(size):
+    """The servers have secrets; the large installation has a role of operators."""
+    task = boto3.client("ecs").describe_task_definition(taskDefinition="isr-server")["taskDefinition"]["containerDefinitions"][0]
+    secrets = {s["name"]: boto3.client("secretsmanager").get_secret_value(SecretId=s["valueFrom"])["SecretString"] for s in task["secrets"]}
+    assert set(secrets) == {"ISR_ADMIN_TOKEN", "ISR_PEER_SECRET"}
+    assert all(len(value) >= 32 and value.isalnum() for value in secrets.values()) and len(set(secrets.values())) == 2
+    iam = boto3.client("iam")
+    roles = [r["RoleName"] for r in iam.list_roles()["Roles"] if "operator" in r["RoleName"]]
+    assert roles == ([] if size == "small" else [f"isr-operator-{REGION}"])
+    assert resources("store")["OperatorRole"]["Properties"]["ManagedPolicyArns"] == [{"Ref": "OperatorPolicy"}, {"Ref": "ChangesPolicy"}]
 
 
 def listeners():
@@ -431,6 +470,7 @@ def test_terraform_apply(terraform, account, tmp_path):
         "image": LARGE["Image"], "origin": LARGE["Origin"], "host_names": '["www.example.com"]', "vpc_id": account["VpcId"], "origin_verify": SECRET,
         "public_subnets": subnets, "private_subnets": subnets, "certificate_arn": account["CertificateArn"],
         "edge_certificate_arn": LARGE["EdgeCertificateArn"], "alarm_topic_arn": LARGE["AlarmTopicArn"],
+        "operator_arns": json.dumps([LARGE["OperatorArns"]]),
     }  # fmt: skip
     run(folder, "apply", "-input=false", "-auto-approve", *(f"-var={k}={v}" for k, v in variables.items()))
     check_verified(listeners()[443])
@@ -477,7 +517,7 @@ def compare(created):
         if "RedrivePolicy" in queue:
             assert json.loads(theirs["redrive_policy"])["maxReceiveCount"] == queue["RedrivePolicy"]["maxReceiveCount"]
 
-    for name in ("ServingPolicy", "WorkerPolicy", "CollectionPolicy", "OperatorPolicy"):
+    for name in ("ServingPolicy", "WorkerPolicy", "CollectionPolicy", "OperatorPolicy", "ChangesPolicy"):
         policy, theirs = pair(name)
         assert statements(json.loads(theirs["policy"])) == statements(policy["PolicyDocument"]), name
 
@@ -502,6 +542,8 @@ def compare(created):
             assert container.get("command") == wanted.get("Command")
             assert container.get("user") == wanted.get("User")
             assert container.get("stopTimeout") == wanted.get("StopTimeout")
+            assert [p["containerPort"] for p in container.get("portMappings", [])] == [p["ContainerPort"] for p in wanted.get("PortMappings", [])]
+            assert [s["name"] for s in container.get("secrets", [])] == [s["Name"] for s in wanted.get("Secrets", [])]
             assert container["readonlyRootFilesystem"] is wanted["ReadonlyRootFilesystem"] is True
             assert {e["name"] for e in container["environment"]} == set(every(wanted["Environment"], "Name")), name
             for e in flat(wanted["Environment"]):
@@ -512,6 +554,14 @@ def compare(created):
         service, theirs = pair(name)
         assert theirs["deployment_minimum_healthy_percent"] == service["DeploymentConfiguration"]["MinimumHealthyPercent"]
         assert theirs["deployment_circuit_breaker"] == [{"enable": True, "rollback": True}]
+    for name in ("ScalingByCpu", "ScalingByConnections"):
+        policy, theirs = pair(name)
+        policy, theirs = policy["TargetTrackingScalingPolicyConfiguration"], theirs["target_tracking_scaling_policy_configuration"][0]
+        assert [theirs["scale_in_cooldown"], theirs["scale_out_cooldown"]] == [policy["ScaleInCooldown"], policy["ScaleOutCooldown"]]
+        assert [m["id"] for s in theirs["customized_metric_specification"] for m in s["metrics"]] == list(every(policy, "Id"))
+        assert theirs["target_value"] == (2000 if "Ref" in str(policy["TargetValue"]) else policy["TargetValue"])
+    target = created["aws_appautoscaling_target", "scaling"]
+    assert (target["min_capacity"], target["max_capacity"], target["resource_id"]) == (6, 20, "service/isr/isr-server")
     timer, theirs = pair("CollectionTimer")
     assert theirs["target"][0]["retry_policy"] == [snaked(timer["Target"]["RetryPolicy"])]
     dashboard = created["aws_cloudwatch_dashboard", "dashboard"]["dashboard_body"]

@@ -65,6 +65,42 @@ resource "aws_vpc_security_group_ingress_rule" "servers" {
   description                  = each.value
 }
 
+resource "aws_vpc_security_group_ingress_rule" "peers" {
+  security_group_id            = aws_security_group.task_security_group.id
+  ip_protocol                  = "tcp"
+  from_port                    = 7946
+  to_port                      = 7946
+  referenced_security_group_id = aws_security_group.task_security_group.id
+  description                  = "Servers to each other"
+}
+
+resource "aws_vpc_security_group_ingress_rule" "admins" {
+  count             = var.admin_network == "" ? 0 : 1
+  security_group_id = aws_security_group.task_security_group.id
+  ip_protocol       = "tcp"
+  from_port         = 9180
+  to_port           = 9180
+  cidr_ipv4         = var.admin_network
+  description       = "Operators to the admin API"
+}
+
+# Without them the traffic to the table and the bucket passes, and pays for, the NAT gateway.
+resource "aws_vpc_endpoint" "dynamo_endpoint" {
+  count             = length(var.route_table_ids) > 0 ? 1 : 0
+  vpc_id            = var.vpc_id
+  vpc_endpoint_type = "Gateway"
+  service_name      = "com.amazonaws.${local.region}.dynamodb"
+  route_table_ids   = var.route_table_ids
+}
+
+resource "aws_vpc_endpoint" "bucket_endpoint" {
+  count             = length(var.route_table_ids) > 0 ? 1 : 0
+  vpc_id            = var.vpc_id
+  vpc_endpoint_type = "Gateway"
+  service_name      = "com.amazonaws.${local.region}.s3"
+  route_table_ids   = var.route_table_ids
+}
+
 locals {
   server_ports = { "8080" = "Requests", "9181" = "Health checks" }
 }

@@ -266,8 +266,24 @@ resource "aws_cloudwatch_metric_alarm" "alarms" {
   period              = each.value.period
   evaluation_periods  = each.value.periods
   treat_missing_data  = "notBreaching"
-  alarm_actions       = var.alarm_topic_arn == "" ? [] : [var.alarm_topic_arn]
-  ok_actions          = var.alarm_topic_arn == "" ? [] : [var.alarm_topic_arn]
+  alarm_actions       = local.alarm_topics
+  ok_actions          = local.alarm_topics
+}
+
+resource "aws_sns_topic" "alarm_topic" {
+  count = var.alarm_email != "" && var.alarm_topic_arn == "" ? 1 : 0
+  name  = "${var.name}-alarms"
+}
+
+resource "aws_sns_topic_subscription" "alarm_subscription" {
+  count     = var.alarm_email == "" ? 0 : 1
+  topic_arn = local.alarm_topics[0]
+  protocol  = "email"
+  endpoint  = var.alarm_email
+}
+
+locals {
+  alarm_topics = var.alarm_topic_arn == "" ? aws_sns_topic.alarm_topic[*].arn : [var.alarm_topic_arn]
 }
 
 resource "aws_cloudwatch_dashboard" "dashboard" {

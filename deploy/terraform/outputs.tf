@@ -25,3 +25,13 @@ output "operator_policy" {
   value       = aws_iam_policy.operator_policy.arn
   description = "Policy for people who look at the stored pages."
 }
+
+output "operator_role" {
+  value       = one(aws_iam_role.operator_role[*].arn)
+  description = "Role for people who purge, roll back and pin; null without operator_arns."
+}
+
+output "admin_token" {
+  value       = aws_secretsmanager_secret.admin_token.arn
+  description = "Secret with the token of the admin API."
+}

@@ -100,6 +100,20 @@ resource "aws_iam_policy" "operator_policy" {
   })
 }
 
+resource "aws_iam_policy" "changes_policy" {
+  name        = "${var.name}-operator-changes"
+  description = "For operators, in addition - isr purge, rollback, pin, unpin and lease --release on the table"
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid      = "Table"
+      Effect   = "Allow"
+      Action   = ["dynamodb:PutItem", "dynamodb:UpdateItem"]
+      Resource = aws_dynamodb_table.table.arn
+    }]
+  })
+}
+
 locals {
   # Of servers and workers, which render and store pages.
   storing_statements = [

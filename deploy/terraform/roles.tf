@@ -34,6 +34,20 @@ resource "aws_iam_role_policy" "execution_logs" {
   })
 }
 
+resource "aws_iam_role_policy" "execution_secrets" {
+  name = "secrets"
+  role = aws_iam_role.execution_role.id
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid      = "Secrets"
+      Effect   = "Allow"
+      Action   = "secretsmanager:GetSecretValue"
+      Resource = [aws_secretsmanager_secret.admin_token.arn, aws_secretsmanager_secret.peer_secret.arn]
+    }]
+  })
+}
+
 resource "aws_iam_role_policy" "execution_image" {
   count = var.repository_arn == "" ? 0 : 1
   name  = "image"
@@ -142,6 +156,47 @@ resource "aws_iam_role_policy" "scheduler_run" {
         Action    = "iam:PassRole"
         Resource  = [aws_iam_role.collection_role.arn, aws_iam_role.execution_role.arn]
         Condition = { StringEquals = { "iam:PassedToService" = "ecs-tasks.amazonaws.com" } }
+      },
+    ]
+  })
+}
+
+# For people, by aws sts assume-role or a profile. The token opens the admin API, if admin_network lets them reach it.
+resource "aws_iam_role" "operator_role" {
+  count       = length(var.operator_arns) > 0 ? 1 : 0
+  name        = "${var.name}-operator-${local.region}"
+  description = "Of people who purge, roll back and pin pages of isr"
+  assume_role_policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = [{ Effect = "Allow", Principal = { AWS = var.operator_arns }, Action = "sts:AssumeRole" }]
+  })
+}
+
+resource "aws_iam_role_policy_attachment" "operator" {
+  for_each   = length(var.operator_arns) > 0 ? { reads = aws_iam_policy.operator_policy.arn, changes = aws_iam_policy.changes_policy.arn } : {}
+  role       = aws_iam_role.operator_role[0].name
+  policy_arn = each.value
+}
+
+resource "aws_iam_role_policy" "operator_api" {
+  count = length(var.operator_arns) > 0 ? 1 : 0
+  name  = "api"
+  role  = aws_iam_role.operator_role[0].id
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid      = "Token"
+        Effect   = "Allow"
+        Action   = "secretsmanager:GetSecretValue"
+        Resource = aws_secretsmanager_secret.admin_token.arn
+      },
+      {
+        Sid       = "Servers"
+        Effect    = "Allow"
+        Action    = ["ecs:DescribeTasks", "ecs:ListTasks"]
+        Resource  = "*"
+        Condition = { ArnEquals = { "ecs:cluster" = aws_ecs_cluster.cluster.arn } }
       },
     ]
   })

@@ -36,6 +36,8 @@ locals {
       ISR_LISTEN        = "0.0.0.0:8080"
       ISR_HEALTH        = "0.0.0.0:9181"
       ISR_DRAIN         = "12s"
+      ISR_ADMIN         = "0.0.0.0:9180" # for admin_network
+      ISR_PEER          = ":7946"
       ISR_TRUSTED_PROXY = join(",", var.trusted_proxies)
       ISR_MEMORY        = var.cache_memory
       ISR_PURGE_QUEUE   = aws_sqs_queue.purge_queue.url
@@ -109,10 +111,14 @@ resource "aws_ecs_task_definition" "server_task" {
   }
   container_definitions = jsonencode(concat([
     merge(local.isr, {
-      command          = ["serve"]
-      mountPoints      = local.data_mount
-      portMappings     = [{ containerPort = 8080, protocol = "tcp" }, { containerPort = 9181, protocol = "tcp" }]
-      environment      = [for name, value in local.server_environment : { name = name, value = value }]
+      command      = ["serve"]
+      mountPoints  = local.data_mount
+      portMappings = [for port in [8080, 9181, 9180, 7946] : { containerPort = port, protocol = "tcp" }]
+      environment  = [for name, value in local.server_environment : { name = name, value = value }]
+      secrets = [
+        { name = "ISR_ADMIN_TOKEN", valueFrom = aws_secretsmanager_secret.admin_token.arn },
+        { name = "ISR_PEER_SECRET", valueFrom = aws_secretsmanager_secret.peer_secret.arn },
+      ]
       logConfiguration = local.log_options.server
     })],
     var.collector_image == "" ? [] : [local.collector],
@@ -144,7 +150,89 @@ resource "aws_ecs_service" "server_service" {
     container_port   = 8080
     target_group_arn = aws_lb_target_group.target_group.arn
   }
+  lifecycle {
+    ignore_changes = [desired_count] # autoscaling changes it, within desired_count and max_count
+  }
   depends_on = [aws_lb_listener.listener, aws_lb_listener_rule.verified_rule] # ECS needs a target group that is in use
+}
+
+resource "aws_appautoscaling_target" "scaling" {
+  service_namespace  = "ecs"
+  scalable_dimension = "ecs:service:DesiredCount"
+  resource_id        = "service/${aws_ecs_cluster.cluster.name}/${aws_ecs_service.server_service.name}"
+  min_capacity       = var.desired_count
+  max_capacity       = var.max_count
+}
+
+# A server that ends loses its pages in memory: servers are stopped slowly.
+resource "aws_appautoscaling_policy" "scaling_by_cpu" {
+  name               = "${var.name}-cpu"
+  policy_type        = "TargetTrackingScaling"
+  service_namespace  = aws_appautoscaling_target.scaling.service_namespace
+  scalable_dimension = aws_appautoscaling_target.scaling.scalable_dimension
+  resource_id        = aws_appautoscaling_target.scaling.resource_id
+  target_tracking_scaling_policy_configuration {
+    predefined_metric_specification {
+      predefined_metric_type = "ECSServiceAverageCPUUtilization"
+    }
+    target_value       = 60
+    scale_out_cooldown = 60
+    scale_in_cooldown  = 600
+  }
+}
+
+resource "aws_appautoscaling_policy" "scaling_by_connections" {
+  name               = "${var.name}-connections"
+  policy_type        = "TargetTrackingScaling"
+  service_namespace  = aws_appautoscaling_target.scaling.service_namespace
+  scalable_dimension = aws_appautoscaling_target.scaling.scalable_dimension
+  resource_id        = aws_appautoscaling_target.scaling.resource_id
+  target_tracking_scaling_policy_configuration {
+    customized_metric_specification {
+      metrics {
+        id          = "connections"
+        return_data = false
+        metric_stat {
+          stat = "Sum"
+          metric {
+            namespace   = "AWS/ApplicationELB"
+            metric_name = "ActiveConnectionCount"
+            dimensions {
+              name  = "LoadBalancer"
+              value = aws_lb.load_balancer.arn_suffix
+            }
+          }
+        }
+      }
+      metrics {
+        id          = "servers"
+        return_data = false
+        metric_stat {
+          stat = "Average"
+          metric {
+            namespace   = "ECS/ContainerInsights"
+            metric_name = "RunningTaskCount"
+            dimensions {
+              name  = "ClusterName"
+              value = aws_ecs_cluster.cluster.name
+            }
+            dimensions {
+              name  = "ServiceName"
+              value = aws_ecs_service.server_service.name
+            }
+          }
+        }
+      }
+      metrics {
+        id          = "each"
+        expression  = "connections / servers"
+        return_data = true
+      }
+    }
+    target_value       = var.connections_per_server
+    scale_out_cooldown = 60
+    scale_in_cooldown  = 600
+  }
 }
 
 resource "aws_ecs_task_definition" "worker_task" {

@@ -132,3 +132,33 @@ resource "aws_sqs_queue" "purge_dead_letters" {
   message_retention_seconds = 1209600
   sqs_managed_sse_enabled   = true
 }
+
+# Only ECS and operators read the secrets, which are not in the state of Terraform. Servers keep the ones that they have
+# started with. To replace one: aws secretsmanager put-secret-value, and then new tasks.
+resource "aws_secretsmanager_secret" "admin_token" {
+  name        = "${var.name}/admin-token"
+  description = "Token of the admin API of isr"
+}
+
+resource "aws_secretsmanager_secret" "peer_secret" {
+  name        = "${var.name}/peer-secret"
+  description = "Secret that the servers of isr share"
+}
+
+ephemeral "aws_secretsmanager_random_password" "generated" {
+  for_each            = toset(["admin_token", "peer_secret"])
+  password_length     = 64
+  exclude_punctuation = true
+}
+
+resource "aws_secretsmanager_secret_version" "admin_token" {
+  secret_id                = aws_secretsmanager_secret.admin_token.id
+  secret_string_wo         = ephemeral.aws_secretsmanager_random_password.generated["admin_token"].random_password
+  secret_string_wo_version = 1
+}
+
+resource "aws_secretsmanager_secret_version" "peer_secret" {
+  secret_id                = aws_secretsmanager_secret.peer_secret.id
+  secret_string_wo         = ephemeral.aws_secretsmanager_random_password.generated["peer_secret"].random_password
+  secret_string_wo_version = 1
+}

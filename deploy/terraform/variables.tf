@@ -36,6 +36,18 @@ variable "client_network" {
   description = "Who reaches the load balancer, if CloudFront is not in front of it."
 }
 
+variable "admin_network" {
+  type        = string
+  default     = ""
+  description = "Private network, such as that of a VPN, that reaches the admin API of the servers, at port 9180, by HTTP with the token in Secrets Manager. Empty for none."
+}
+
+variable "route_table_ids" {
+  type        = list(string)
+  default     = []
+  description = "Route tables of the servers' subnets, which get endpoints for DynamoDB and S3, free of charge."
+}
+
 variable "log_bucket" {
   type        = string
   default     = ""
@@ -163,7 +175,23 @@ variable "assign_public_ip" {
 variable "desired_count" {
   type        = number
   default     = 2
-  description = "Servers."
+  description = "Servers, at least."
+}
+
+variable "max_count" {
+  type        = number
+  default     = 10
+  description = "Servers, at most, with autoscaling by CPU and connections; the same as desired_count for none."
+  validation {
+    condition     = var.max_count >= var.desired_count
+    error_message = "max_count must be at least desired_count."
+  }
+}
+
+variable "connections_per_server" {
+  type        = number
+  default     = 2000
+  description = "Connections of the load balancer for each server at which another one is started."
 }
 
 variable "workers" {
@@ -211,12 +239,26 @@ variable "log_retention" {
   description = "Days."
 }
 
+# --- People
+
+variable "operator_arns" {
+  type        = list(string)
+  default     = []
+  description = "ARNs of users and roles that may assume the role of operators, which purges, rolls back and pins. Empty for no such role."
+}
+
 # --- Monitoring
 
 variable "alarm_topic_arn" {
   type        = string
   default     = ""
-  description = "SNS topic that alarms are sent to. Empty for none."
+  description = "SNS topic that alarms are sent to. Empty for one of this module, if alarm_email is set."
+}
+
+variable "alarm_email" {
+  type        = string
+  default     = ""
+  description = "Address that alarms are sent to. AWS sends it a link to confirm. Empty for none."
 }
 
 variable "collector_image" {

@@ -1,5 +1,5 @@
 terraform {
-  required_version = ">= 1.9"
+  required_version = ">= 1.11" # attributes that are only written
   required_providers {
     aws = {
       source  = "hashicorp/aws"

@@ -43,6 +43,9 @@ func TestDocumentation(t *testing.T) {
 		out, err := u.try(t, `isr get --table isr --bucket "$BUCKET" www.example.com/`)
 		return err == nil && strings.Contains(out, "purged")
 	})
+	if out := u.run(t, rest[3]); !strings.Contains(out, "pinned") || !strings.Contains(out, "purged") {
+		t.Errorf("changes by hand: %s", out)
+	}
 	_, edge := split(t, all, "isr-edge")
 	u.run(t, edge[0])
 }
@@ -160,6 +163,15 @@ func (u *user) environment(t *testing.T) (env []string) {
 	for _, p := range pairs {
 		env = append(env, p.Name+"="+p.Value)
 	}
+	text = u.run(t, `aws ecs describe-task-definition --task-definition isr-server --query 'taskDefinition.containerDefinitions[0].secrets' --output json`)
+	var secrets []struct{ Name, ValueFrom string }
+	if err := json.Unmarshal([]byte(text), &secrets); err != nil || len(secrets) != 2 {
+		t.Fatalf("the secrets %s: %v", text, err)
+	}
+	for _, s := range secrets {
+		value := u.run(t, "aws secretsmanager get-secret-value --secret-id '"+s.ValueFrom+"' --query SecretString --output text")
+		env = append(env, s.Name+"="+strings.TrimSpace(value))
+	}
 	return env
 }
 
@@ -176,7 +188,9 @@ func (u *user) serve(t *testing.T, env []string) string {
 		switch name {
 		case "ISR_ORIGIN":
 			value = site.URL
-		case "ISR_LISTEN", "ISR_HEALTH":
+		case "ISR_PEER": // of a private network, which this machine may lack
+			value = ""
+		case "ISR_LISTEN", "ISR_HEALTH", "ISR_ADMIN":
 			value = "127.0.0.1:0"
 		case "ISR_DATA":
 			value = u.home

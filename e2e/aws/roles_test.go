@@ -428,3 +428,19 @@ func TestOperatorPolicy(t *testing.T) {
 	}
 	r.policy.check(t)
 }
+
+// TestChangesPolicy: so do commands of operators that change what is stored, with the policy for reading.
+func TestChangesPolicy(t *testing.T) {
+	t.Parallel()
+	in := install(t)
+	url, stop := in.administrator().serve(t, "--history=3")
+	in.publish(t, url+"/a")
+	stop()
+	r, page := in.role(t, "OperatorPolicy", "ChangesPolicy"), url+"/a"
+	for _, args := range [][]string{
+		{"rollback", page}, {"unpin", page}, {"pin", page}, {"unpin", page}, {"lease", page, "--release"}, {"purge", page}, {"purge", "--tag", "news"}, {"purge", "--all"},
+	} {
+		r.run(t, args...)
+	}
+	r.policy.check(t, readPolicy(t, "OperatorPolicy").allowed...)
+}

@@ -48,8 +48,20 @@ variable "origin_verify" {
   sensitive = true
 }
 
+variable "route_table_ids" {
+  type        = list(string)
+  default     = []
+  description = "Route tables of the private subnets, which get endpoints for DynamoDB and S3."
+}
+
 variable "alarm_topic_arn" {
   type = string
+}
+
+variable "operator_arns" {
+  type        = list(string)
+  default     = []
+  description = "Who may purge, roll back and pin."
 }
 
 variable "collector_image" {
@@ -77,10 +89,13 @@ module "isr" {
   host_names             = var.host_names
   trusted_proxies        = concat(["private"], [for entry in data.aws_ec2_managed_prefix_list.cloudfront.entries : entry.cidr])
   desired_count          = 6
+  max_count              = 20
   workers                = 2
   cpu                    = 2048
   memory                 = 4096
   cache_memory           = "2GiB"
+  route_table_ids        = var.route_table_ids
+  operator_arns          = var.operator_arns
   alarm_topic_arn        = var.alarm_topic_arn
   collector_image        = var.collector_image
 }

@@ -26,6 +26,12 @@ variable "certificate_arn" {
   type = string
 }
 
+variable "alarm_email" {
+  type        = string
+  default     = ""
+  description = "Address that alarms are sent to."
+}
+
 data "aws_vpc" "default" {
   default = true
 }
@@ -52,6 +58,7 @@ module "isr" {
   cpu                   = 256
   memory                = 512
   cache_memory          = "192MiB"
+  alarm_email           = var.alarm_email
 }
 
 output "address" {
