@@ -295,7 +295,7 @@ func TestExplainAdvice(t *testing.T) {
 		"a status that never is": {status: 206, header: []string{"Cache-Control: s-maxage=60"}, detail: "status", advice: []string{"never stored"}, never: []string{"statuses"}},
 		"a status of zero":       {route: isr.Route{Negative: map[int]time.Duration{404: 0}}, status: 404, header: []string{"Cache-Control: s-maxage=60"}, detail: "status", advice: []string{"negative of the route (404"}, never: []string{"statuses"}},
 		"must-understand":        {status: 418, header: []string{"Cache-Control: must-understand, s-maxage=60"}, detail: "status"},
-		"a redirect to itself":   {status: 301, header: []string{"Cache-Control: s-maxage=60", "Location: https://example.com/"}, detail: "self-redirect", advice: []string{"public_scheme: https (--public-scheme https)"}},
+		"a redirect to itself":   {status: 301, header: []string{"Cache-Control: s-maxage=60", "Location: https://example.com/"}, detail: "self-redirect", advice: []string{"set public_scheme: https, the scheme"}},
 		"no-cache":               {header: []string{"Cache-Control: no-cache, s-maxage=60"}, detail: "no-cache", advice: []string{"instead of no-cache"}},
 	} {
 		t.Run(name, func(t *testing.T) {
