@@ -1161,3 +1161,204 @@ func (h *handler) await(r *http.Request, f *fill.Flight, own *handover, leader b
 		}
 	}
 }
+
+// A Hit is the response to a request of HTTP/1.1 with a page in memory, as a [HitHandler] finds
+// it: what net/http would send if the handler served the request. A Hit may be used for several
+// requests, one after the other.
+type Hit struct {
+	// Report describes the answer.
+	Report Report
+	// Request is the request as the cache got it, which handlers in front may have changed. Lookup
+	// sets it.
+	Request *http.Request
+	// Status is the status of the response, and Header its status line and fields, up to and
+	// including the empty line. Body is empty for HEAD, and for 304. Both are shared: they must not
+	// be changed. They are valid until the next Lookup with this Hit.
+	Status int
+	Header []byte
+	Body   []byte
+
+	own  []byte // of AddField
+	key  []byte // the text of the key that is being looked up
+	body []byte // for a body that is read for this response
+	page page.Memory
+	raw  page.Raw
+}
+
+// Release must be called once Body was sent, or will not be: the memory of a large body counts against
+// Config.Buffers until then. It may be called again.
+func (hit *Hit) Release() { hit.raw.Release() }
+
+// AddField adds a field to Header, which is then a copy. The name and the value must be valid (RFC
+// 9110, section 5), and Header must not have the field yet.
+func (hit *Hit) AddField(name, value string) {
+	hit.own = append(hit.own[:0], hit.Header[:len(hit.Header)-len("\r\n")]...)
+	hit.own = append(append(append(hit.own, name...), ": "...), value...)
+	hit.own = append(hit.own, "\r\n\r\n"...)
+	hit.Header = hit.own
+}
+
+// A HitHandler is an [http.Handler] that can say what it would answer to a request if that is a page
+// in memory, for servers that send such responses without net/http. The handlers of [Cache.Handler]
+// and [Cache.Bind] are HitHandlers. One that passes requests to another handler is one if that is.
+type HitHandler interface {
+	http.Handler
+	// Lookup prepares the response to a GET or HEAD request without a body. If it returns
+	// false, then ServeHTTP must be called, and Lookup has changed nothing, but may have
+	// started the regeneration of the page. It waits for nothing, and keeps nothing of the request:
+	// its texts may be parts of a buffer that is used again. Only its Header may be changed. After it has
+	// returned true, the caller must call Release of the Hit.
+	Lookup(*http.Request, *Hit) bool
+}
+
+// LookupIn calls the Lookup of a handler; it returns false if that is no [HitHandler].
+func LookupIn(h http.Handler, r *http.Request, hit *Hit) bool {
+	hh, ok := h.(HitHandler)
+	return ok && hh.Lookup(r, hit)
+}
+
+var _ HitHandler = (*handler)(nil)
+
+// Lookup implements [HitHandler]. It decides as ServeHTTP does.
+func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
+	d := decision{text: &hit.key, memory: &hit.page}
+	h.decide(r, &d)
+	if d.act == actLoad {
+		if d.page = h.atHand(r, &d, &hit.body); d.page == nil {
+			return false
+		}
+		d.act, d.state, d.behind = actHit, store.Fresh, mayRefreshEarly
+	}
+	switch {
+	case d.act != actHit,
+		d.behind == refreshStale && d.page.NextTry.IsDue(d.page),
+		d.behind == mayRefreshEarly && h.route.EarlyRefresh > 0 && h.route.keys.Forwards(requestIDHeader):
+		return false // it is no hit, or a render is due that gets the id of its request
+	}
+	// A page that has a stub is made for this request alone.
+	if !d.page.Raw(&hit.raw, r, h.route.present, d.now, d.state, d.cutOff, d.stub != nil) {
+		return false
+	}
+	hit.Report = Report{}
+	hit.Report.ofPage(h.route.Label, d.page, hit.raw.Shown, hit.raw.Age)
+	hit.Request, hit.Status, hit.Header, hit.Body = r, hit.raw.Status, hit.raw.Head, hit.raw.Body
+	h.refresh(nil, r, &d)
+	return true
+}
+
+// hintOld sends the links of the page of which a visitor waits for a newer generation, and
+// returns the request to go on with, so that the response has no hints again. old may be nil.
+// Nothing is sent of a page that a hard purge covers, or may.
+func (h *handler) hintOld(w http.ResponseWriter, r *http.Request, old *page.Page) *http.Request {
+	as, now := h.route.present, h.c.now()
+	if !h.route.EarlyHints || old == nil || old.Dropped.Load() || h.c.late(old, now) || !h.route.keys.Matches(old.Varies, r.Header) {
+		return r
+	}
+	state, onError := h.judge(nil, old, now)
+	purgesKnown := state == store.Expired && !old.Entry.OutlivesMarks(h.c.node.Current(old.Purges).MarkLifetime, now)
+	if (onError || purgesKnown) && as.Hint(w, r, old) {
+		return page.Hinted(r)
+	}
+	return r
+}
+
+// A request with the receipt of a purge in ISR-Min-Seq is never answered with anything that
+// the purge covers, by no node (read-your-writes, for editors):
+//
+//	ISR-Min-Seq: 17 ──► the log is applied up to 17 ──► the page in memory, if it is newer
+//	                    │ else poll, for StoreTimeout    │ or not covered; else
+//	                    └──► 400: SEQ is lower           └──► wait for a new generation,
+//	                         503: the log is unreadable       or 503
+//
+// Anyone may send it. It costs a poll of the log at most, and these are shared and limited;
+// what it waits for is what a cache miss waits for.
+
+const minSeqHeader = "Isr-Min-Seq"
+
+// Pauses before a visitor with a receipt joins a further flight, because the last one has
+// found an older page.
+const (
+	firstRejoin = 20 * time.Millisecond
+	maxRejoin   = time.Second
+)
+
+var errMinSeq = errors.New("no page is as new as the receipt demands")
+
+// parseMinSeq parses ISR-Min-Seq.
+func parseMinSeq(values []string) (int64, error) {
+	if len(values) != 1 {
+		return 0, fmt.Errorf("the header ISR-Min-Seq must be given once (found %d times)", len(values))
+	}
+	seq, err := strconv.ParseUint(values[0], 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("the header ISR-Min-Seq must be the receipt of a purge, a decimal number (got %.40q)", values[0])
+	}
+	return int64(seq), nil
+}
+
+// meets reports whether a visitor with a receipt takes an outcome: a page that is new
+// enough, a refusal, for which the request passes through, or the failure of a new render.
+func (h *handler) meets(o fill.Outcome, seq int64) bool {
+	switch o := o.(type) {
+	case fill.StoredPage:
+		return h.mayServeSince(o.Page, h.c.now(), seq)
+	case fill.RenderedPage:
+		return h.mayServeSince(o.Page, h.c.now(), seq)
+	case fill.UnpublishedPage:
+		return h.mayServeSince(o.Page, h.c.now(), seq)
+	case fill.Failure:
+		return o.Fallback == nil && (o.Detail == fill.DetailFailed || o.Detail == page.DetailRejected)
+	}
+	return true
+}
+
+// mayServeSince reports whether a page may be served to a visitor with a receipt.
+func (h *handler) mayServeSince(p *page.Page, now time.Time, seq int64) bool {
+	state, _ := h.judge(nil, p, now)
+	return state >= store.Stale && h.c.node.Acceptable(p, seq)
+}
+
+// worthRejoining reports whether the next flight may succeed where one has failed: a flight of
+// another visitor, which did not wait for a new generation.
+func (h *handler) worthRejoining(f *fill.Flight, o fill.Failure, leader bool) bool {
+	return !leader && (f.Fill.MinSeq == 0 || f.Forced) && o.Detail != fill.DetailStoreError
+}
+
+// withoutReceipt returns a request as the renderer gets it if it passes through: a receipt
+// is for this cache, and means nothing to another one behind it.
+func withoutReceipt(r *http.Request) *http.Request {
+	if _, present := r.Header[minSeqHeader]; !present {
+		return r
+	}
+	passed := *r
+	passed.Header = r.Header.Clone()
+	delete(passed.Header, minSeqHeader)
+	return &passed
+}
+
+// During an outage of a store a visitor waits for at most Config.StoreTimeout, and the
+// origin renders a page once per flight:
+//
+//	request -> memory -> unpublished pages -> breaker closed: flight -> the store
+//	                           ^                                |
+//	                           |              it fails, or takes too long
+//	                           |                                v
+//	                           +--- render, not stored <- unstored flight
+//
+// A flight whose store calls have failed, or have taken longer than Config.StoreTimeout
+// in all, sends its waiting requests to the unstored flight of the key, which renders
+// once, within the origin's budget, and never calls a store. The first flight goes on in
+// the background, and publishes what was rendered if the page is not stored yet: a store
+// that is slow, but not down, gets its page by the same render. After several failures
+// in a row the store's circuit breaker opens (see internal/breaker), and no flight calls the
+// store until a probe succeeds.
+
+// lookForStored looks for the stored page behind a request that gets an unpublished one, of an outage that may be over: the
+// store may have had a page all along, which takes precedence, such as one that an operator has rolled back to.
+func (h *handler) lookForStored(r *http.Request, p *page.Page) {
+	if p.Outage && p.NextTry.Claim(p) && h.c.stores.Down() == nil {
+		s := h.fill(r, p.Key)
+		s.OnlyStored = true
+		h.c.engine.Start(s)
+	}
+}

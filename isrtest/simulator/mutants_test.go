@@ -54,7 +54,7 @@ func mutants() []mutant {
 			{"internal/fill/validation.go", "case seq > known, e.CoveredBy(purges),", "case !mutated(\"a purged page is validated\") && (seq > known || e.CoveredBy(purges)),"},
 		}},
 		{"a visitor takes a page that was rendered before a purge", "purges", []edited{
-			{"outcome.go", "&& (leader || h.c.node.Acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.node.Acceptable(p, known))"},
+			{"answer.go", "&& (leader || h.c.node.Acceptable(p, known))", "&& (leader || mutated(\"a visitor takes a page that was rendered before a purge\") || h.c.node.Acceptable(p, known))"},
 		}},
 		{"the purge sequence is the sequence at the end of the render", "purges", []edited{
 			{"internal/fill/fill.go", "next := s.entry(s.got, s.at, s.seq, s.rec)", "if mutated(\"the purge sequence is the sequence at the end of the render\") {\n\t\ts.seq = s.e.Follower.Committed()\n\t}\n\tnext := s.entry(s.got, s.at, s.seq, s.rec)"},
@@ -72,7 +72,7 @@ func mutants() []mutant {
 			{"handler.go", "err = v.h.c.follower.Reach(ctx, seq)", "if !mutated(\"a receipt is not waited for\") {\n\t\terr = v.h.c.follower.Reach(ctx, seq)\n\t}"},
 		}},
 		{"a visitor with a receipt gets a stale page", "purges", []edited{
-			{"minseq.go", "&& h.c.node.Acceptable(p, seq)", "&& (mutated(\"a visitor with a receipt gets a stale page\") || h.c.node.Acceptable(p, seq))"},
+			{"handler.go", "&& h.c.node.Acceptable(p, seq)", "&& (mutated(\"a visitor with a receipt gets a stale page\") || h.c.node.Acceptable(p, seq))"},
 		}},
 		{"a body of a peer is not verified", "peers", []edited{
 			{"internal/bodies/peers.go", "\t\tif err == nil {\n\t\t\terr = Verify(e, body)\n", "\t\tif err == nil && !mutated(\"a body of a peer is not verified\") {\n\t\t\terr = Verify(e, body)\n"},
