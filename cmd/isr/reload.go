@@ -15,7 +15,8 @@ type reloadCommand struct {
 func (c *reloadCommand) Help() string {
 	return `The server must run with --config. Requests in flight finish under the old configuration, later ones
 follow the new one, and pages stay in memory. An invalid file changes nothing, and neither does one
-that changes what cannot change while the server runs: the error names it. SIGHUP does the same.`
+that changes what cannot change while the server runs: the error names it (docs/configuration.md has the
+list). SIGHUP does the same, and isr serve --watch does it when the file changes.`
 }
 
 func (c *reloadCommand) Run(ctx context.Context, s *cli.Streams) error {

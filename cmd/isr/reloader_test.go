@@ -2,6 +2,8 @@ package main
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -89,4 +91,42 @@ func TestPurgeMethodOfTenants(t *testing.T) {
 	s.reload(strings.Replace(s.file, "X-A", "X-New", 1))
 	purge("/a/1", 400, "X-New must name the tenant", "X-A", "acme")
 	purge("/a/1", 200, `acme:`, "X-New", "acme")
+}
+
+// With --watch a changed file is reloaded, also one that is replaced by renaming. A broken one is refused, and what was
+// configured before stays.
+func TestWatch(t *testing.T) {
+	s := newFieldServer(t, nil)
+	s.args = []string{"--watch"}
+	s.start("listen: [{address: FREE}]\nroutes: [{match: /, set_headers: {X-Rules: first}}]")
+	rules := func(want string) func() bool {
+		return func() bool { return s.get("/"+want).header.Get("X-Rules") == want }
+	}
+	replace := func(text string) {
+		t.Helper()
+		s.write("isr.yaml.next", text)
+		if err := os.Rename(filepath.Join(s.dir, "isr.yaml.next"), filepath.Join(s.dir, "isr.yaml")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(strings.Replace(s.file, "first", "second", 1))
+	s.until("the file that was renamed to be loaded", rules("second"))
+	replace("listen: nothing")
+	s.until("the broken file to be refused", func() bool { return strings.Contains(s.log.String(), "failed to reload configuration") })
+	if !rules("second")() {
+		t.Error("a broken file has changed the configuration")
+	}
+	s.write("isr.yaml", strings.Replace(s.file, "first", "third", 1))
+	s.until("the file that was written to be loaded", rules("third"))
+}
+
+// A reload changes the level and the format of the log.
+func TestReloadOfLog(t *testing.T) {
+	s := startFields(t, "listen: [{address: FREE}]\nlog: {level: info}", nil, nil)
+	s.reload(strings.Replace(s.file, "level: info", "level: info, format: json", 1))
+	s.contains(s.log.String(), `"level":"INFO","msg":"reloaded configuration"`)
+	s.reload(strings.Replace(s.file, "level: info", "level: error", 1))
+	if n := strings.Count(s.log.String(), "reloaded configuration"); n != 1 {
+		t.Errorf("the log has %d reloads, want the one at the level info: %s", n, s.log)
+	}
 }

@@ -13,12 +13,12 @@ import (
 // Digest returns a digest of what a reload replaces, and of how listeners treat requests,
 // together with further settings, each like "memory=256MiB": two servers with the same digest
 // treat requests alike. Addresses of listeners and files of certificates, which differ between
-// machines, do not count, nor do the values of secrets. It has 12 hexadecimal digits.
+// machines, do not count, nor does the log, nor do the values of secrets. It has 12 hexadecimal digits.
 func (f *File) Digest(further []string) string {
 	h := sha256.New()
 	v := reflect.ValueOf(f).Elem()
 	for _, field := range fieldsOf(v.Type()) {
-		if !field.starts || field.name == "listen" || field.name == "acme" {
+		if !field.starts && field.name != "log" || field.name == "listen" || field.name == "acme" {
 			digestField(h, field.name, field.typ, v.FieldByIndex(field.index))
 		}
 	}

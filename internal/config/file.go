@@ -32,7 +32,7 @@ type File struct {
 	Downstream map[string]Downstream `yaml:"downstream" max:"16" format:"name" help:"Caches in front of the servers that purges, rollbacks and pins are delivered to, by name." restart:"yes"`
 	Triggers   Triggers              `yaml:"triggers" help:"Purges that other systems ask for." restart:"yes"`
 	DynamoDB   DynamoDB              `yaml:"dynamodb" help:"The embedded store, served to other programs as DynamoDB." restart:"yes"`
-	Log        Log                   `yaml:"log" help:"Log of the server, on standard error." restart:"yes"`
+	Log        Log                   `yaml:"log" help:"Log of the server, on standard error."`
 
 	AccessLog AccessLog `yaml:"access_log" other:"accesslog,access_logs" help:"A line for each request (docs/logs.md)." restart:"yes"`
 

@@ -9,7 +9,7 @@ import (
 )
 
 func TestNeedRestart(t *testing.T) {
-	const text = "memory: 1MiB\nlisten: [{address: \"127.0.0.1:80\", acme: true}]\norigins: {a: {url: \"http://a\"}}\nstore: {disk: 1GiB}\nhosts: [a]\nacme: {email: ops@a, agree: true}\n"
+	const text = "memory: 1MiB\nlisten: [{address: \"127.0.0.1:80\", acme: true}]\norigins: {a: {url: \"http://a\"}}\nstore: {disk: 1GiB}\nhosts: [a]\nacme: {email: ops@a, agree: true}\nlog: {level: info}\n"
 	parse := func(text string) *config.File {
 		f, err := config.Parse("isr.yaml", []byte(text), environment)
 		if err != nil {
@@ -24,6 +24,7 @@ func TestNeedRestart(t *testing.T) {
 		{"1MiB", "1MiB", nil},
 		{"http://a", "http://b", nil},
 		{"hosts: [a]", "hosts: [b]", nil},
+		{"level: info", "level: debug", nil},
 		{"1MiB", "2MiB", []string{"memory"}},
 		{"1GiB", "2GiB", []string{"store"}},
 		{"127.0.0.1:80", "127.0.0.1:81", []string{"listen"}},

@@ -70,7 +70,7 @@ func (s *server) serve(ctx context.Context) error {
 func (s *server) again(sockets *handover.Sockets) (_ *server, err error) {
 	next := &server{
 		ServeCommand: s.ServeCommand, flags: s.flags, streams: s.streams, kong: s.kong, hangups: s.hangups, upgrades: s.upgrades, sockets: sockets,
-		file: s.reloader.file(), log: s.log, admin: s.admin, triggerPlan: s.triggerPlan,
+		file: s.reloader.file(), log: s.log, adjustLog: s.adjustLog, seen: s.seen, admin: s.admin, triggerPlan: s.triggerPlan,
 	}
 	if next.draftSecrets, err = draftSecrets(next.file); err != nil {
 		return nil, err

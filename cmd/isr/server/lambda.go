@@ -41,7 +41,7 @@ name bootstrap. Give its settings as ISR_* variables. See docs/lambda.md.`
 // NotFrozen are the flags of isr serve that a function does not have: nothing runs in it between
 // two invocations, and nothing listens.
 func NotFrozen() []string {
-	return append(serverOnly(), "access-log", "health", "metrics", "grace", "require-store")
+	return append(serverOnly(), "access-log", "health", "metrics", "grace", "require-store", "watch")
 }
 
 // runtimeVariable has the address of the runtime API of Lambda.

@@ -1,12 +1,15 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
+	"github.com/facetheory/isr/internal/config"
 )
 
 // LogFlag configures the log of a server.
@@ -29,24 +32,81 @@ func (l *logLevel) UnmarshalText(text []byte) error {
 // Logger returns the configured logger, and makes it the default of the process, to which
 // net/http and other packages write.
 func (f LogFlag) Logger(s *cli.Streams) *slog.Logger {
-	level := slog.Level(f.LogLevel)
-	s.Debug = level <= slog.LevelDebug
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if err, ok := a.Value.Any().(error); ok && !s.Debug {
-			return slog.String(a.Key, WithoutRequestIDs(err.Error()))
-		}
-		if f.Log == "json" {
-			return millisecondsOf(a)
-		}
-		return a
-	}}
-	var handler slog.Handler = slog.NewTextHandler(s.Err, options)
-	if f.Log == "json" {
-		handler = slog.NewJSONHandler(s.Err, options)
-	}
-	log := slog.New(handler)
-	slog.SetDefault(log)
+	log, _ := f.adjustable(s)
 	return log
+}
+
+// adjustable is [LogFlag.Logger]. adjust changes the format and the level of the logger, and of those that are derived from it.
+func (f LogFlag) adjustable(s *cli.Streams) (log *slog.Logger, adjust func(LogFlag)) {
+	s.Debug = slog.Level(f.LogLevel) <= slog.LevelDebug
+	level, json := new(slog.LevelVar), new(atomic.Bool)
+	adjust = func(f LogFlag) {
+		level.Set(slog.Level(f.LogLevel))
+		json.Store(f.Log == "json")
+	}
+	adjust(f)
+	options := func(json bool) *slog.HandlerOptions {
+		return &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if err, ok := a.Value.Any().(error); ok && level.Level() > slog.LevelDebug {
+				return slog.String(a.Key, WithoutRequestIDs(err.Error()))
+			}
+			if json {
+				return millisecondsOf(a)
+			}
+			return a
+		}}
+	}
+	log = slog.New(&eitherFormat{text: slog.NewTextHandler(s.Err, options(false)), json: slog.NewJSONHandler(s.Err, options(true)), isJSON: json})
+	slog.SetDefault(log)
+	return log, adjust
+}
+
+// An eitherFormat writes records as text or JSON, whichever is configured at the time.
+type eitherFormat struct {
+	text, json slog.Handler
+	isJSON     *atomic.Bool
+}
+
+func (h *eitherFormat) current() slog.Handler {
+	if h.isJSON.Load() {
+		return h.json
+	}
+	return h.text
+}
+
+// Enabled implements [slog.Handler].
+func (h *eitherFormat) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.text.Enabled(ctx, level) // both have the same level
+}
+
+// Handle implements [slog.Handler].
+func (h *eitherFormat) Handle(ctx context.Context, r slog.Record) error {
+	return h.current().Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (h *eitherFormat) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &eitherFormat{text: h.text.WithAttrs(attrs), json: h.json.WithAttrs(attrs), isJSON: h.isJSON}
+}
+
+// WithGroup implements [slog.Handler].
+func (h *eitherFormat) WithGroup(name string) slog.Handler {
+	return &eitherFormat{text: h.text.WithGroup(name), json: h.json.WithGroup(name), isJSON: h.isJSON}
+}
+
+// adjustedBy returns what a reload does to the logger: it has the format and the level of the file, unless a flag has set
+// them.
+func (f LogFlag) adjustedBy(flags given, adjust func(LogFlag)) func(*config.File) {
+	return func(file *config.File) {
+		next := f
+		if flags["log"] == "" {
+			next.Log = file.Log.Format
+		}
+		if flags["log-level"] == "" {
+			_ = next.LogLevel.UnmarshalText([]byte(file.Log.Level)) // validated
+		}
+		adjust(next)
+	}
 }
 
 // millisecondsOf gives durations a unit, since slog writes nanoseconds in JSON:

@@ -41,7 +41,9 @@ type reloader struct {
 	buffered *buffers.Budget
 	// reopenLogs opens log files again; nil if there are none.
 	reopenLogs func()
-	log        *slog.Logger
+	// adjustLog gives the log the format and the level of a file.
+	adjustLog func(*config.File)
+	log       *slog.Logger
 
 	// flags are the flags that were set.
 	flags given
@@ -95,6 +97,7 @@ func (r *reloader) reload() (done admin.Reloaded, err error) {
 	r.edge(next, secrets)
 	r.current = next
 	r.digest.set(next)
+	r.adjustLog(next)
 	done = admin.Reloaded{File: r.path, Routes: len(next.Routes), Origins: len(next.Origins)}
 	r.log.Info("reloaded configuration", "file", r.path, "routes", done.Routes, "origins", done.Origins)
 	return done, nil

@@ -34,6 +34,8 @@ import (
 type ServeCommand struct {
 	Config string `type:"path" placeholder:"FILE" help:"Configuration file (isr.yaml), instead of flags. A setting of the file cannot also be a flag or variable. SIGHUP makes isr serve and isr worker read it again; so does isr reload. SIGUSR2 makes isr serve start the program again and hand its listeners over to it, for an upgrade (docs/upgrade.md)."`
 
+	Watch bool `help:"Reload the configuration file when it changes, within a few seconds, as isr reload does. Needs --config."`
+
 	Origin string `placeholder:"URL" help:"URL of the site behind the cache, like http://127.0.0.1:3000."`
 	Demo   bool   `xor:"origin" help:"Serve the built-in demonstration site."`
 	Listen string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on (${default})."`
@@ -225,6 +227,8 @@ func (c *ServeCommand) validate(f *config.File) error {
 		return cli.Usagef("--regenerate-queue needs --table NAME: workers cannot use an embedded store")
 	case c.RegenerateQueue != "" && queue.ValidURL(c.RegenerateQueue) != nil:
 		return cli.Usagef("--regenerate-queue %v", queue.ValidURL(c.RegenerateQueue))
+	case c.Watch && c.Config == "":
+		return cli.Usagef("--watch needs --config FILE: flags are read only once")
 	case c.CreateTable && c.Table == "":
 		return cli.Usagef("--create-table needs --table NAME")
 	case c.Table != "" && f.CertificateHosts() != nil && f.ACME.Storage == "":

@@ -35,6 +35,8 @@ type server struct {
 	// configure sets these.
 	file         *config.File
 	log          *slog.Logger
+	adjustLog    func(*config.File) // after a reload
+	seen         fileStamp          // of the configuration file, when it was read
 	admin        adminPlan
 	triggerPlan  triggerPlan
 	draftSecrets []string
@@ -120,6 +122,7 @@ func (s *server) parts() []part {
 		{start: s.startTriggers, drain: s.drainTriggers},
 		{start: s.checkSockets},
 		{start: s.startHangups},
+		{start: s.startFileWatch},
 		{start: s.startPublic, drain: s.drainPublic},
 		{start: s.startUpgrades},
 	}
@@ -210,6 +213,7 @@ func (s *server) drain(ctx context.Context) (graceful time.Duration) {
 
 // configure reads and validates the configuration. It starts nothing.
 func (s *server) configure() (err error) {
+	s.seen = stampOf(s.Config)
 	if s.file, err = s.prepare(s.flags); err != nil {
 		return err
 	}
@@ -225,7 +229,8 @@ func (s *server) configure() (err error) {
 	if s.draftSecrets, err = draftSecrets(s.file); err != nil {
 		return err
 	}
-	s.log = s.Logger(s.streams)
+	log, adjust := s.adjustable(s.streams)
+	s.log, s.adjustLog = log, s.adjustedBy(s.flags, adjust)
 	return s.join()
 }
 
@@ -301,6 +306,7 @@ func (s *server) startSite(context.Context) (end func(), err error) {
 	if s.reloader, err = s.serveSite(s.back.cache, s.file, s.flags, s.public, s.back.digest, inst, s.log); err != nil {
 		return nil, err
 	}
+	s.reloader.adjustLog = s.adjustLog
 	s.public.observe, s.reloader.reopenLogs = inst.observe(), inst.reopenLogs()
 	if s.FastPath && inst.observesHits() {
 		s.public.fast = inst
@@ -380,6 +386,10 @@ func (s *server) drainTriggers(ctx context.Context) { s.triggers.stop(ctx, s.log
 // startHangups begins to handle SIGHUP.
 func (s *server) startHangups(ctx context.Context) (end func(), err error) {
 	return s.hangups.Each(ctx, s.reloader.signaled), nil
+}
+
+func (s *server) startFileWatch(ctx context.Context) (end func(), err error) {
+	return s.watchFile(ctx, s.reloader, s.seen), nil
 }
 
 func (s *server) startPublic(ctx context.Context) (end func(), err error) {

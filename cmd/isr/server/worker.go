@@ -102,8 +102,10 @@ type worker struct {
 	hangups Hangups
 
 	// configure sets these.
-	file *config.File
-	log  *slog.Logger
+	file      *config.File
+	log       *slog.Logger
+	adjustLog func(*config.File) // after a reload
+	seen      fileStamp          // of the configuration file, when it was read
 
 	// The parts set these when they start.
 	watch    *watched
@@ -124,6 +126,7 @@ func (w *worker) parts() []part {
 		{start: w.startSite},
 		{start: w.startQueue},
 		{start: w.startHangups},
+		{start: w.startFileWatch},
 		{drain: w.awaitMessages}, // all of them: they are returned now
 		{drain: w.drainCache},
 		{start: w.startConsumer, drain: w.drainConsumer},
@@ -166,12 +169,14 @@ func (w *worker) failure(ctx context.Context) error {
 
 // configure reads and validates the configuration. It starts nothing.
 func (w *worker) configure() (err error) {
+	w.seen = stampOf(w.Config)
 	if w.file, err = w.prepare(w.flags); err != nil {
 		return err
 	}
 	w.Queue = cmp.Or(w.Queue, w.RegenerateQueue)
 	w.RegenerateQueue = "" // it sends nothing
-	w.log = w.Logger(w.streams)
+	log, adjust := w.adjustable(w.streams)
+	w.log, w.adjustLog = log, w.adjustedBy(w.flags, adjust)
 	return w.validateWorker()
 }
 
@@ -193,6 +198,7 @@ func (w *worker) startSite(context.Context) (end func(), err error) {
 	if w.reloader, err = w.serveSite(w.back.cache, w.file, w.flags, nil, w.back.digest, w.watch.inst, w.log); err != nil {
 		return nil, err
 	}
+	w.reloader.adjustLog = w.adjustLog
 	w.reloader.reopenLogs = w.watch.inst.reopenLogs()
 	return w.reloader.site.Close, nil
 }
@@ -214,6 +220,10 @@ func (w *worker) startQueue(ctx context.Context) (end func(), err error) {
 // startHangups begins to handle SIGHUP.
 func (w *worker) startHangups(ctx context.Context) (end func(), err error) {
 	return w.hangups.Each(ctx, w.reloader.signaled), nil
+}
+
+func (w *worker) startFileWatch(ctx context.Context) (end func(), err error) {
+	return w.watchFile(ctx, w.reloader, w.seen), nil
 }
 
 func (w *worker) startConsumer(ctx context.Context) (end func(), err error) {
