@@ -1282,8 +1282,6 @@ const (
 	maxRejoin   = time.Second
 )
 
-var errMinSeq = errors.New("no page is as new as the receipt demands")
-
 // parseMinSeq parses ISR-Min-Seq.
 func parseMinSeq(values []string) (int64, error) {
 	if len(values) != 1 {

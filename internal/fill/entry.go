@@ -207,12 +207,6 @@ func (s *Fill) redirectsToItself(e *store.Entry) bool {
 	return itself
 }
 
-// purges returns all purges that this process knows to cover the entry of a record that the fill has
-// read.
-func (s *Fill) purges(rec store.Record) store.PurgeState {
-	return s.e.Node.RecordPurges(&s.f.State, s.Key, rec)
-}
-
 // keep puts a page that was just read, or published, into memory. If it may be older
 // than a page that was served already, or newer than one that will be, the page is
 // reloaded, so that no later visitor gets an older one. ErrPurged: the page was purged
