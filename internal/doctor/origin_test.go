@@ -75,7 +75,7 @@ func TestBrokenOrigins(t *testing.T) {
 		"a cache before it":      {with("Age", "30"), nil, doctor.Note, []string{"comes from another cache behind isr", "Age: 30"}},
 		"no date":                {func(h http.Header) { fresh(h); h["Date"] = nil }, nil, doctor.Note, []string{"has no Date"}},
 		"health":                 {fresh, func(_ *testing.T, o *doctor.Origin) { o.Health = "/none\x7f" }, doctor.Fault, []string{"the health check of"}},
-		"a large header":         {with("X-Long", strings.Repeat("x", 70_000)), nil, doctor.Warning, []string{"its header is too large", "at most 65536 are stored", "raise max_header (--max-header)"}},
+		"a large header":         {with("X-Long", strings.Repeat("x", 70_000)), nil, doctor.Warning, []string{"its header is too large", "at most 65536 are stored", "raise max_header"}},
 		"a large header allowed": {with("X-Long", strings.Repeat("x", 70_000)), func(_ *testing.T, o *doctor.Origin) { o.MaxHeader = 100 << 10 }, doctor.OK, []string{"can be cached"}},
 		"cache off":              {fresh, func(_ *testing.T, o *doctor.Origin) { o.Off = true }, doctor.Note, []string{"cache: off"}},
 	} {
