@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
 // A gate holds every call of every node until the driver answers it.
@@ -99,6 +102,9 @@ func (g *gate) enter(c *call) bool {
 		return false
 	}
 	c.at = time.Now()
+	if c.errand == releasing {
+		c.life.released = append(c.life.released, c.values)
+	}
 	if c.errand == asserting {
 		c.seqAge, c.again = c.at.Sub(c.life.seqRead), c.isOneOf(c.life.refused)
 		c.life.refused = nil
@@ -315,6 +321,19 @@ func (l *life) sequenceRead() time.Time {
 	l.w.gate.mu.Lock()
 	defer l.w.gate.mu.Unlock()
 	return l.seqRead
+}
+
+// hasReleased reports whether the process has requested the release of a lease: it renders nothing under it
+// any more.
+func (l *life) hasReleased(g *grant) bool {
+	l.w.gate.mu.Lock()
+	defer l.w.gate.mu.Unlock()
+	return slices.ContainsFunc(l.released, func(values item) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(values)), func(v types.AttributeValue) bool {
+			token, ok := v.(*types.AttributeValueMemberS)
+			return ok && token.Value == g.token
+		})
+	})
 }
 
 // markRead returns when a query of the log or of marks was last answered.

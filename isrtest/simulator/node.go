@@ -58,6 +58,7 @@ type life struct {
 	opened    time.Time // when a body was last opened; guarded by gate.mu
 	marksRead time.Time // when a query of the log or of marks was last answered; guarded by gate.mu
 	seqRead   time.Time // when a read of SEQ was last answered; guarded by gate.mu
+	released  []item    // values of the conditions of its releases: the tokens of leases; guarded by gate.mu
 	refused   []string  // the partitions of a rollback that SEQ has refused, until a caller is answered; guarded by gate.mu
 
 	collecting int // garbage collections in progress; owned by the driver

@@ -11,6 +11,7 @@ import (
 // pace.recovery: remaining leases and back-offs expire, by skewed clocks, and renders take
 // time.
 func (w *world) recover() {
+	w.nextStep() // the visitors below come at an instant of their own
 	w.log("the faults stop")
 	w.mu.Lock()
 	w.recovered = true

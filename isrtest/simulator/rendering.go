@@ -171,12 +171,15 @@ func (w *world) checkAlone(rd *rendering) {
 // leaseOf returns the lease under which a page is rendered, nil if there is none. A fill renders at
 // the instant at which it has read the page, or then SEQ, or the body of a page that is purged
 // during the read, or, if it does not follow the log, the marks that cover the page, and no other
-// render of its process begins in that step. In real time, which has no such instant, it is the
-// process's lease, unless a store has failed.
+// render of its process begins in that step. A lease that the process has released, or that ended with
+// a publish, is none. In real time, which has no such instant, it is the process's lease, unless a
+// store has failed.
 func (w *world) leaseOf(rd *rendering) *grant {
 	g := rd.life.pages[rd.page].lease
 	switch {
 	case g == nil, w.repeats(rd, g):
+	case rd.life.hasReleased(g), g.published > 0 && !w.holds(g):
+		return nil
 	case w.pace.ordered() && !rd.life.sequenceRead().Equal(rd.began) && !w.lastReadAt(rd.life, rd.page).Equal(rd.began) && !rd.life.bodyOpened().Equal(rd.began) && !(w.holds(g) && rd.life.markRead().Equal(rd.began)):
 		return nil
 	case !w.pace.ordered() && (!w.holds(g) || rd.life.lastFailure().After(g.at.Add(-outageTail))):
