@@ -114,6 +114,21 @@ func (c *configInitCommand) Run(s *cli.Streams) error {
 	return err
 }
 
+// refuseExisting returns an error if a configuration file that is to be written exists.
+func refuseExisting(file string) error {
+	if _, err := os.Lstat(file); err == nil {
+		return cli.Usagef("%s exists; give another file with --file", file)
+	}
+	return nil
+}
+
+// validConfig returns the text of a new configuration file, with the schema named for editors, if it is valid.
+func validConfig(text string) (string, error) {
+	text = "# yaml-language-server: $schema=" + schemaFile + "\n" + text
+	_, err := config.Parse("the new file", []byte(text), os.LookupEnv)
+	return text, err
+}
+
 // writeConfig writes a configuration file, which must not exist, and beside it the schema.
 func writeConfig(file, text string) (schema string, err error) {
 	schema = filepath.Join(filepath.Dir(file), schemaFile)

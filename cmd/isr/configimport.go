@@ -2,12 +2,10 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/nginx"
 )
 
@@ -28,8 +26,8 @@ to do about them. What nginx does not cache is off in the new file. docs/nginx.m
 }
 
 func (c *configImportCommand) Run(s *cli.Streams) error {
-	if _, err := os.Lstat(c.File); err == nil {
-		return cli.Usagef("%s exists; give another file with --file", c.File)
+	if err := refuseExisting(c.File); err != nil {
+		return err
 	}
 	directives, err := nginx.Read(c.From)
 	if err != nil {
@@ -39,8 +37,8 @@ func (c *configImportCommand) Run(s *cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	text := "# yaml-language-server: $schema=" + schemaFile + "\n" + result.Text
-	if _, err := config.Parse("the new file", []byte(text), os.LookupEnv); err != nil {
+	text, err := validConfig(result.Text)
+	if err != nil {
 		return fmt.Errorf("%s cannot be translated as it is: %w", c.From, err)
 	}
 	schema, err := writeConfig(c.File, text)

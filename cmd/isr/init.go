@@ -59,8 +59,8 @@ func (c *initCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if c.Preset != "" && c.Preset != "none" && !slices.Contains(config.Presets(), c.Preset) {
 		return cli.Usagef("unknown preset %q; expected one of %s, or none", c.Preset, strings.Join(config.Presets(), ", "))
 	}
-	if _, err := os.Lstat(c.File); err == nil {
-		return cli.Usagef("%s exists; give another file with --file", c.File)
+	if err := refuseExisting(c.File); err != nil {
+		return err
 	}
 	fmt.Fprintf(s.Out, "Looking at %s (up to %d requests).\n", at, survey.MaxRequests)
 	site, err := survey.Run(ctx, at, nil)
@@ -160,8 +160,8 @@ func configOf(site *survey.Site, today time.Time) (string, error) {
 			}
 		}
 	}
-	text := "# yaml-language-server: $schema=" + schemaFile + "\n" + site.Config(of, today)
-	if _, err := config.Parse("the new file", []byte(text), os.LookupEnv); err != nil {
+	text, err := validConfig(site.Config(of, today))
+	if err != nil {
 		return "", fmt.Errorf("the site cannot be configured: %w", err)
 	}
 	return text, nil

@@ -1,7 +1,6 @@
 package nginx
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,12 +10,12 @@ import (
 
 // comment returns the comment of what was translated from a directive.
 func comment(d *Directive) string {
-	return canonical.Shown(strings.Join(strings.Fields(fmt.Sprintf("%s: %s", d.at(), d.text())), " "))
+	return canonical.Shown(oneLine(d.at() + ": " + d.text()))
 }
 
 // cached reports whether a route caches.
 func (r *route) cached() bool {
-	return !slices.ContainsFunc(r.settings, func(s setting) bool { return s.name == "cache" })
+	return !has(r.settings, "cache")
 }
 
 // cacheOf returns the directive that caches in a block; nil if there is none.
@@ -99,13 +98,13 @@ func (c *caching) windows() {
 	if len(negative) > 0 {
 		c.set("negative", "{"+strings.Join(negative, ", ")+"}", "")
 	}
-	if !slices.ContainsFunc(c.settings, func(s setting) bool { return s.name == "revalidate" }) {
+	if !has(c.settings, "revalidate") {
 		c.set("revalidate", "0s", "only responses that state how long they are fresh, as in nginx without "+c.prefix+"cache_valid")
 	}
 }
 
 func (c *caching) window(d time.Duration, from *Directive) {
-	if !slices.ContainsFunc(c.settings, func(s setting) bool { return s.name == "revalidate" }) {
+	if !has(c.settings, "revalidate") {
 		c.set("revalidate", written(d), comment(from))
 	}
 }
@@ -271,11 +270,7 @@ func (c *caching) list(name string, names []string, comment string) {
 	if len(names) == 0 {
 		return
 	}
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = fmt.Sprintf("%q", name)
-	}
-	c.set(name, "["+strings.Join(quoted, ", ")+"]", comment)
+	c.set(name, list(names), comment)
 }
 
 // variables returns the names of the variables in a text: $name and ${name}.

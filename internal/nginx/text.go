@@ -2,7 +2,6 @@ package nginx
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ func (t *translation) text(at string, today time.Time) string {
 	line("# isr config import wrote this file on %s, from %s.", today.Format(time.DateOnly), canonical.Shown(oneLine(at)))
 	line("\nlisten:\n  - address: 127.0.0.1:8080\n    trusted_proxies: [loopback] # nginx, which forwards the host, the address and the scheme of visitors")
 	if len(t.hosts) > 0 {
-		line("hosts: [%s]", strings.Join(quoted(t.hosts), ", "))
+		line("hosts: %s", list(t.hosts))
 	} else {
 		line("# hosts: [example.com]")
 	}
@@ -29,9 +28,9 @@ func (t *translation) text(at string, today time.Time) string {
 	}
 	line("\norigins:")
 	for _, o := range t.origins {
-		value := quoted(o.urls)[0]
-		if len(o.urls) > 1 {
-			value = "[" + strings.Join(quoted(o.urls), ", ") + "]"
+		value := list(o.urls)
+		if len(o.urls) == 1 {
+			value = fmt.Sprintf("%q", o.urls[0])
 		}
 		line("  %s:\n    %s", o.name, setting{"url", value, o.comment}.line())
 	}
@@ -63,12 +62,14 @@ func (s setting) line() string {
 	return s.name + ": " + s.value + " # " + s.comment
 }
 
-func quoted(texts []string) []string {
-	texts = slices.Clone(texts)
+// list returns texts as a list of isr.yaml, in quotes.
+func list(texts []string) string {
+	quoted := make([]string, len(texts))
 	for i, text := range texts {
-		texts[i] = fmt.Sprintf("%q", text)
+		quoted[i] = fmt.Sprintf("%q", text)
 	}
-	return texts
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
+// oneLine returns a text without line breaks: quoted arguments may have some.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -54,6 +54,11 @@ type route struct {
 // A setting is one line of the file, with the reason for it.
 type setting struct{ name, value, comment string }
 
+// has reports whether settings have a name.
+func has(settings []setting, name string) bool {
+	return slices.ContainsFunc(settings, func(s setting) bool { return s.name == name })
+}
+
 // Translate returns isr's configuration for the caching of an nginx configuration; at is the file that was read.
 func Translate(directives []*Directive, at string, today time.Time) (*Result, error) {
 	t := &translation{}
@@ -392,7 +397,7 @@ func (t *translation) preset(directives []*Directive) {
 
 // top adds a setting of the top level, unless there is one of the same name.
 func (t *translation) top(s setting) {
-	if !slices.ContainsFunc(t.settings, func(other setting) bool { return other.name == s.name }) {
+	if !has(t.settings, s.name) {
 		t.settings = append(t.settings, s)
 	}
 }
