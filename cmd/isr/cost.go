@@ -54,7 +54,8 @@ func (c *costCommand) Run(s *cli.Streams) error {
 			return cli.Usagef("--price: %v", err)
 		}
 	}
-	forecast := costForecast{Activity: of.Activity(), HitRatio: of.HitRatio(), Lines: of.Bill(prices), Prices: make(map[string]float64)}
+	month := of.Activity() // adds up all pages
+	forecast := costForecast{Activity: month, HitRatio: of.HitRatio(month), Lines: of.Bill(month, prices), Prices: make(map[string]float64)}
 	forecast.Dollars = forecast.Lines.Sum()
 	for _, price := range prices.List() {
 		forecast.Prices[price.Name] = price.Dollars

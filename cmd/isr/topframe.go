@@ -99,18 +99,11 @@ func (f topFrame) writeTotals(p *frameWriter) {
 	row("purges", func(t live.Totals) string { return fmt.Sprintf("%d here, %d changes by others", t.Purges, t.Applied) })
 	row("not plain hits", func(t live.Totals) string { return countsText(t.Reasons) })
 	p.table(rows, bold)
-	if n, shares, _ := details.Bypasses(hour.Reasons, nil); n > 0 {
+	if n, shares, most := details.Bypasses(hour.Reasons); n > 0 {
 		p.line("", "without the cache in the last hour: %d of %d requests (%s)", n, hour.Requests, shares)
-		p.line("", "  %s; isr doctor --url %s/", f.adviceOf(shares), f.site())
+		p.line("", "  %s; isr doctor --url %s/", f.Details[most].Do(), f.site()) // as the server names settings
 	}
 	p.line("", "")
-}
-
-// adviceOf returns what to do about the most frequent reason for which requests were answered without the cache, as the
-// server says.
-func (f topFrame) adviceOf(shares string) string {
-	reason, _, _ := strings.Cut(shares, " ")
-	return cmp.Or(f.Details[reason].Advice, "nothing, if that is meant")
 }
 
 // site returns a URL of the server's site, to be examined.

@@ -172,26 +172,31 @@ func (f *forecast) result(in *intake) Forecast {
 // sampled reports whether pages were left out.
 func (f *forecast) sampled() bool { return f.threshold < everything }
 
-// ownReasons explain words that are not details of Cache-Status.
-var ownReasons = map[string]details.Detail{
-	"first":       {Meaning: "the first request for a page, or for one that was not kept", Advice: "isr warm renders pages before visitors come"},
-	"expired":     {Meaning: "the page was too old, and no stale copy was served", Advice: "a longer revalidate, or a stale window"},
-	"collapsed":   {Meaning: "the visitor waits for the response to another visitor, and the site gets one request"},
-	"status":      {Meaning: "the response has a status that is not stored, such as 403 or 500"},
-	"bad-request": {Meaning: "the target of the request is not valid"},
-	"other":       {Meaning: "the cache is not asked"},
+// detailOf explains a reason: a detail of Cache-Status, or a word of a forecast.
+func detailOf(word string) details.Detail {
+	switch word {
+	case "first":
+		return details.Detail{Meaning: "the first request for a page, or for one that was not kept", Advice: "isr warm renders pages before visitors come"}
+	case "expired":
+		return details.Detail{Meaning: "the page was too old, and no stale copy was served", Advice: "a longer revalidate, or a stale window"}
+	case "collapsed":
+		return details.Detail{Meaning: "the visitor waits for the response to another visitor, and the site gets one request"}
+	case "status":
+		return details.Detail{Meaning: "the response has a status that is not stored, such as 403 or 500"}
+	case "bad-request":
+		return details.Detail{Meaning: "the target of the request is not valid"}
+	case "other":
+		return details.Detail{Meaning: "the cache is not asked"}
+	}
+	d, _ := details.Of(word)
+	return d
 }
 
 // shown returns the most frequent reasons.
 func (r reasons) shown() []Reason {
 	all := make([]Reason, 0, len(r))
 	for word, of := range r {
-		d, known := ownReasons[word]
-		if !known {
-			if d, known = details.Of(word); !known {
-				d, _ = details.OfRefusal(word)
-			}
-		}
+		d := detailOf(word)
 		all = append(all, Reason{Reason: word, Requests: int64(of.requests), Meaning: d.Meaning, Advice: d.Advice, Pages: of.top()})
 	}
 	slices.SortFunc(all, func(a, b Reason) int {

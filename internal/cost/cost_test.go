@@ -128,7 +128,7 @@ func TestInstallation(t *testing.T) {
 		PageBytes: 10_000, CPU: 0.5, Memory: 1, Zones: 3, NAT: true, AccessLog: true,
 	}
 	lines := make(map[string]float64)
-	for _, line := range i.Bill(cost.USEast1()) {
+	for _, line := range i.Bill(i.Activity(), cost.USEast1()) {
 		lines[line.Service+": "+line.Of] = line.Dollars
 	}
 	const requests = 10 * 30 * 86400
@@ -151,11 +151,11 @@ func TestInstallation(t *testing.T) {
 		}
 	}
 	// The page is asked for ten times a second, and rendered once an hour.
-	if got := i.HitRatio(); math.Abs(got-(1-1.0/36_000)) > 1e-6 {
+	if got := i.HitRatio(i.Activity()); math.Abs(got-(1-1.0/36_000)) > 1e-6 {
 		t.Errorf("hit ratio %v", got)
 	}
 	i.NAT, i.PublicIPs, i.AccessLog = false, true, false
-	for _, line := range i.Bill(cost.USEast1()) {
+	for _, line := range i.Bill(i.Activity(), cost.USEast1()) {
 		switch line.Of {
 		case "NAT gateways, without traffic", "access log":
 			t.Errorf("%+v", line)

@@ -28,9 +28,10 @@ const (
 	secrets       = 2 // the tokens of the admin API and of peers
 )
 
-// Bill returns what an installation costs in a month, by line: its activity, what it stores, and what runs around it.
-func (i Installation) Bill(p Prices) Bill {
-	bill := i.Activity().Bill(p)
+// Bill returns what an installation costs in a month, by line: its activity, as [Site.Activity] returns it, what it stores, and what
+// runs around it.
+func (i Installation) Bill(a Activity, p Prices) Bill {
+	bill := a.Bill(p)
 	hours, pages := Month.Hours(), float64(i.Pages)
 	body := float64(i.PageBytes)
 	if i.Compressed {
@@ -78,5 +79,5 @@ func (i Installation) addresses() int {
 	return n
 }
 
-// HitRatio returns the share of the requests that the cache answers without the origin.
-func (i Installation) HitRatio() float64 { return 1 - i.Activity().Regenerations/i.requests() }
+// HitRatio returns the share of the requests that the cache answers without the origin, by the activity of a month.
+func (i Installation) HitRatio(a Activity) float64 { return 1 - a.Regenerations/i.requests() }

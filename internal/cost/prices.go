@@ -22,25 +22,25 @@ const Month = 30 * 24 * time.Hour
 
 // Prices are in US dollars.
 type Prices struct {
-	ReadUnits    float64 `json:"read_units"`
-	WriteUnits   float64 `json:"write_units"`
-	TableStorage float64 `json:"table_storage"`
-	Puts         float64 `json:"puts"`
-	Gets         float64 `json:"gets"`
-	Storage      float64 `json:"storage"`
+	ReadUnits    float64
+	WriteUnits   float64
+	TableStorage float64
+	Puts         float64
+	Gets         float64
+	Storage      float64
 
-	CPU          float64 `json:"cpu"`
-	Memory       float64 `json:"memory"`
-	LoadBalancer float64 `json:"load_balancer"`
-	Capacities   float64 `json:"capacity_units"`
-	Address      float64 `json:"address"`
-	NAT          float64 `json:"nat"`
-	Metric       float64 `json:"metric"`
-	Alarm        float64 `json:"alarm"`
-	Dashboard    float64 `json:"dashboard"`
-	Logs         float64 `json:"logs"`
-	Secret       float64 `json:"secret"`
-	Transfer     float64 `json:"transfer"`
+	CPU          float64
+	Memory       float64
+	LoadBalancer float64
+	Capacities   float64
+	Address      float64
+	NAT          float64
+	Metric       float64
+	Alarm        float64
+	Dashboard    float64
+	Logs         float64
+	Secret       float64
+	Transfer     float64
 }
 
 // USEast1 returns the list prices of us-east-1 on demand, as of the version of this program. They change, and differ

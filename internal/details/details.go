@@ -76,9 +76,12 @@ func (d Detail) As(name Naming) Detail {
 // setting matches the setting of an advice, with a value or without one.
 var setting = regexp.MustCompile(`<[a-z_.]+(: [^>]+)?>`)
 
+// Do returns what to do: the advice, or nothing.
+func (d Detail) Do() string { return cmp.Or(d.Advice, "nothing, if that is meant") }
+
 // Bypasses returns how many of these requests, counted by reason, were answered without the cache, the shares of the three
-// most frequent reasons, and what to do about the first.
-func Bypasses(reasons map[string]int64, name Naming) (requests int64, shares, advice string) {
+// most frequent reasons, and the most frequent one; both are empty if there is none.
+func Bypasses(reasons map[string]int64) (requests int64, shares, most string) {
 	var words []string
 	for word, n := range reasons {
 		if isBypass(word) {
@@ -92,10 +95,9 @@ func Bypasses(reasons map[string]int64, name Naming) (requests int64, shares, ad
 		texts = append(texts, fmt.Sprintf("%s %d%%", word, 100*reasons[word]/requests))
 	}
 	if len(words) > 0 {
-		d, _ := describe(words[0])
-		advice = cmp.Or(d.As(name).Advice, "nothing, if that is meant")
+		most = words[0]
 	}
-	return requests, strings.Join(texts, ", "), advice
+	return requests, strings.Join(texts, ", "), most
 }
 
 // isBypass reports whether a word is why the origin answered a request without the cache: the request may not be

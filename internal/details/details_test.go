@@ -24,7 +24,8 @@ func TestNaming(t *testing.T) {
 	if d, ok := details.Of("query"); !ok || d.Advice != "put it in the key (query: [NAME]), or in ignore_query if the page does not depend on it" {
 		t.Errorf("%q", d.Advice)
 	}
-	if requests, shares, advice := details.Bypasses(map[string]int64{"stale": 900, "cookie": 30, "private": 70}, nil); requests != 100 || shares != "private 70%, cookie 30%" || advice == "" {
-		t.Errorf("%d, %q, %q", requests, shares, advice)
+	requests, shares, most := details.Bypasses(map[string]int64{"stale": 900, "cookie": 30, "private": 70})
+	if d, _ := details.Of(most); requests != 100 || shares != "private 70%, cookie 30%" || most != "private" || d.Advice == "" || d.Do() != d.Advice {
+		t.Errorf("%d, %q, %q: %q", requests, shares, most, d.Do())
 	}
 }

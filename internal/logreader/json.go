@@ -60,7 +60,7 @@ func (r *Reader) caddy(line []byte, e *Entry) (result, error) {
 		return skip, errTime
 	}
 	e.Method, e.Host, e.Status, e.Bytes = got.Request.Method, r.host([]byte(got.Request.Host)), got.Status, got.Size
-	e.Took = seconds(strconv.AppendFloat(nil, got.Duration, 'f', -1, 64))
+	e.Took = durationOf(got.Duration)
 	for name, values := range got.Header {
 		switch strings.ToLower(name) {
 		case "cache-control":
@@ -80,8 +80,8 @@ func bounded(s string) string { return s[:min(len(s), 1024)] }
 // names of OpenTelemetry as isr writes them, and in other common ones, the preferred first.
 type jsonNames struct{ time, method, request, uri, query, host, status, bytes, took, cacheControl []string }
 
-func namesOfJSON() jsonNames {
-	return jsonNames{
+func namesOfJSON() *jsonNames {
+	return &jsonNames{
 		time:         []string{"msec", "time_iso8601", "time_local", "@timestamp", "timestamp", "time", "ts"},
 		method:       []string{"request_method", "http.request.method", "method"},
 		request:      []string{"request"},
@@ -112,7 +112,10 @@ func (r *Reader) json(line []byte, e *Entry) (result, error) {
 		}
 		return ""
 	}
-	names := namesOfJSON()
+	if r.names == nil {
+		r.names = namesOfJSON()
+	}
+	names := r.names
 	var ok bool
 	if e.Time, ok = timeOf(get(names.time)); !ok {
 		return skip, errTime

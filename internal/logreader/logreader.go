@@ -93,6 +93,7 @@ type Reader struct {
 	ahead  [][]byte // lines that were read to recognise the format
 
 	columns map[string]int // of cloudFront, by name
+	names   *jsonNames     // of json; nil until a line is read
 	hosts   map[string]string
 
 	// Lines are the lines that were read, and Invalid those that are no entries.

@@ -167,10 +167,18 @@ func unescaped(b []byte) string {
 // seconds returns a duration in seconds, 0 if it is none.
 func seconds(b []byte) time.Duration {
 	f, err := strconv.ParseFloat(string(b), 64)
-	if err != nil || !(f > 0 && f < 1e6) {
+	if err != nil {
 		return 0
 	}
-	return time.Duration(f * float64(time.Second))
+	return durationOf(f)
+}
+
+// durationOf returns a number of seconds as a duration, 0 if it is none.
+func durationOf(seconds float64) time.Duration {
+	if !(seconds > 0 && seconds < 1e6) {
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // alb reads a line of an Application Load Balancer:

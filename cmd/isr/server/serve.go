@@ -149,9 +149,10 @@ const manyBypasses = 100
 // reportBypasses logs why requests were answered without the cache, once there were many, and ends.
 func reportBypasses(ctx context.Context, monitor *live.Monitor, url string, name details.Naming, log *slog.Logger) {
 	for backoff.Wait(ctx, 10*time.Second) == nil {
-		requests, reasons, advice := details.Bypasses(monitor.Snapshot(time.Now()).Hour.Reasons, name)
+		requests, reasons, most := details.Bypasses(monitor.Snapshot(time.Now()).Hour.Reasons)
 		if requests >= manyBypasses {
-			log.Info("requests were answered without the cache", "requests", requests, "reasons", reasons, "do", advice, "more", "isr doctor --url "+url+"/")
+			why, _ := details.Named(most, name)
+			log.Info("requests were answered without the cache", "requests", requests, "reasons", reasons, "do", why.Do(), "more", "isr doctor --url "+url+"/")
 			return
 		}
 	}

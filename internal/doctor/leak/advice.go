@@ -34,5 +34,5 @@ func WhyNotCached(detail string) (problem, do string) {
 	case detail == "cookie": // these requests have none
 		d = details.Detail{Meaning: "the site or a proxy adds a cookie to requests", Advice: "look at what is between the visitor and isr"}
 	}
-	return "not cached: " + d.Meaning, cmp.Or(d.Advice, "nothing, if that is meant")
+	return "not cached: " + d.Meaning, d.Do()
 }
