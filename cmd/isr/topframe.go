@@ -8,11 +8,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/telemetry/live"
 )
@@ -310,12 +310,7 @@ func (p *frameWriter) table(rows [][]string, head string) {
 
 // printable replaces what is no printable character.
 func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '�'
-		}
-		return r
-	}, strings.ToValidUTF8(text, "�"))
+	return canonical.Printable(strings.ToValidUTF8(text, "�"))
 }
 
 // cut shortens a text to a number of characters.

@@ -47,10 +47,7 @@ func (p *parameters) add(e *logreader.Entry) {
 	for ok && query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
-		name, value, _ := strings.Cut(pair, "=")
-		if unescaped, err := url.QueryUnescape(name); err == nil {
-			name = unescaped
-		}
+		name, value := splitPair(pair)
 		if name == "" || len(name) > maxParameterName {
 			continue
 		}
@@ -87,4 +84,13 @@ func (p *parameters) sorted(wanted func(string, *parameter) bool) (names []strin
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(p.byName[b].requests, p.byName[a].requests) })
 	return names
+}
+
+// splitPair returns the name of a query parameter, unescaped if it can be, and its value as it is.
+func splitPair(pair string) (name, value string) {
+	name, value, _ = strings.Cut(pair, "=")
+	if unescaped, err := url.QueryUnescape(name); err == nil {
+		name = unescaped
+	}
+	return name, value
 }

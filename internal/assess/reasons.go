@@ -3,10 +3,10 @@ package assess
 import (
 	"cmp"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/facetheory/isr/internal/canonical"
 )
 
 const (
@@ -74,28 +74,14 @@ func shownPage(text string) string {
 	if found {
 		var names []string
 		for pair := range strings.SplitSeq(query, "&") {
-			name, _, _ := strings.Cut(pair, "=")
-			if unescaped, err := url.QueryUnescape(name); err == nil {
-				name = unescaped
-			}
+			name, _ := splitPair(pair)
 			if names = append(names, name+"=…"); len(names) == maxShownQuery {
 				break
 			}
 		}
 		page += "?" + strings.Join(names, "&")
 	}
-	return cut(printable(page), maxShown)
-}
-
-// printable replaces what is no printable character: a log has what strangers have sent to change what a terminal
-// shows.
-func printable(text string) string {
-	return strings.Map(func(c rune) rune {
-		if !unicode.IsPrint(c) {
-			return unicode.ReplacementChar
-		}
-		return c
-	}, text)
+	return cut(canonical.Printable(page), maxShown)
 }
 
 // cut returns the beginning of a text, of at most so many bytes.

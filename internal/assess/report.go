@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/cost"
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/wellknown"
@@ -101,7 +102,7 @@ const (
 
 func newReport(in *intake, forecasts []*forecast) *Report {
 	r := &Report{
-		Configuration: printable(in.opts.Name), From: in.from, Until: in.until, Requests: in.requests, Bytes: in.bytes, Disordered: in.disordered,
+		Configuration: canonical.Printable(in.opts.Name), From: in.from, Until: in.until, Requests: in.requests, Bytes: in.bytes, Disordered: in.disordered,
 		Forecasts: []Forecast{}, Gains: []Gain{}, Parameters: in.parameters.shown(),
 	}
 	for _, f := range forecasts {
@@ -162,7 +163,7 @@ func (f *forecast) result(in *intake) Forecast {
 		Polls: cost.Polls(1, isr.DefaultPoll, cost.Month),
 	}.Bill(cost.USEast1())
 	return Forecast{
-		Setting: printable(f.setting), HitRatio: hits * scale / float64(in.requests), Hits: int64(math.Round(hits * scale)), Stale: int64(math.Round(stale * scale)),
+		Setting: canonical.Printable(f.setting), HitRatio: hits * scale / float64(in.requests), Hits: int64(math.Round(hits * scale)), Stale: int64(math.Round(stale * scale)),
 		Origin: f.passed.origin + int64(math.Round(origin*scale)),
 		Pages:  int64(pages), Published: int64(published * scale), Memory: int64(memory), HotMemory: int64(hot),
 		Dollars: bill.Sum(), Sampled: f.sampled(),
@@ -211,7 +212,7 @@ func (p *parameters) shown() []Parameter {
 	all := make([]Parameter, 0, maxShownNames)
 	for _, name := range names[:min(len(names), maxShownNames)] {
 		known := p.byName[name]
-		all = append(all, Parameter{Name: printable(name), Requests: known.requests, Values: len(known.values), Dropped: wellknown.Parameter(name)})
+		all = append(all, Parameter{Name: canonical.Printable(name), Requests: known.requests, Values: len(known.values), Dropped: wellknown.Parameter(name)})
 	}
 	return all
 }

@@ -1,6 +1,9 @@
 package canonical
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // Shown returns the beginning of a text that a caller has given as a URL, for messages and
 // logs: at most 100 bytes, and without the user information (RFC 3986, section 3.2.1), which
@@ -24,4 +27,15 @@ func Shown(text string) string {
 		return strings.ToValidUTF8(text[:most], "") + "..."
 	}
 	return text
+}
+
+// Printable replaces what is no printable character, for terminals: texts of strangers may be made to change what one
+// shows.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
