@@ -129,12 +129,7 @@ func routeFields() []fieldTest {
 		}},
 		{
 			fields: "defaults.stale_if_error", settings: "revalidate: 1s, stale_if_error: 1h, keep_stale: false",
-			origin: func(_ *countedSite, n int, w http.ResponseWriter, _ *http.Request) {
-				if n > 1 {
-					w.WriteHeader(http.StatusInternalServerError)
-				}
-				fmt.Fprint(w, "render ", n)
-			},
+			origin: onlyFirst,
 			show: func(s *fieldServer) {
 				s.expect("/", 200, stored)
 				var v visit
@@ -147,12 +142,7 @@ func routeFields() []fieldTest {
 		},
 		{
 			fields: "defaults.keep_stale", settings: "revalidate: 1s, keep_stale: false",
-			origin: func(_ *countedSite, n int, w http.ResponseWriter, _ *http.Request) {
-				if n > 1 {
-					w.WriteHeader(http.StatusInternalServerError)
-				}
-				fmt.Fprint(w, "render ", n)
-			},
+			origin: onlyFirst,
 			show: func(s *fieldServer) {
 				s.expect("/", 200, stored)
 				s.until("the page has expired", func() bool { return s.get("/").code >= 500 }) // by default it is served for a day
@@ -394,4 +384,12 @@ func showNegative(code int) func(*fieldServer) {
 		s.expect("/", code, "isr; fwd=miss; fwd-status="+strconv.Itoa(code))
 		s.ttlBetween(s.expect("/", code, hit), 200, 240) // by default none
 	}
+}
+
+// onlyFirst answers its first request with a page, and then fails.
+func onlyFirst(_ *countedSite, n int, w http.ResponseWriter, _ *http.Request) {
+	if n > 1 {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	fmt.Fprint(w, "render ", n)
 }

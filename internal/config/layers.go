@@ -98,10 +98,19 @@ func PresetText(name string) (string, bool) {
 	return string(text), err == nil
 }
 
-// OfPreset returns the file that names a preset, and an origin with the name site, which the caller replaces.
+// OfPreset returns what a file means that names a preset, or none if the name is empty, and an origin with the name site,
+// which the caller replaces. It is of no file, and so has no name.
 func OfPreset(name string) (*File, error) {
-	text := "preset: " + name + "\norigins: {site: {demo: true}}\n"
-	return Parse("preset "+name, []byte(text), func(string) (string, bool) { return "", false })
+	text := "origins: {site: {demo: true}}\n"
+	if name != "" {
+		text = "preset: " + name + "\n" + text
+	}
+	f, err := Parse("preset "+name, []byte(text), func(string) (string, bool) { return "", false })
+	if err != nil {
+		return nil, err
+	}
+	f.name = ""
+	return f, nil
 }
 
 // preset is the content of a preset.

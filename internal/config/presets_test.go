@@ -172,3 +172,13 @@ func TestPresetNext(t *testing.T) {
 		}
 	}
 }
+
+// TestOfPresetHasNoName: what a preset means without a file is of no file, which hints and refusals would name.
+func TestOfPresetHasNoName(t *testing.T) {
+	for _, name := range append(config.Presets(), "") {
+		f, err := config.OfPreset(name)
+		if err != nil || f.Name() != "" || f.Preset != name {
+			t.Errorf("%q: %v, of the file %q with the preset %q", name, err, f.Name(), f.Preset)
+		}
+	}
+}

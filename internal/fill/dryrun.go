@@ -26,7 +26,7 @@ type dryRun struct {
 	open bool
 }
 
-// A Explainer is told what the steps of a fill find.
+// An Explainer is told what the steps of a fill find.
 type Explainer interface {
 	// Because adds a reason, and the section that says so; empty if there is none.
 	Because(text, rfc string)
@@ -54,7 +54,7 @@ func (e *Engine) DryRun(ctx context.Context, s *Fill, to Explainer) (f *Flight, 
 	return e.newDryRun(s, to).from(ctx, stepLook)
 }
 
-// DryRunUnstored is dryRun for a fill that calls no store.
+// DryRunUnstored is DryRun for a fill that calls no store.
 func (e *Engine) DryRunUnstored(ctx context.Context, s *Fill, to Explainer) (f *Flight, open bool) {
 	s.unstored = DetailStoreError
 	return e.newDryRun(s, to).from(ctx, stepUnstored)
@@ -297,7 +297,7 @@ func (d *dryRun) confirm(ctx context.Context) step {
 	return stepRender
 }
 
-// unavailable is [fill.unavailable] without the effects of a load.
+// unavailable is [Fill.unavailable] without the effects of a load.
 func (d *dryRun) unavailable(ctx context.Context, cause error, detail string) Failure {
 	o := Failure{Cause: cause, Detail: detail}
 	if d.s.servableOnError(d.s.rec) {

@@ -34,7 +34,7 @@ const (
 	eventNotStored = "not-stored"
 )
 
-// An Result is how an operation ended. It has the fields of isr.Result, which documents them.
+// A Result is how an operation ended. It has the fields of isr.Result, which documents them.
 type Result struct {
 	Outcome string
 	Reason  string

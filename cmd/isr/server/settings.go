@@ -287,16 +287,9 @@ func checkEdge(f *config.File) error {
 // FileOfFlags returns the file that the flags describe. Those in g were set: they change the settings of a preset,
 // and lists are added to its lists. Without a preset g may be nil.
 func (c *ServeCommand) FileOfFlags(g given) (*config.File, error) {
-	f := &config.File{
-		Listen:  make([]config.Listener, 1),
-		Origins: map[string]config.Origin{"site": {}},
-		Routes:  []config.Route{{Match: "/", Settings: config.Settings{Origin: "site", Reject: config.Reject{Truncated: true}}}},
-	}
-	if c.Preset != "" {
-		var err error
-		if f, err = config.OfPreset(c.Preset); err != nil {
-			return nil, err
-		}
+	f, err := config.OfPreset(c.Preset)
+	if err != nil {
+		return nil, err
 	}
 	for _, s := range siteFlags() {
 		_, set := g[s.name]
