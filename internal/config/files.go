@@ -21,20 +21,30 @@ func (f *File) checkFiles(d *decoder) {
 			f.checkCertificate(d, c, fmt.Sprintf("listen[%d].tls[%d]", i, j))
 		}
 	}
-	if path := f.ACME.CAFile; path != "" {
-		text, err := readPEM(path)
-		switch {
-		case err != nil:
-			d.failAt("acme.ca_file", "%v%s", err, relativeTo(path))
-		case !x509.NewCertPool().AppendCertsFromPEM(text):
-			d.failAt("acme.ca_file", "%s has no certificate in PEM", path)
-		}
+	if _, err := f.ACME.Roots(); err != nil {
+		d.failAt("acme.ca_file", "%v%s", err, relativeTo(f.ACME.CAFile))
 	}
 	if path := f.AccessLog.Path; path != "" && path != "-" {
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 			d.failAt("access_log.path", "the folder %s does not exist%s; create it", filepath.Dir(path), relativeTo(path))
 		}
 	}
+}
+
+// Roots reads the certificates of ca_file, at most 1 MiB; nil if there is none.
+func (a ACME) Roots() (*x509.CertPool, error) {
+	if a.CAFile == "" {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	text, err := readPEM(a.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, errors.New(a.CAFile + " has no certificate in PEM")
+	}
+	return roots, nil
 }
 
 func (f *File) checkCertificate(d *decoder, c Certificate, at string) {

@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/facetheory/isr/internal/acme"
@@ -35,7 +32,7 @@ func (p *public) useACME(f *config.File, data string) error {
 	if cfg.HMACKey, err = f.ACME.ExternalAccount.HMACKey.Read(); err != nil {
 		return fmt.Errorf("acme.external_account.hmac_key: %w", err)
 	}
-	if cfg.Roots, err = rootsOf(f.ACME.CAFile); err != nil {
+	if cfg.Roots, err = f.ACME.Roots(); err != nil {
 		return fmt.Errorf("acme.ca_file: %w", err)
 	}
 	if p.acme, err = acme.New(cfg); err != nil {
@@ -47,22 +44,6 @@ func (p *public) useACME(f *config.File, data string) error {
 		}
 	}
 	return nil
-}
-
-// rootsOf reads root certificates; nil if there is no file.
-func rootsOf(path string) (*x509.CertPool, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, errors.New(path + " has no certificate in PEM")
-	}
-	return roots, nil
 }
 
 // problems returns what is wrong with certificates.
