@@ -3,26 +3,52 @@
 package docs_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-func TestRelativeLinksPointToFiles(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+// TestRelativeLinks checks that links lead to files and folders, and to headings of pages.
+func TestRelativeLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?[^)]*\)`)
 	for _, page := range pages(t) {
 		text := code.ReplaceAllString(read(t, page), "")
 		for _, match := range link.FindAllStringSubmatch(text, -1) {
 			if strings.Contains(match[1], "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), match[1])); err != nil {
+			target := page
+			if match[1] != "" {
+				target = filepath.Join(filepath.Dir(page), match[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: broken link: %v", page, err)
+			} else if match[2] != "" && !slices.Contains(anchors(read(t, target)), match[2]) {
+				t.Errorf("%s: broken link: %s has no heading #%s", page, target, match[2])
 			}
 		}
 	}
+}
+
+// anchors returns the anchors that GitHub gives the headings of a page.
+func anchors(text string) (all []string) {
+	seen := map[string]int{}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ +(.*)$`).FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
+		title := regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`).ReplaceAllString(heading[1], "$1")
+		title = regexp.MustCompile(`[^\p{L}\p{N}\p{M}_ -]`).ReplaceAllString(strings.ToLower(title), "")
+		anchor := strings.ReplaceAll(strings.TrimSpace(title), " ", "-")
+		if n := seen[anchor]; n > 0 {
+			all = append(all, fmt.Sprintf("%s-%d", anchor, n))
+		} else {
+			all = append(all, anchor)
+		}
+		seen[anchor]++
+	}
+	return all
 }
 
 func TestPathsInCodeExist(t *testing.T) {
@@ -64,7 +90,7 @@ var code = regexp.MustCompile("(?s)```.*?```")
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"*.md", "../*.md", "../spec/*.md", "../localdynamo/*.md", "../clients/*/README.md"} {
+	for _, pattern := range []string{"*.md", "../*.md", "../spec/*.md", "../localdynamo/*.md", "../clients/*.md", "../clients/*/README.md", "../deploy/*/*/README.md", "../e2e/sites/*/README.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

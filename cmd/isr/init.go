@@ -169,9 +169,9 @@ func configOf(site *survey.Site, today time.Time) (string, error) {
 
 // nextText tells what to do with the new file.
 func (c *initCommand) nextText(site *survey.Site) string {
-	show := "curl -sI http://127.0.0.1:8080/ | grep -i cache-status"
+	show := "curl -so /dev/null -D - http://127.0.0.1:8080/ | grep -i cache-status"
 	if site.Redirects {
-		show = fmt.Sprintf("curl -sI -H 'Host: %s' http://127.0.0.1:8080/ | grep -i cache-status", site.Host)
+		show = fmt.Sprintf("curl -so /dev/null -D - -H 'Host: %s' http://127.0.0.1:8080/ | grep -i cache-status", site.Host)
 	}
 	return fmt.Sprintf("\nStart it:\n\n  isr serve --config %s\n  %s\n\nThen docs/start.md: watch it, move the port, purge on publish.\n", c.File, show)
 }

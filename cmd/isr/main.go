@@ -90,24 +90,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 // for a failure, 2 for a usage error.
 func execute(ctx context.Context, args []string, out *cli.Streams) int {
 	exit := -1 // set when kong has handled the command line itself, such as --help
-	var grammar commands
-	parser, err := kong.New(&grammar,
-		kong.Name("isr"),
-		kong.Description(description),
-		kong.DefaultEnvars("ISR"),
-		kong.Writers(out.Out, out.Err),
-		kong.Exit(func(code int) { exit = code }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		grammar.Usage.prices(),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(out),
-	)
+	parser, err := newParser(ctx, out, func(code int) { exit = code })
 	if err != nil {
 		fmt.Fprintf(out.Err, "isr: %v\n", err)
 		return 2
 	}
-	server.HideFlags(parser.Model, "worker", server.VisitorsOnly())
-	server.HideFlags(parser.Model, "lambda", server.NotFrozen())
 	parsed, err := parser.Parse(args)
 	if exit >= 0 {
 		return exit
@@ -131,6 +118,28 @@ func execute(ctx context.Context, args []string, out *cli.Streams) int {
 	}
 	fmt.Fprintf(out.Err, "isr: %s\n", text)
 	return 1
+}
+
+// newParser returns the parser of the command line. It calls exit when it has handled a command line itself.
+func newParser(ctx context.Context, out *cli.Streams, exit func(int)) (*kong.Kong, error) {
+	var grammar commands
+	parser, err := kong.New(&grammar,
+		kong.Name("isr"),
+		kong.Description(description),
+		kong.DefaultEnvars("ISR"),
+		kong.Writers(out.Out, out.Err),
+		kong.Exit(exit),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		grammar.Usage.prices(),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(out),
+	)
+	if err != nil {
+		return nil, err
+	}
+	server.HideFlags(parser.Model, "worker", server.VisitorsOnly())
+	server.HideFlags(parser.Model, "lambda", server.NotFrozen())
+	return parser, nil
 }
 
 // parseError describes an error of the command line, and how to correct it.
