@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,7 +30,13 @@ func TestWarm(t *testing.T) {
 	s := g.here()
 	warm := func(args ...string) string {
 		t.Helper()
-		return string(s.output(t, "warm", append([]string{"--sitemap", names.URL + "/sitemap.xml", "--host", host}, args...)...))
+		_, port, err := net.SplitHostPort(names.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(s.output(t, "warm", append([]string{
+			"--sitemap", "http://names.example:" + port + "/sitemap.xml", "--resolve", "names.example:" + port + ":127.0.0.1", "--host", host,
+		}, args...)...))
 	}
 	o.set("/p7", func(w http.ResponseWriter, r *http.Request, n int) {
 		if n == 1 {

@@ -28,6 +28,7 @@ type warmCommand struct {
 	From    string   `env:"-" placeholder:"FILE" help:"Pages of a file, a URL or key in each line; - reads standard input."`
 	Tag     string   `env:"-" placeholder:"TAG" help:"Stored pages with this purge tag; reads the whole store."`
 	Host    []string `env:"-" sep:"," placeholder:"NAME" help:"Hosts whose URLs and files a sitemap may name; repeatable (its own host)."`
+	Resolve []string `env:"-" sep:"none" placeholder:"HOST:PORT:ADDRESS" help:"Read the sitemap of HOST from this IP address, as curl --resolve does: for a site whose name still points elsewhere. TLS and Host keep the name; repeatable."`
 	Tenant  string   `env:"-" placeholder:"NAME" help:"Tenant of the pages, on a site with tenants."`
 
 	Force       bool    `env:"-" help:"Render fresh pages too. Otherwise only pages that are missing, stale or expired are."`
@@ -45,6 +46,7 @@ func (c *warmCommand) Help() string {
 	return `Regenerates many pages, for example after a deployment or from a schedule, by a running server or a queue.
 
   isr warm --sitemap https://example.com/sitemap.xml
+  isr warm --sitemap https://example.com/sitemap.xml --resolve example.com:443:203.0.113.7
   isr warm --from urls.txt --concurrency 8 --rate 20 --state warm.state
   isr warm --tag product --force
 
@@ -92,6 +94,8 @@ func (c *warmCommand) validateWarm() error {
 		return cli.Usagef("give one of --sitemap URL, --from FILE and --tag TAG")
 	case len(c.Host) > 0 && c.Sitemap == "":
 		return cli.Usagef("--host needs --sitemap")
+	case len(c.Resolve) > 0 && c.Sitemap == "":
+		return cli.Usagef("--resolve needs --sitemap: pages are named to a server, which renders them, and not visited")
 	case c.Concurrency < 1 || c.Concurrency > 32:
 		return cli.Usagef("--concurrency must be between 1 and 32 (got %d)", c.Concurrency)
 	case c.Rate < 0 || c.Rate > 10_000:
@@ -109,6 +113,9 @@ func (c *warmCommand) validateWarm() error {
 	}
 	if _, err := gateway.ParseHosts(c.Host); err != nil {
 		return cli.Usagef("--host %v", err)
+	}
+	if _, err := cli.ParseAddresses(c.Resolve); err != nil {
+		return cli.Usagef("--resolve %v", err)
 	}
 	return nil
 }
@@ -286,11 +293,14 @@ func (w *warming) texts(ctx context.Context) iter.Seq2[string, error] {
 func (w *warming) sitemap(ctx context.Context) iter.Seq2[string, error] {
 	own, _ := url.Parse(w.c.Sitemap) // validated
 	hosts, _ := gateway.ParseHosts(append(slices.Clone(w.c.Host), own.Hostname()))
-	r := &sitemap.Reader{Serves: func(host string) bool {
+	addresses, _ := cli.ParseAddresses(w.c.Resolve) // validated
+	transport := addresses.Transport()
+	r := &sitemap.Reader{Transport: transport, Serves: func(host string) bool {
 		canonicalHost, ok := canonical.Host(host)
 		return host == own.Host || ok && len(w.c.Host) > 0 && hosts.Serve(canonicalHost)
 	}}
 	return func(yield func(string, error) bool) {
+		defer transport.CloseIdleConnections()
 		defer func() { w.count(func(s *warmSum) { s.Skipped += r.Skipped }) }()
 		r.URLs(ctx, w.c.Sitemap)(yield)
 	}

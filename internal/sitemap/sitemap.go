@@ -56,40 +56,45 @@ func (r *Reader) URLs(ctx context.Context, root string) iter.Seq2[string, error]
 	}
 }
 
-// read reads a file, and the files that it names. more is false if yield has returned false.
+// read reads a file, and the files that it names. more is false if yield has returned false. A file is
+// read to its end before its URLs are yielded: the caller may take hours for them, for which no server
+// keeps a connection. So one file is in memory at a time, and an index.
 func (r *Reader) read(ctx context.Context, at string, depth int, yield func(string) bool) (more bool, err error) {
 	if r.Files++; r.Files > maxFiles {
 		return false, fmt.Errorf("%w: %s names more than %d files", ErrFormat, at, maxFiles)
 	}
-	var nested []string
-	more = true
+	var pages, files []string
 	err = r.fetch(ctx, at, func(body io.Reader) error {
-		return parse(body, func(loc string, isFile bool) (bool, error) {
+		return parse(body, func(loc string, isFile bool) error {
 			switch {
 			case !r.accepts(loc):
 				r.Skipped++
 			case isFile && depth >= maxDepth:
-				return false, fmt.Errorf("%w: it is an index within an index", ErrFormat)
+				return fmt.Errorf("%w: it is an index within an index", ErrFormat)
+			case isFile && len(files) >= maxFiles:
+				return fmt.Errorf("%w: it names more than %d files", ErrFormat, maxFiles)
 			case isFile:
-				nested = append(nested, loc)
+				files = append(files, loc)
 			default:
-				more = yield(loc)
+				pages = append(pages, loc)
 			}
-			return more, nil
+			return nil
 		})
 	})
 	if err != nil {
 		return false, fmt.Errorf("sitemap %s: %w", at, err)
 	}
-	for _, file := range nested {
-		if !more {
-			break
+	for _, page := range pages {
+		if !yield(page) {
+			return false, nil
 		}
-		if more, err = r.read(ctx, file, depth+1, yield); err != nil {
+	}
+	for _, file := range files {
+		if more, err = r.read(ctx, file, depth+1, yield); err != nil || !more {
 			return false, err
 		}
 	}
-	return more, nil
+	return true, nil
 }
 
 // accepts reports whether a URL is of the site.
@@ -151,8 +156,8 @@ func (l *limited) Read(p []byte) (int, error) {
 }
 
 // parse calls found for each URL of a file, and whether it is the URL of another file, until found
-// returns false.
-func parse(body io.Reader, found func(loc string, isFile bool) (bool, error)) error {
+// fails.
+func parse(body io.Reader, found func(loc string, isFile bool) error) error {
 	buffered := bufio.NewReaderSize(body, maxURL+2)
 	start, err := buffered.Peek(512)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -202,7 +207,7 @@ func parse(body io.Reader, found func(loc string, isFile bool) (bool, error)) er
 			if n++; n > maxURLs {
 				return fmt.Errorf("%w: it has more than %d URLs", ErrFormat, maxURLs)
 			}
-			if more, err := found(strings.TrimSpace(loc), isFile); err != nil || !more {
+			if err := found(strings.TrimSpace(loc), isFile); err != nil {
 				return err
 			}
 		case xml.EndElement:
@@ -214,7 +219,7 @@ func parse(body io.Reader, found func(loc string, isFile bool) (bool, error)) er
 }
 
 // parseText reads a URL in each line.
-func parseText(body io.Reader, found func(loc string, isFile bool) (bool, error)) error {
+func parseText(body io.Reader, found func(loc string, isFile bool) error) error {
 	lines, n := bufio.NewScanner(body), 0
 	for lines.Scan() {
 		text := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff"))
@@ -224,7 +229,7 @@ func parseText(body io.Reader, found func(loc string, isFile bool) (bool, error)
 		if n++; n > maxURLs {
 			return fmt.Errorf("%w: it has more than %d URLs", ErrFormat, maxURLs)
 		}
-		if more, err := found(text, false); err != nil || !more {
+		if err := found(text, false); err != nil {
 			return err
 		}
 	}

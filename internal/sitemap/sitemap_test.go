@@ -3,12 +3,16 @@ package sitemap_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/facetheory/isr/internal/sitemap"
 )
@@ -104,4 +108,43 @@ func TestRefusedSitemaps(t *testing.T) {
 	if _, _, err := read(t, map[string]string{"/": urlset + "<!-- "}); !errors.Is(err, sitemap.ErrFormat) {
 		t.Error(err)
 	}
+}
+
+// roundTrip is a transport.
+type roundTrip func(*http.Request) *http.Response
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+
+// A bodyOf is read only while the context of its request lasts.
+type bodyOf struct {
+	ctx context.Context //nolint:containedctx // as the body of a response has it
+	io.Reader
+}
+
+func (b bodyOf) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.Reader.Read(p[:min(len(p), 512)])
+}
+
+// A caller may take longer for the URLs of a file than a request for the file may last.
+func TestSlowCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := strings.Repeat("http://a.example/page\n", 1000)
+		r := &sitemap.Reader{Serves: func(string) bool { return true }, Transport: roundTrip(func(r *http.Request) *http.Response {
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bodyOf{r.Context(), strings.NewReader(text)})}
+		})}
+		n := 0
+		for _, err := range r.URLs(t.Context(), "http://a.example/sitemap.txt") {
+			if err != nil {
+				t.Fatalf("after %d URLs: %v", n, err)
+			}
+			n++
+			time.Sleep(time.Minute)
+		}
+		if n != 1000 {
+			t.Errorf("%d URLs", n)
+		}
+	})
 }
