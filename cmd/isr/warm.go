@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,6 +69,7 @@ func (c *warmCommand) Run(ctx context.Context, s *cli.Streams) error {
 		return err
 	}
 	w := &warming{c: c, s: s, began: time.Now()}
+	w.name = fmt.Sprintf("isr warm of %.200s, begun at %s", cmp.Or(c.Sitemap, c.From, c.Tag), w.began.UTC().Format(time.RFC3339Nano))
 	if err := w.openState(); err != nil {
 		return err
 	}
@@ -137,6 +139,7 @@ type warming struct {
 	c     *warmCommand
 	s     *cli.Streams
 	began time.Time
+	name  string     // of the run, for the audit of the server
 	state *warmState // nil if there is none
 	send  func(context.Context, queue.Request) error
 
@@ -339,7 +342,7 @@ func (w *warming) regenerate(ctx context.Context, client *admin.Client, k store.
 		return func(s *warmSum) *int { return &s.Sent }, w.send(ctx, r)
 	}
 	for try := 1; ; try++ {
-		p, err := client.Regenerate(ctx, admin.Regenerate{Target: admin.TargetOf(k), UnlessFresh: !w.c.Force})
+		p, err := client.Regenerate(ctx, admin.Regenerate{Target: admin.TargetOf(k), UnlessFresh: !w.c.Force, Run: w.name})
 		var failed *admin.Error
 		switch {
 		case err == nil && p.Fresh:

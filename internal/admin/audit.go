@@ -27,7 +27,8 @@ type AuditEntry struct {
 	Remote string    `json:"remote" doc:"Address of the client; this machine, for one on the socket."`
 	Token  string    `json:"token,omitempty" doc:"Fingerprint of the token. Missing if none was needed."`
 	Role   Role      `json:"role" doc:"admin or read."`
-	Via    string    `json:"via" doc:"console, token, socket, or network (the method PURGE without a token)."`
+	Via    string    `json:"via" doc:"console, token, socket, network (the method PURGE without a token), or schedule (warm of the configuration)."`
+	Pages  int       `json:"pages,omitempty" doc:"How many pages a run over many pages has requested so far. The target is then the name of the run, and result the last one that was not ok."`
 }
 
 // An Audit is the changes that a server remembers.
@@ -55,6 +56,30 @@ type trail struct {
 func (t *trail) add(e AuditEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.addLocked(e)
+}
+
+// join adds a change of a page to the entry of its run by the same caller. first: there was none.
+func (t *trail) join(e AuditEntry) (first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.changes {
+		run := &t.changes[i]
+		if run.Pages == 0 || run.Target != e.Target || run.Action != e.Action || run.Token != e.Token || run.Via != e.Via {
+			continue
+		}
+		run.At, run.Pages, run.TookMS = e.At, run.Pages+1, run.TookMS+e.TookMS
+		if e.Result != resultOK {
+			run.Result = e.Result
+		}
+		return false
+	}
+	e.Pages = 1
+	t.addLocked(e)
+	return true
+}
+
+func (t *trail) addLocked(e AuditEntry) {
 	if len(t.changes) < maxChanges {
 		t.changes = append(t.changes, e)
 		return
@@ -106,23 +131,45 @@ func within(name, text string, otherwise, least, most int) (int, error) {
 	return n, nil
 }
 
+// resultOK is the result of a change that has succeeded.
+const resultOK = "ok"
+
 // audit logs a change, whether it succeeded or failed, and remembers it. Requests that no token
-// or session has admitted are not remembered: they would displace the others.
+// or session has admitted are not remembered: they would displace the others. The changes of a run are
+// remembered as one, and the log has the first at level info.
 func (a *API) audit(ctx context.Context, x *exchange, op operation, err error, took time.Duration) {
-	v, result := x.visitor, "ok"
+	v, result, level, target := x.visitor, resultOK, slog.LevelInfo, x.target
 	if err != nil {
 		result = describe(err).Code
 	}
-	a.log.LogAttrs(context.WithoutCancel(ctx), slog.LevelInfo, "admin change", slog.Group("audit",
-		slog.String("remote", v.remote), slog.String("token", v.token), slog.String("action", op.name), slog.String("target", x.target), slog.String("result", result),
-		slog.Duration("took", took.Round(time.Microsecond)), slog.String("role", string(v.role)), slog.String("via", v.via)))
-	if v.role == "" {
-		return
-	}
 	e := AuditEntry{
-		At: a.cfg.Now().UTC(), Action: op.name, Target: x.target[:min(len(x.target), maxChangeTarget)], Result: result,
+		At: a.cfg.Now().UTC(), Action: op.name, Target: target[:min(len(target), maxChangeTarget)], Result: result,
 		TookMS: milliseconds(took), Remote: v.remote, Token: v.token, Role: v.role, Via: v.via,
 	}
+	switch {
+	case v.role == "":
+	case x.run == "":
+		a.record(e)
+	default:
+		e.Target = x.run
+		if first := a.trail.join(e); first {
+			a.tell(e)
+		} else {
+			level = slog.LevelDebug
+		}
+	}
+	attrs := []any{
+		slog.String("remote", v.remote), slog.String("token", v.token), slog.String("action", op.name), slog.String("target", target), slog.String("result", result),
+		slog.Duration("took", took.Round(time.Microsecond)), slog.String("role", string(v.role)), slog.String("via", v.via),
+	}
+	if x.run != "" {
+		attrs = append(attrs, slog.String("run", x.run))
+	}
+	a.log.LogAttrs(context.WithoutCancel(ctx), level, "admin change", slog.Group("audit", attrs...))
+}
+
+// record remembers a change, and tells the consoles.
+func (a *API) record(e AuditEntry) {
 	a.trail.add(e)
 	a.tell(e)
 }

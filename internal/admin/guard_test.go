@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -159,6 +160,45 @@ func (f *fixture) auditLines() (lines []auditLine) {
 		}
 	}
 	return lines
+}
+
+// The pages of a run are one entry, and one line at level info, however many they are: the changes of operators stay.
+func TestAuditOfRun(t *testing.T) {
+	f := newFixture(t)
+	f.ask("POST", "/-/pin", `{"key":"example.com/a"}`)
+	for i := range 1100 {
+		key := fmt.Sprint("example.com/", i%2)
+		if i == 7 {
+			key = "/ "
+		}
+		f.ask("POST", "/-/regenerate", fmt.Sprintf(`{"key":%q,"unless_fresh":true,"run":"warm of list.txt"}`, key))
+	}
+	f.ask("POST", "/-/regenerate", `{"key":"example.com/0","unless_fresh":true,"run":"warm of other.txt"}`)
+	all := get[admin.Audit](f, "/-/audit")
+	if len(all.Entries) != 3 {
+		t.Fatalf("%d entries: %+v", len(all.Entries), all.Entries)
+	}
+	if run := all.Entries[1]; run.Target != "warm of list.txt" || run.Pages != 1100 || run.Result != "invalid_request" || run.Action != "regeneratePage" || run.TookMS <= 0 {
+		t.Errorf("the run: %+v", run)
+	}
+	if other := all.Entries[0]; other.Target != "warm of other.txt" || other.Pages != 1 || other.Result != "ok" {
+		t.Errorf("the other run: %+v", other)
+	}
+	if shown := get[admin.Activity](f, "/-/page/activity?key=example.com/a"); len(shown.Changes) != 1 || shown.Changes[0].Action != "pinPage" {
+		t.Errorf("changes of the page: %+v", shown.Changes)
+	}
+	lines := 0
+	for _, line := range f.auditLines() {
+		if line.Level == "INFO" {
+			lines++
+		}
+	}
+	if lines != 3 {
+		t.Errorf("%d lines at level info", lines)
+	}
+	if a := f.ask("POST", "/-/regenerate", fmt.Sprintf(`{"key":"example.com/0","run":%q}`, strings.Repeat("x", 301))); a.status != 400 || !strings.Contains(a.text, "run has 301 bytes, at most 300 are allowed") {
+		t.Errorf("a long name: %d %s", a.status, a.text)
+	}
 }
 
 func TestAudit(t *testing.T) {

@@ -55,9 +55,10 @@ func (op operation) changes() bool { return op.hasBody() && !op.reads }
 type exchange struct {
 	w http.ResponseWriter
 	r *http.Request
-	// visitor is the caller, and target the page of the operation, for the audit log.
-	visitor visitor
-	target  string
+	// visitor is the caller, target the page of the operation, and run the run over many pages that it belongs
+	// to, if there is one, for the audit log.
+	visitor     visitor
+	target, run string
 }
 
 // replying completes an operation with one JSON response. do receives the request, whose
@@ -153,6 +154,9 @@ func decode[In any](x *exchange, op operation) (in In, err error) {
 	}
 	if named, ok := any(in).(interface{ target() string }); ok {
 		x.target = named.target()
+	}
+	if part, ok := any(in).(interface{ run() string }); ok {
+		x.run = part.run()
 	}
 	// The request has been read: remove the deadline. The server keeps reading only to
 	// notice a disconnect.

@@ -26,6 +26,8 @@ type Regenerate struct {
 
 	UnlessFresh bool `json:"unless_fresh,omitempty" doc:"Render nothing if the stored page is fresh."`
 
+	Run string `json:"run,omitempty" doc:"Name of the run over many pages that the request belongs to, at most 300 bytes: the audit has one entry for all of them, instead of one for each page, and the log has their lines at level debug, after the first."`
+
 	// IdempotencyKey makes the request idempotent: repetitions with the same key are not
 	// executed again. 1 to 256 bytes of printable ASCII without spaces. Empty: every
 	// request is executed.
@@ -38,6 +40,12 @@ type Regenerated struct {
 	Replayed bool `json:"replayed,omitempty" doc:"The request was already executed, and this is its earlier result. Nothing was rendered now."`
 	Fresh    bool `json:"was_fresh,omitempty" doc:"With unless_fresh: the stored page was fresh, and nothing was rendered."`
 }
+
+// maxRun bounds the name of a run, in bytes.
+const maxRun = 300
+
+// run returns the run that the request belongs to, for the audit log.
+func (in Regenerate) run() string { return in.Run }
 
 // idempotencyKey is the name of the header.
 const idempotencyKey = "Idempotency-Key"
@@ -108,6 +116,9 @@ func (a *API) regeneratePage() operation {
 		}
 		if in, err = in.named(r.Header); err != nil {
 			return Regenerated{}, err
+		}
+		if len(in.Run) > maxRun {
+			return Regenerated{}, invalid("run has %d bytes, at most %d are allowed", len(in.Run), maxRun)
 		}
 		if a.cfg.Cache == nil {
 			return Regenerated{}, errNoRenderer()

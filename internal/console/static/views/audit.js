@@ -1,7 +1,7 @@
 // The changes by operators, on this server since its start.
 import { html } from '../dom.js';
 import { get } from '../api.js';
-import { duration } from '../format.js';
+import { count, duration } from '../format.js';
 import { useLive } from '../live.js';
 import { Badge, Empty, Moment, Table } from '../parts.js';
 import { Resource, useResource } from '../resource.js';
@@ -32,7 +32,7 @@ export function AuditTable({ entries, caption, brief }) {
     ${entries.map((entry, i) => html`<tr key=${`${entry.at} ${i}`}>
       <td><${Moment} time=${entry.at} /></td>
       <td><code>${entry.action}</code></td>
-      ${!brief && html`<td class="break">${entry.target.slice(0, 500)}</td>`}
+      ${!brief && html`<td class="break">${entry.target.slice(0, 500)}${entry.pages > 0 && html` <span class="quiet">${count(entry.pages)} ${entry.pages === 1 ? 'page' : 'pages'}</span>`}</td>`}
       <td>${entry.result === 'ok' ? html`<${Badge} state="ok" />` : html`<${Badge} state="failed" /> <code>${entry.result}</code>`}</td>
       <td class="number">${duration(entry.took_ms)}</td>
       <td><span class="nowrap">${entry.remote}</span> <span class="quiet">${[entry.via, entry.role, entry.token].filter(Boolean).join(' · ')}</span></td>
