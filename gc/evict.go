@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,10 +17,22 @@ import (
 )
 
 // Evict makes room on a disk of bounded size by forgetting whole pages, rows and bodies.
-// The pages are valid; they are rendered again on demand. It is safe for the reason given for
-// [Collect]: a page is forgotten under its lease, so that no publish of it is in progress,
-// and a body is deleted only if it existed before the lease was taken and no row refers to
-// it afterwards. A page whose lease is held is in use, and is skipped.
+// The pages are valid; they are rendered again on demand.
+//
+// Which pages go first:
+//
+//	unproven   one generation, and no use ten minutes or more after it was rendered
+//	proven     all others: visitors come back to them
+//	pinned
+//
+// and of each the least recently used first. The time of use alone would let anyone who invents URLs
+// displace the site: their pages are the newest. They are requested once, and prove nothing. A
+// change proves no more than a use does: a page that has changed once does not outlive one that is
+// requested every hour and never changes.
+//
+// It is safe for the reason given for [Collect]: a page is forgotten under its lease, so that no
+// publish of it is in progress, and a body is deleted only if it existed before the lease was taken
+// and no row refers to it afterwards. A page whose lease is held is in use, and is skipped.
 
 // A Forgetter is the part of a metadata store that [Evict] uses.
 type Forgetter interface {
@@ -64,10 +78,15 @@ const maxConsidered = 256 << 10
 // concurrency is how many pages are forgotten at once, and how many marks are deleted.
 const concurrency = 16
 
-// Evict forgets pages, least recently used first, until opts.Free bytes are free or no
-// page is left, and returns how many bytes were freed. Pages with older generations are
-// evicted after all others, and pinned pages last. It lists all bodies and scans the table
-// once. It skips pages that are being regenerated.
+// provenAfter is how long after its render a use of a page proves that visitors come back to it: not
+// sooner than stores of bodies record uses.
+const provenAfter = 10 * time.Minute
+
+// Evict forgets pages until opts.Free bytes are free or no page is left, and returns how many bytes
+// were freed. Pages with one generation that were not used ten minutes or more after its render, such
+// as pages of invented URLs, are evicted first, and pinned pages last; among equals the least
+// recently used first. It lists all bodies and scans the table once. It skips pages that are being
+// regenerated.
 func Evict(ctx context.Context, meta Forgetter, bodies store.BodyStore, opts EvictOptions) (freed int64, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -90,24 +109,44 @@ type evictor struct {
 
 // An evictable is a page that may be forgotten.
 type evictable struct {
-	pk    string
-	used  int64 // Unix nanoseconds
-	bytes int64
-	rank  int // the order of eviction: rankPlain, rankHistory, rankPinned
+	pk         string
+	born, used int64 // Unix nanoseconds: of its oldest generation, and of its last use
+	bytes      int64
+	rank       int // the order of eviction: rankUnproven, rankProven, rankPinned
 }
 
 const (
-	rankPlain   = iota
-	rankHistory // it has older generations, or results of requests
+	rankUnproven = iota
+	rankProven
 	rankPinned
 )
+
+// see records that the page has a body, written or last used at a time.
+func (p *evictable) see(key string, at time.Time) {
+	generated := at
+	if t, ok := generatedAt(key); ok {
+		generated = t
+	}
+	if _, isCodings := store.CodedBody(key); !isCodings { // codings are written at any time
+		p.born = min(p.born, generated.UnixNano())
+	}
+	p.used = max(p.used, at.UnixNano(), generated.UnixNano())
+}
+
+// generatedAt returns when the generation of a body was rendered, which its key says (see
+// spec/schema.md).
+func generatedAt(key string) (time.Time, bool) {
+	name, _, _ := strings.Cut(key[strings.LastIndexByte(key, '/')+1:], "-")
+	t, err := time.Parse("20060102T150405.000000Z", name)
+	return t, err == nil
+}
 
 func (e *evictor) run(ctx context.Context) error {
 	found, err := e.find(ctx)
 	if err != nil {
 		return err
 	}
-	for rank := rankPlain; rank <= rankPinned; rank++ {
+	for rank := rankUnproven; rank <= rankPinned; rank++ {
 		if err := e.forgetAll(ctx, found, rank); err != nil {
 			return err
 		}
@@ -125,10 +164,10 @@ func (e *evictor) find(ctx context.Context) ([]*evictable, error) {
 		if len(page.Keys) == 0 {
 			continue
 		}
-		p := &evictable{pk: page.PK}
+		p := &evictable{pk: page.PK, born: math.MaxInt64}
 		slices.Sort(page.Keys)
-		if len(slices.Compact(page.Keys)) > 1 {
-			p.rank = rankHistory
+		if len(slices.Compact(page.Keys)) > 1 { // older generations, or results of requests
+			p.rank = rankProven
 		}
 		if e.opts.LastUse != nil {
 			if at := e.opts.LastUse(page.PK); !at.IsZero() {
@@ -147,14 +186,18 @@ func (e *evictor) find(ctx context.Context) ([]*evictable, error) {
 		if _, folder, ok := folderOfBody(info.Key); ok && byFolder[folder] != nil {
 			p := byFolder[folder]
 			p.bytes += BodyFootprint(info.Length)
-			p.used = max(p.used, info.ModifiedAt.UnixNano())
+			p.see(info.Key, info.ModifiedAt)
 		}
 	}
 	pages := make([]*evictable, 0, len(byFolder))
 	for _, p := range byFolder {
-		if p.bytes > 0 {
-			pages = append(pages, p)
+		if p.bytes == 0 {
+			continue
 		}
+		if p.used-p.born >= int64(provenAfter) {
+			p.rank = rankProven
+		}
+		pages = append(pages, p)
 	}
 	slices.SortFunc(pages, func(a, b *evictable) int { return cmp.Compare(a.used, b.used) })
 	return pages, nil
