@@ -47,6 +47,7 @@ func (w *world) freshenAll() {
 func (w *world) freshen(l *life, p *page) {
 	deadline := w.deadline()
 	for time.Now().Before(deadline) {
+		w.until(deadline, func() bool { return w.mayVisit(l, p) })
 		v := w.visit(l, p)
 		w.until(deadline, func() bool { return v.ended })
 		if w.violation != nil || v.isFresh() {

@@ -86,10 +86,13 @@ func (v *visitor) request(h http.Handler, r *http.Request) {
 
 // visitIfMay is visit, unless the seed would not determine the result.
 func (w *world) visitIfMay(l *life, p *page) {
-	if !w.pace.ordered() || l.mayVisit(p) {
+	if w.mayVisit(l, p) {
 		w.visit(l, p)
 	}
 }
+
+// mayVisit reports whether the seed determines the result of a visit now.
+func (w *world) mayVisit(l *life, p *page) bool { return !w.pace.ordered() || l.mayVisit(p) }
 
 // Header implements [http.ResponseWriter].
 func (v *visitor) Header() http.Header { return v.header }
