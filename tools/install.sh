@@ -6,6 +6,7 @@
 # to run it.
 
 readonly dynamodb_local=amplify-dynamodb-simulator@2.9.30 # its folder "emulator" is AWS's DynamoDB Local
+readonly uv=uv==0.13.8                                    # installs packages of Python
 readonly debian_packages='nginx wrk h2load:nghttp2-client curl chromium php:php-cli rails:ruby-railties puma promtool:prometheus zsh fish mandoc rpm' # COMMAND[:PACKAGE]
 
 # has COMMAND WHAT PARTS reports whether a command is there; without it, parts of the tests
@@ -76,6 +77,7 @@ install_python() {
   virtual_environment clients-python clients/python/requirements-dev.txt
   install_pythons
   virtual_environment sdk-python e2e/sdk/python/requirements.txt
+  virtual_environment django e2e/sites/django/requirements.txt
   e2e/sites/django/run build "$tools"
   setting ISR_TEST_PYTHON "$tools/clients-python/bin/python"
   setting ISR_TEST_SDK_PYTHON "$tools/sdk-python/bin"
@@ -119,6 +121,7 @@ is_python() { "$1" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$
 install_sites() {
   local site
   if has python3 "Python 3.11" "the Flask site"; then
+    virtual_environment flask e2e/sites/flask/requirements.txt
     e2e/sites/flask/run build "$tools"
     setting ISR_TEST_FLASK "$root/e2e/sites/flask"
   fi
@@ -178,17 +181,20 @@ install_helm() {
   setting ISR_TEST_HELM "$helm"
 }
 
-# virtual_environment NAME REQUIREMENTS [PYTHON] makes .tools/NAME. The pip of the first one installs into the
-# others, because to make a pip takes longer than most installations. Python compiles what is imported.
+# virtual_environment NAME REQUIREMENTS [PYTHON] makes .tools/NAME by uv, which needs a tenth of the time of pip. Python
+# compiles what is imported. Its pip, which the tests of the package call, only the first one has: it takes longer than
+# most installations.
 virtual_environment() {
-  local pip=$tools/clients-python/bin/pip
-  ! cmp -s "$2" "$tools/$1/requirements.txt" || return 0
+  local python=$tools/$1/bin/python
+  ! { [ -x "$tools/$uv" ] && cmp -s "$2" "$tools/$1/requirements.txt"; } || return 0
   rm -rf "${tools:?}/$1"
-  if [ -x "$pip" ]; then
-    "${3-python3}" -m venv --without-pip "$tools/$1"
-  else
+  if [ "$1" = clients-python ]; then
     python3 -m venv "$tools/$1"
+    "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile "$uv"
+    ln -sfn clients-python/bin/uv "$tools/$uv"
+  else
+    "${3-python3}" -m venv --without-pip "$tools/$1"
   fi
-  "$pip" --python "$tools/$1/bin/python" install --quiet --disable-pip-version-check --no-deps --no-compile -r "$2"
+  UV_HTTP_TIMEOUT=180 "$tools/$uv" pip install ${PIP_INDEX_URL:+--default-index "$PIP_INDEX_URL"} --cache-dir "$tools/uv" --python "$python" --quiet --no-deps --requirement "$2"
   cp "$2" "$tools/$1/requirements.txt"
 }

@@ -96,7 +96,7 @@ func newUser(t *testing.T) *user {
 		}
 	}
 	cmd := exec.Command(filepath.Join(python, "python"), "../../deploy/checks/motoserver.py")
-	cmd.Env = append(os.Environ(), "MOTO_ACM_VALIDATION_WAIT=0", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "MOTO_ACM_VALIDATION_WAIT=0")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -93,7 +93,6 @@ class Fleet:
             "SITE_TABLE": self.table,
             "SITE_BUCKET": self.bucket,
             "SITE_STATE": str(self.state),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "ISR_ADMIN_TOKEN": TOKEN,
         }
 
