@@ -47,8 +47,8 @@ export function onEngines(
   name: string,
   body: (table: TestTable, t: TestContext) => Promise<void>,
   extra: Partial<CreateTableCommandInput> = {},
+  all: readonly Engine[] = engines(),
 ): void {
-  const all = engines();
   if (all.length === 0) {
     test(name, { skip: noEngine });
   }

@@ -10,7 +10,7 @@ import { type Clock, systemClock } from '../../src/clock.js';
 import type { Answer, CacheHandler, GetContext, Value } from '../../src/next/contract.js';
 import { createCacheHandler } from '../../src/next/handler.js';
 import type { CacheHandlerOptions } from '../../src/next/options.js';
-import { type Cleanup, engines, noEngine, onEngines, type TestTable } from '../engines.js';
+import { type Cleanup, type Engine, engines, noEngine, onEngines, type TestTable } from '../engines.js';
 import { newBucket, noBucket, type TestBucket } from './stores.js';
 
 const missing = noBucket ?? (engines().length === 0 ? noEngine : undefined);
@@ -67,12 +67,20 @@ export interface Setting {
   verdict(answer: Answer | null): 'missing' | 'blocking' | 'stale' | 'fresh';
 }
 
-export function onStores(name: string, body: (s: Setting, t: TestContext) => Promise<void>): void {
+/**
+ * Defines a test on each engine. Tests of thousands of rows run on the first one alone: the tests of localdynamo compare
+ * it with the other one, which needs a minute of both processors for each such test.
+ */
+export function onStores(
+  name: string,
+  body: (s: Setting, t: TestContext) => Promise<void>,
+  on: readonly Engine[] = engines(),
+): void {
   if (missing) {
     test(name, { skip: missing });
     return;
   }
-  onEngines(name, async (table, t) => {
+  const onEngine = async (table: TestTable, t: TestContext) => {
     const bucket = await newBucket(t);
     const visit = await newVisit(t);
     const watch = newWatch(t);
@@ -107,8 +115,12 @@ export function onStores(name: string, body: (s: Setting, t: TestContext) => Pro
       return revalidate !== false && answer.lastModified + revalidate * 1000 < watch.now() ? 'stale' : 'fresh';
     };
     await body({ table, bucket, watch, start, verdict }, t);
-  });
+  };
+  onEngines(name, onEngine, {}, on);
 }
+
+/** The engines on which tests of thousands of rows run. */
+export const firstEngine: readonly Engine[] = engines().slice(0, 1);
 
 export const pageContext: GetContext = { kind: 'APP_PAGE' };
 export const minute = { cacheControl: { revalidate: 60, expire: 3600 } };

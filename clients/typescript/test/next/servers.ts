@@ -418,7 +418,7 @@ export async function until(what: string, holds: () => Promise<boolean> | boolea
   const deadline = Date.now() + 600_000;
   while (!(await holds())) {
     if (Date.now() > deadline) throw new Error(`${what}: timeout after ten minutes`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await new Promise((resolve) => setTimeout(resolve, 100)); // most conditions visit servers, which takes CPU time
   }
 }
 

@@ -68,7 +68,7 @@ describe('the site', { concurrency: 4 }, () => {
     const visitor = async (server: Server) => {
       while ((await fleet.renderings('timed/busy')).length < 4) {
         seen.add((await visit(server, '/timed/busy')).at);
-        await new Promise((resolve) => setTimeout(resolve, 10)); // leaves the CPU to the other tests
+        await new Promise((resolve) => setTimeout(resolve, 50)); // leaves the CPU to the other tests
       }
     };
     await Promise.all([...two, ...two, ...two, ...two].map(visitor));
