@@ -122,8 +122,8 @@ func (c *Cache) late(p *page.Page, now time.Time) bool {
 //
 // [downstream.Worker]: https://pkg.go.dev/github.com/facetheory/isr/downstream#Worker
 type Downstream interface {
-	// Destinations are the names of the caches: at most [store.MaxDestinations]. They are
-	// constant.
+	// Destinations are the names of the caches: at most [store.MaxDestinations]. They may
+	// change; a change is delivered to those at its time.
 	Destinations() []string
 	// Wake is called after a change that is to be delivered was committed, by this process
 	// or another one. It must not block.

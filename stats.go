@@ -225,3 +225,7 @@ func (c *Cache) FailingKeys() map[string]store.Key {
 	}
 	return keys
 }
+
+// SetMemory changes [Config.Memory] while the cache is used, to more than zero. Pages that no longer fit are evicted. A cache that
+// was made to keep no pages stays so, and Config.Buffers stays as it is. It is safe for concurrent use.
+func (c *Cache) SetMemory(bytes int64) { c.node.Resize(bytes) }

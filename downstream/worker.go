@@ -75,25 +75,42 @@ type Worker struct {
 	names    []string
 	couriers map[string]*courier
 	running  sync.WaitGroup
+	ctx      context.Context // of the deliveries
 	stop     context.CancelFunc
 }
 
 // Start starts the worker of destinations, by their names (see [store.ValidDestination]).
 // Callers must call Close.
 func Start(s Store, destinations map[string]Destination, config Config) (*Worker, error) {
+	w, err := New(s, destinations, config)
+	if err == nil {
+		w.Begin()
+	}
+	return w, err
+}
+
+// New returns the worker of Start, which delivers nothing before Begin: it may replace another one, which is
+// closed first. Callers must call Close.
+func New(s Store, destinations map[string]Destination, config Config) (*Worker, error) {
 	names := slices.Sorted(maps.Keys(destinations))
 	if err := store.ValidDestinations(names); err != nil {
 		return nil, fmt.Errorf("downstream: %w", err)
 	}
 	config = config.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	w := &Worker{names: names, couriers: make(map[string]*courier), stop: stop}
+	w := &Worker{names: names, couriers: make(map[string]*courier), ctx: ctx, stop: stop}
 	for _, name := range names {
 		c := &courier{name: name, store: s, destination: destinations[name], config: config, woken: make(chan struct{}, 1)}
 		w.couriers[name] = c
-		w.running.Go(func() { c.run(ctx) })
 	}
 	return w, nil
+}
+
+// Begin begins the deliveries. Call it once.
+func (w *Worker) Begin() {
+	for _, c := range w.couriers {
+		w.running.Go(func() { c.run(w.ctx) })
+	}
 }
 
 // Close stops the deliveries. One that is under way is cancelled: its jobs stay in the

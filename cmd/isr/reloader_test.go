@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -12,8 +15,14 @@ import (
 // reload replaces the file of a running server.
 func (s *fieldServer) reload(file string) {
 	s.Helper()
+	s.isrReload(file)
+}
+
+// isrReload is reload, and returns what isr reload says.
+func (s *fieldServer) isrReload(file string) string {
+	s.Helper()
 	s.write("isr.yaml", s.complete(file))
-	s.isr("reload")
+	return s.isr("reload")
 }
 
 // After a reload, the admin API and its messages know the new hosts.
@@ -128,5 +137,136 @@ func TestReloadOfLog(t *testing.T) {
 	s.reload(strings.Replace(s.file, "level: info", "level: error", 1))
 	if n := strings.Count(s.log.String(), "reloaded configuration"); n != 1 {
 		t.Errorf("the log has %d reloads, want the one at the level info: %s", n, s.log)
+	}
+}
+
+// refuse replaces the file of a running server, which refuses it and serves on with the old one. It puts the old file back.
+func (s *fieldServer) refuse(file, reason string) {
+	s.Helper()
+	s.write("isr.yaml", s.complete(file))
+	s.contains(s.isrFails("reload"), reason)
+	s.write("isr.yaml", s.file)
+}
+
+// A reload changes the size of the page cache, but does not begin or end to have one.
+func TestReloadOfMemory(t *testing.T) {
+	s := startFields(t, "listen: [{address: FREE}]\nmemory: 64MiB\nmetrics: {address: 127.0.0.1:0}", nil, nil)
+	limit := func() float64 {
+		found := regexp.MustCompile(`(?m)^isr_memory_limit_bytes (\S+)$`).FindStringSubmatch(s.get(s.logged(`metrics on (http://[^"\s]+)`)).body)
+		if found == nil {
+			t.Fatal("there is no metric isr_memory_limit_bytes")
+		}
+		n, err := strconv.ParseFloat(found[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := limit()
+	s.reload(strings.Replace(s.file, "64MiB", "8MiB", 1))
+	s.until("the limit is smaller", func() bool { return limit()*8 == before })
+	s.refuse(strings.Replace(s.file, "64MiB", "0", 1), "memory (from 8MiB to 0); nothing has changed")
+}
+
+// A reload changes the size of the embedded store.
+func TestReloadOfDisk(t *testing.T) {
+	s := startFields(t, "listen: [{address: FREE}]\nstore: {data: DIR/data, disk: 1GiB}\ndefaults: {revalidate: 1h}", answer(200, strings.Repeat("a", 512<<10)), nil)
+	n := 0
+	next := func() string {
+		n++
+		return s.get(fmt.Sprint("/", n)).status
+	}
+	for range 8 {
+		s.contains(next(), stored)
+	}
+	s.reload(strings.Replace(s.file, "1GiB", "1MiB", 1))
+	s.until("the store is full", func() bool { return strings.Contains(next(), "detail=no-room") })
+}
+
+// A reload changes the caches in front: purges are delivered to the new one.
+func TestReloadOfDownstream(t *testing.T) {
+	purged := make(chan string, 16)
+	edge := func(name string) *httptest.Server {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			purged <- name + " " + r.URL.Path
+			w.Header().Set("X-Purged", "1")
+		}))
+		t.Cleanup(server.Close)
+		return server
+	}
+	old, next := edge("old"), edge("new")
+	s := startFields(t, "listen: [{address: FREE}]\ndownstream: {edge: {to: 'varnish:"+old.URL+"'}}", nil, nil)
+	s.isr("purge", "--hard", s.url+"/a")
+	if got := <-purged; got != "old /a" {
+		t.Errorf("purged %s", got)
+	}
+	s.contains(s.isrReload(strings.Replace(s.file, old.URL, next.URL, 1)), "changed: downstream")
+	s.isr("purge", "--hard", s.url+"/b")
+	if got := <-purged; got != "new /b" {
+		t.Errorf("purged %s", got)
+	}
+	s.reload(regexp.MustCompile(`downstream: .*`).ReplaceAllString(s.file, ""))
+	s.isr("purge", "--hard", s.url+"/c")
+	if jobs := s.isr("outbox"); jobs != "" {
+		t.Errorf("without a cache in front there are deliveries: %s", jobs)
+	}
+}
+
+// A reload begins and ends to accept webhooks, and takes a secret that was replaced in its file.
+func TestReloadOfHooks(t *testing.T) {
+	const plain = "listen: [{address: FREE}]\nadmin: {address: 127.0.0.1:0}\ndefaults: {revalidate: 1h, stale: 1h}\n"
+	s := startFields(t, plain, nil, nil)
+	s.write("token", testToken)
+	admin := s.logged(`admin API on (http://[^"]+)`)
+	with := s.file + "triggers: {hooks: {cms: {provider: generic, secrets: {file: DIR/token}, targets: [all]}}}"
+	s.expect("/", 200, stored)
+	if v := s.hook(admin, testToken, "{}"); v.code == 200 {
+		t.Errorf("a hook that is not there: %s", v)
+	}
+	s.reload(with)
+	if v := s.hook(admin, testToken, "{}"); v.code != 200 {
+		t.Errorf("the hook of the new file: %s", v)
+	}
+	s.contains(s.state(), "stale")
+	s.write("token", "the-secret-of-tomorrow")
+	s.reload(with)
+	for secret, code := range map[string]int{testToken: 401, "the-secret-of-tomorrow": 200} {
+		if v := s.hook(admin, secret, "{}"); v.code != code {
+			t.Errorf("%s after it was replaced: %s", secret, v)
+		}
+	}
+	s.reload(strings.Replace(with, "triggers: {", "triggers: {public: true, ", 1))
+	if v := s.hook(s.url, "the-secret-of-tomorrow", "{}"); v.code != 200 {
+		t.Errorf("the hook at the public address: %s", v)
+	}
+	s.reload(s.file)
+	if v := s.hook(admin, "the-secret-of-tomorrow", "{}"); v.code == 200 {
+		t.Errorf("a hook that is gone: %s", v)
+	}
+}
+
+// A reload begins to receive messages of a queue. A file whose queue cannot be used changes nothing.
+func TestReloadOfQueue(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	t.Setenv("AWS_REGION", "eu-central-1")
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	s := startFields(t, "listen: [{address: FREE}]\nhosts: ['*']\ndefaults: {revalidate: 1h, stale: 1h}\n", nil, func(s *fieldServer) {
+		newQueue(s, `{"targets": [{"url": "example.com/"}]}`)
+	})
+	s.expect("/", 200, stored, "Host", "example.com")
+	s.reload(s.file + "triggers: {queue: {url: 'QUEUE'}}")
+	s.until("the page is purged", func() bool { return strings.Contains(s.isr("get", "http://example.com/"), "stale") })
+}
+
+// The audit log names what a reload has changed, and never a secret.
+func TestReloadIsAudited(t *testing.T) {
+	s := startFields(t, "listen: [{address: FREE}]\nadmin: {address: 127.0.0.1:0}\nmemory: 64MiB", nil, nil)
+	s.write("token", testToken)
+	s.reload(strings.Replace(s.file, "64MiB", "8MiB", 1) + "draft: {secrets: [{file: DIR/token}]}")
+	s.contains(s.log.String(), `changed="[draft.secrets memory]"`)
+	s.contains(s.log.String(), `audit.action=reloadConfiguration audit.target="the configuration file: draft.secrets, memory" audit.result=ok`)
+	if strings.Contains(s.log.String(), testToken) {
+		t.Errorf("the log has the secret: %s", s.log)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -102,23 +103,29 @@ type Reloaded struct {
 	File    string `json:"file" doc:"Configuration file."`
 	Routes  int    `json:"routes" doc:"Routes in use."`
 	Origins int    `json:"origins" doc:"Origins in use."`
+	// Changed names the settings that differ from the previous configuration.
+	Changed []string `json:"changed" doc:"Settings that differ from the previous configuration, by their paths in the file."`
 }
 
 func (a *API) reload() operation {
-	return replying(operation{
+	return exchanging(operation{
 		method: http.MethodPost, path: "/-/reload", name: "reloadConfiguration", limit: lookTime,
 		summary: "Read the configuration file again.",
 		details: "Requests in flight finish under the old configuration, later ones follow the new one; pages stay in memory. " +
 			"An invalid file, or one that changes what cannot change while the server runs, changes nothing.",
 		problems: []int{http.StatusConflict, http.StatusUnprocessableEntity},
-	}, func(r *http.Request, _ Reload) (Reloaded, error) {
+	}, func(x *exchange, _ Reload) (Reloaded, error) {
 		if a.cfg.Reload == nil {
 			return Reloaded{}, &Error{
 				Status: http.StatusConflict, Code: "no_configuration_file", Message: "no server with a configuration file is running here",
 				Hint: "start isr serve --config FILE, or give the URL of a running server with --server",
 			}
 		}
-		return a.cfg.Reload(r.Context())
+		done, err := a.cfg.Reload(x.r.Context())
+		if err == nil && len(done.Changed) > 0 {
+			x.target += ": " + strings.Join(done.Changed, ", ") // for the audit log
+		}
+		return done, err
 	})
 }
 

@@ -1,16 +1,24 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 )
 
-// Digest returns a digest of what a reload replaces, and of how listeners treat requests,
+// digested returns the top-level fields that say how requests are treated. The others are settings of a server, of which the
+// caller of Digest adds those that count.
+func digested() []string {
+	return []string{"preset", "listen", "hosts", "acme", "hsts", "origins", "defaults", "routes", "draft"}
+}
+
+// Digest returns a digest of how requests are treated, by the hosts, listeners, origins and routes of the file,
 // together with further settings, each like "memory=256MiB": two servers with the same digest
 // treat requests alike. Addresses of listeners and files of certificates, which differ between
 // machines, do not count, nor does the log, nor do the values of secrets. It has 12 hexadecimal digits.
@@ -18,7 +26,7 @@ func (f *File) Digest(further []string) string {
 	h := sha256.New()
 	v := reflect.ValueOf(f).Elem()
 	for _, field := range fieldsOf(v.Type()) {
-		if !field.starts && field.name != "log" || field.name == "listen" || field.name == "acme" {
+		if slices.Contains(digested(), field.name) {
 			digestField(h, field.name, field.typ, v.FieldByIndex(field.index))
 		}
 	}
@@ -57,18 +65,66 @@ func digestSection(h hash.Hash, path string, v reflect.Value) {
 	}
 }
 
-// NeedRestart returns the names of the top-level fields that differ between two files and
-// cannot change while a server runs.
-func NeedRestart(old, new *File) []string {
-	var names []string
-	a, b := reflect.ValueOf(old).Elem(), reflect.ValueOf(new).Elem()
-	for _, f := range fieldsOf(a.Type()) {
-		if f.starts && !reflect.DeepEqual(a.FieldByIndex(f.index).Interface(), b.FieldByIndex(f.index).Interface()) {
-			names = append(names, f.name)
+// A Change is a setting that differs between two files. A list or a map of sections is one setting.
+type Change struct {
+	// Name is its path in the file, like store.table.
+	Name string
+	// From and To are its values; both are empty if it is a secret, or a list or a map of sections.
+	From, To string
+	// NeedsRestart: it cannot change while a server runs.
+	NeedsRestart bool
+}
+
+// String names the setting and, if they can be told, its values.
+func (c Change) String() string {
+	if c.From == "" && c.To == "" {
+		return c.Name
+	}
+	return fmt.Sprintf("%s (from %s to %s)", c.Name, cmp.Or(c.From, "unset"), cmp.Or(c.To, "unset"))
+}
+
+// Changes returns the settings that differ between two files, sorted by their names. Which of them need a restart is
+// in the tags of [File], and nowhere else.
+func Changes(old, new *File) []Change {
+	var all []Change
+	var walk func(path string, restart bool, a, b reflect.Value)
+	walk = func(path string, restart bool, a, b reflect.Value) {
+		for _, f := range fieldsOf(a.Type()) {
+			from, to, at := a.FieldByIndex(f.index), b.FieldByIndex(f.index), join(path, f.name)
+			if reflect.DeepEqual(from.Interface(), to.Interface()) {
+				continue
+			}
+			needs := restart || f.restart == "yes" || f.restart == "from or to 0" && (from.IsZero() || to.IsZero())
+			section, many := isSection(f.typ)
+			if section != nil && !many {
+				walk(at, needs, from, to)
+				continue
+			}
+			c := Change{Name: at, NeedsRestart: needs}
+			if section == nil && f.typ != typeOf[Secret]() && f.typ != typeOf[[]Secret]() {
+				c.From, c.To = shownText(from), shownText(to)
+			}
+			all = append(all, c)
 		}
 	}
-	slices.Sort(names)
-	return names
+	walk("", false, reflect.ValueOf(old).Elem(), reflect.ValueOf(new).Elem())
+	slices.SortFunc(all, func(a, b Change) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// maxShown bounds a value in a message, in bytes.
+const maxShown = 200
+
+// shownText is a value for people, without a password in a URL.
+func shownText(v reflect.Value) string {
+	text := valueText(v)
+	if u, err := url.Parse(text); err == nil && u.User != nil {
+		text = u.Redacted()
+	}
+	if len(text) > maxShown {
+		return strings.ToValidUTF8(text[:maxShown], "") + "\u2026"
+	}
+	return text
 }
 
 // Secrets returns the values of all secrets of a file, to leave them out of texts. Those that

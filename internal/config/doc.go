@@ -21,6 +21,7 @@
 //	removed  a text that was allowed once, a colon, and what to write instead
 //	format   how a text is checked: address, url, header, …
 //	example  value for the documentation
+//	restart  when a change needs a restart of the server: "yes", or "from or to 0"
 //	preset   "add": what a preset lists is added to what the file lists
 //
 // The files:

@@ -8,14 +8,15 @@ import (
 
 // A field is a row of the table of fields.
 type field struct {
-	name                           string
-	help, def, unset, min, max     string
-	format, example                string
-	enum, other                    []string // other: names of it in other programs
-	removed, replacement           string   // a text that was in enum once, and what to write instead
-	required, addsToPreset, starts bool     // starts: a change needs a restart
-	typ                            reflect.Type
-	index                          []int // for reflect.Value.FieldByIndex
+	name                       string
+	help, def, unset, min, max string
+	format, example            string
+	enum, other                []string // other: names of it in other programs
+	removed, replacement       string   // a text that was in enum once, and what to write instead
+	restart                    string   // when a change needs a restart: "", "yes", or "from or to 0"
+	required, addsToPreset     bool
+	typ                        reflect.Type
+	index                      []int // for reflect.Value.FieldByIndex
 }
 
 // fieldsOf returns the fields of a struct in the file, in order.
@@ -39,7 +40,7 @@ func fieldsOf(t reflect.Type) []field {
 			name: name, help: sf.Tag.Get("help"), def: sf.Tag.Get("default"), unset: sf.Tag.Get("unset"),
 			min: sf.Tag.Get("min"), max: sf.Tag.Get("max"), format: sf.Tag.Get("format"), example: sf.Tag.Get("example"),
 			enum: list(sf.Tag.Get("enum")), other: list(sf.Tag.Get("other")), removed: removed, replacement: replacement,
-			required: sf.Tag.Get("required") != "", addsToPreset: sf.Tag.Get("preset") == "add", starts: sf.Tag.Get("restart") != "",
+			required: sf.Tag.Get("required") != "", addsToPreset: sf.Tag.Get("preset") == "add", restart: sf.Tag.Get("restart"),
 			typ: sf.Type, index: []int{i},
 		})
 	}

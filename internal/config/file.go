@@ -19,7 +19,7 @@ type File struct {
 	Defaults Settings          `yaml:"defaults" help:"Settings of routes that do not set them themselves. Requests that no route matches have these settings."`
 	Routes   []Route           `yaml:"routes" other:"rules,locations,paths" max:"1000" help:"Rules for the pages of the site. The most specific match decides, whatever the order."`
 
-	Store   Store   `yaml:"store" help:"Where pages are stored." restart:"yes"`
+	Store   Store   `yaml:"store" help:"Where pages are stored."`
 	Peer    Peer    `yaml:"peer" other:"peers" help:"Direct channel between the servers of a table (docs/fleet.md)." restart:"yes"`
 	Admin   Admin   `yaml:"admin" help:"Admin API." restart:"yes"`
 	Health  Health  `yaml:"health" help:"Health checks of orchestrators and load balancers, and the shutdown." restart:"yes"`
@@ -29,15 +29,15 @@ type File struct {
 
 	Regenerate Regenerate `yaml:"regenerate" other:"regeneration,regenerations" help:"Where stale pages are regenerated (docs/queue.md)." restart:"yes"`
 
-	Downstream map[string]Downstream `yaml:"downstream" max:"16" format:"name" help:"Caches in front of the servers that purges, rollbacks and pins are delivered to, by name." restart:"yes"`
-	Triggers   Triggers              `yaml:"triggers" help:"Purges that other systems ask for." restart:"yes"`
+	Downstream map[string]Downstream `yaml:"downstream" max:"16" format:"name" help:"Caches in front of the servers that purges, rollbacks and pins are delivered to, by name."`
+	Triggers   Triggers              `yaml:"triggers" help:"Purges that other systems ask for."`
 	DynamoDB   DynamoDB              `yaml:"dynamodb" help:"The embedded store, served to other programs as DynamoDB." restart:"yes"`
 	Log        Log                   `yaml:"log" help:"Log of the server, on standard error."`
 
 	AccessLog AccessLog `yaml:"access_log" other:"accesslog,access_logs" help:"A line for each request (docs/logs.md)." restart:"yes"`
 
 	RequestID            string        `yaml:"request_id" default:"misses" enum:"always,misses,errors,off" help:"Responses that name their request in X-Request-Id: always, misses (all but hits), errors (from status 400 on), or off: requests have no ids. Ids come from trusted_proxies or are made, are sent to origins, and are in logs and traces (docs/logs.md)." restart:"yes"`
-	Memory               Size          `yaml:"memory" default:"256MiB" max:"1PiB" help:"Size of the page cache in memory; 0 disables it." restart:"yes"`
+	Memory               Size          `yaml:"memory" default:"256MiB" max:"1PiB" help:"Size of the page cache in memory; 0 disables it." restart:"from or to 0"`
 	Buffers              *Size         `yaml:"buffers" min:"4MiB" max:"1PiB" help:"Bytes that are buffered for requests and responses, of all clients; one client may use a quarter." unset:"a quarter of memory, at least 32MiB" example:"128MiB" restart:"yes"`
 	MaxClientConnections int           `yaml:"max_client_connections" min:"1" max:"16777216" help:"Connections that one client, an IPv4 address or an IPv6 /64, may have. Connections of trusted_proxies are not limited; with proxy_protocol, the clients that they name are." unset:"a quarter of the limit of open files, at most 1024" example:"4096" restart:"yes"`
 	ClientTimeout        time.Duration `yaml:"client_timeout" default:"60s" min:"1s" max:"24h" help:"How long a client may neither read nor send a byte of a body before its connection is closed." restart:"yes"`
@@ -121,19 +121,19 @@ type HealthCheck struct {
 
 // A Store is where pages are stored: embedded in a folder, or DynamoDB and S3.
 type Store struct {
-	Data             string        `yaml:"data" default:"./isr-data" format:"path" help:"Folder of the embedded store, and of the socket that commands use to reach a running server; relative to the working directory."`
+	Data             string        `yaml:"data" default:"./isr-data" format:"path" help:"Folder of the embedded store, and of the socket that commands use to reach a running server; relative to the working directory." restart:"yes"`
 	Disk             *Size         `yaml:"disk" min:"1MiB" max:"1PiB" help:"Size of the embedded store; beyond it the least recently used pages are evicted." unset:"a tenth of the free space, at least 1GiB" example:"10GiB"`
-	Table            string        `yaml:"table" format:"word" help:"DynamoDB table for the metadata, instead of the embedded store; needs bucket." example:"pages"`
-	Bucket           string        `yaml:"bucket" format:"word" help:"S3 bucket for the stored bodies; needs table." example:"my-pages"`
-	CacheDir         string        `yaml:"cache_dir" format:"path" help:"Folder on a local disk with copies of the bodies in the bucket, so that each is read from there once; for one server." unset:"none" example:"/var/cache/isr"`
+	Table            string        `yaml:"table" format:"word" help:"DynamoDB table for the metadata, instead of the embedded store; needs bucket." example:"pages" restart:"yes"`
+	Bucket           string        `yaml:"bucket" format:"word" help:"S3 bucket for the stored bodies; needs table." example:"my-pages" restart:"yes"`
+	CacheDir         string        `yaml:"cache_dir" format:"path" help:"Folder on a local disk with copies of the bodies in the bucket, so that each is read from there once; for one server." unset:"none" example:"/var/cache/isr" restart:"yes"`
 	CacheSize        *Size         `yaml:"cache_size" min:"1MiB" max:"1PiB" help:"Size of cache_dir; beyond it the least recently used bodies are removed." unset:"10GiB" example:"50GiB"`
-	Region           string        `yaml:"region" format:"word" help:"AWS region of table and bucket." unset:"the region of the AWS configuration" example:"eu-west-1"`
-	DynamoDBEndpoint string        `yaml:"dynamodb_endpoint" format:"url" help:"URL of a DynamoDB endpoint other than AWS's." example:"http://127.0.0.1:8000"`
-	S3Endpoint       string        `yaml:"s3_endpoint" format:"url" help:"URL of an S3 endpoint other than AWS's." example:"http://127.0.0.1:9000"`
-	CreateTable      bool          `yaml:"create_table" help:"Create the DynamoDB table if it does not exist."`
-	Require          bool          `yaml:"require" help:"Fail at start if the stores do not answer, instead of serving without them until they do."`
-	Timeout          time.Duration `yaml:"timeout" default:"300ms" min:"1ms" max:"24h" help:"Total time that a request waits for the stores; then the page is rendered without being stored."`
-	Guards           []string      `yaml:"guards" max:"2" enum:"monotonic,version" help:"Additional conditions of writes, for tables that other services write to: monotonic (generated_at grows) or version (the attribute version counts writes)." example:"[monotonic]"`
+	Region           string        `yaml:"region" format:"word" help:"AWS region of table and bucket." unset:"the region of the AWS configuration" example:"eu-west-1" restart:"yes"`
+	DynamoDBEndpoint string        `yaml:"dynamodb_endpoint" format:"url" help:"URL of a DynamoDB endpoint other than AWS's." example:"http://127.0.0.1:8000" restart:"yes"`
+	S3Endpoint       string        `yaml:"s3_endpoint" format:"url" help:"URL of an S3 endpoint other than AWS's." example:"http://127.0.0.1:9000" restart:"yes"`
+	CreateTable      bool          `yaml:"create_table" help:"Create the DynamoDB table if it does not exist." restart:"yes"`
+	Require          bool          `yaml:"require" help:"Fail at start if the stores do not answer, instead of serving without them until they do." restart:"yes"`
+	Timeout          time.Duration `yaml:"timeout" default:"300ms" min:"1ms" max:"24h" help:"Total time that a request waits for the stores; then the page is rendered without being stored." restart:"yes"`
+	Guards           []string      `yaml:"guards" max:"2" enum:"monotonic,version" help:"Additional conditions of writes, for tables that other services write to: monotonic (generated_at grows) or version (the attribute version counts writes)." example:"[monotonic]" restart:"yes"`
 }
 
 // Peer is the direct channel between the servers of a table.

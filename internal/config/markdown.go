@@ -49,8 +49,12 @@ func tableOf(b *strings.Builder, title, help string, t reflect.Type) {
 			continue
 		}
 		help := f.help
-		if f.starts {
+		switch f.restart {
+		case "":
+		case "yes":
 			help += " †"
+		default:
+			help += " † " + f.restart
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", f.name, f.typeText()+f.bounds(), f.defaultText(), cell(help), code(f.example))
 	}

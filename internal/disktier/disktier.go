@@ -81,7 +81,7 @@ type Tier struct {
 	dir    string // as given, for messages
 	folder localfile.FS
 	lock   localfile.File // nil before it is opened
-	limit  int64
+	limit  atomic.Int64
 	log    *slog.Logger
 	seen   Observer
 
@@ -123,6 +123,16 @@ func Open(dir string, limit int64, bodies store.BodyStore, seen Observer, log *s
 	return openIn(folder, dir, limit, bodies, seen, log)
 }
 
+// SetLimit changes the size of the tier, in bytes. What no longer fits is removed in the background.
+func (t *Tier) SetLimit(bytes int64) {
+	t.limit.Store(bytes)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.working.Go(t.evict)
+	}
+}
+
 func openFolder(dir string) (*localfile.Folder, error) {
 	if err := os.MkdirAll(dir, folderMode); err != nil {
 		return nil, err
@@ -136,7 +146,8 @@ func openFolder(dir string) (*localfile.Folder, error) {
 
 // openIn opens a tier in a folder, which belongs to it from now on, also if it fails.
 func openIn(folder localfile.FS, dir string, limit int64, bodies store.BodyStore, seen Observer, log *slog.Logger) (*Tier, error) {
-	t := &Tier{BodyStore: bodies, dir: dir, folder: folder, limit: limit, log: log, seen: seen}
+	t := &Tier{BodyStore: bodies, dir: dir, folder: folder, log: log, seen: seen}
+	t.limit.Store(limit)
 	if err := t.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot keep bodies in %s: %w", dir, err), t.Close())
 	}
@@ -263,7 +274,7 @@ func isUseDue(used time.Time) bool { return time.Since(used) > usedEvery }
 // Open implements [store.BodyStore].
 func (t *Tier) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if keeps(key) {
-		if body, err := t.ReadLocal(ctx, key, t.limit); err == nil {
+		if body, err := t.ReadLocal(ctx, key, t.limit.Load()); err == nil {
 			return io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 		}
 		t.seen.DiskCacheRead(false)
@@ -305,7 +316,7 @@ func (f *filling) Close() error {
 // Put implements [store.BodyStore].
 func (t *Tier) Put(ctx context.Context, key string, body []byte) error {
 	err := t.BodyStore.Put(ctx, key, body)
-	if err == nil && keeps(key) && int64(len(body)) <= t.limit/maxShare {
+	if err == nil && keeps(key) && int64(len(body)) <= t.limit.Load()/maxShare {
 		t.keep(key, body)
 	}
 	return err
@@ -317,7 +328,7 @@ func (t *Tier) KeepLocal(key string, body []byte) {
 		return
 	}
 	t.seen.DiskCacheRead(false)
-	if int64(len(body)) <= t.limit/maxShare {
+	if int64(len(body)) <= t.limit.Load()/maxShare {
 		t.keep(key, body)
 	}
 }
@@ -469,7 +480,7 @@ func (t *Tier) remove(name string, size int64) {
 // evict removes the files that were not used for longest, down to nine tenths of the limit, if it
 // is exceeded. A write that finds another one evicting leaves its file to that.
 func (t *Tier) evict() {
-	for again := true; again && (t.bytes.Load() > t.limit || t.files.Load() > maxFiles) && t.evicting.TryLock(); {
+	for again := true; again && (t.bytes.Load() > t.limit.Load() || t.files.Load() > maxFiles) && t.evicting.TryLock(); {
 		again = t.evictOnce()
 		t.evicting.Unlock()
 	}
@@ -485,7 +496,7 @@ func (t *Tier) evictOnce() bool {
 	slices.SortFunc(found, func(a, b file) int { return cmp.Compare(a.used, b.used) })
 	removed := 0
 	for _, f := range found {
-		if t.bytes.Load() <= t.limit/10*9 && t.files.Load() <= maxFiles/10*9 {
+		if t.bytes.Load() <= t.limit.Load()/10*9 && t.files.Load() <= maxFiles/10*9 {
 			break
 		}
 		t.remove(f.name, f.size)

@@ -102,7 +102,7 @@ func (t *Tier) noteVerified(name string) {
 // fill returns a reader that keeps what is read of a body, once that is all. A body that fits into the
 // queue of those being written is kept in memory until it is written; a longer one is written as it is read.
 func (t *Tier) fill(rd io.ReadCloser, key string, length int64) io.ReadCloser {
-	if length < 0 || length > t.limit/maxShare || store.PresentationOf(rd) != (store.Presentation{}) {
+	if length < 0 || length > t.limit.Load()/maxShare || store.PresentationOf(rd) != (store.Presentation{}) {
 		return rd // a file has no presentation
 	}
 	if length > maxFilled {

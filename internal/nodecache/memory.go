@@ -18,11 +18,11 @@ import (
 
 // openMemory makes the maps of pages and stubs, if anything is to be kept.
 func (c *Cache) openMemory() (err error) {
-	if c.pages, err = newPages(c.limit, c.o.Evicted, c.evicted); err != nil || c.pages == nil {
+	if c.pages, err = newPages(c.limit.Load(), c.o.Evicted, c.evicted); err != nil || c.pages == nil {
 		return err
 	}
 	c.stubs, err = otter.New(&otter.Options[store.Key, *Stub]{
-		MaximumWeight:    uint64(max(c.limit/stubShare, 1)), //nolint:gosec // it is positive
+		MaximumWeight:    uint64(stubLimit(c.limit.Load())), //nolint:gosec // it is positive
 		Weigher:          func(k store.Key, s *Stub) uint32 { return s.weight(k) },
 		OnAtomicDeletion: func(e otter.DeletionEvent[store.Key, *Stub]) { c.stubBytes.Add(-int64(e.Value.weight(e.Key))) },
 	})
@@ -181,8 +181,8 @@ func (c *Cache) Usage() (bytes, limit int64, pages int) {
 	if c.pages == nil {
 		return 0, 0, 0
 	}
-	return int64(c.pages.WeightedSize()) + c.stubBytes.Load(), c.limit, c.pages.EstimatedSize() //nolint:gosec // below the limit
+	return int64(c.pages.WeightedSize()) + c.stubBytes.Load(), c.limit.Load(), c.pages.EstimatedSize() //nolint:gosec // below the limit
 }
 
 // Limit returns what pages and stubs may weigh, in bytes.
-func (c *Cache) Limit() int64 { return c.limit }
+func (c *Cache) Limit() int64 { return c.limit.Load() }

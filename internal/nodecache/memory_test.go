@@ -1,6 +1,7 @@
 package nodecache
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -118,5 +119,34 @@ func TestWeightCountsCodings(t *testing.T) {
 	c.pages.CleanUp()
 	if grown := c.pages.WeightedSize() - before; grown < 7_000 || grown != uint64(p.Weight())-bare {
 		t.Errorf("the weight grew by %d for a coding of 7,000 bytes", grown)
+	}
+}
+
+// A cache that is made smaller evicts pages down to the new bound, and one that is made larger keeps more.
+func TestResize(t *testing.T) {
+	start := time.Now()
+	c := testCache(t, start)
+	fill := func() (bytes int64, pages int) {
+		t.Helper()
+		for i := range 4000 {
+			p := page.New(store.Key{Text: fmt.Sprintf("h/%d", i)}, store.Entry{Version: 1}, store.PurgeState{}, page.Interval{Began: start.Add(time.Second), Ended: start.Add(time.Second)}, make([]byte, 4<<10), new(page.View))
+			c.Put(p, new(singleflight.State))
+		}
+		c.pages.CleanUp()
+		bytes, limit, pages := c.Usage()
+		if bytes > limit {
+			t.Errorf("%d bytes are kept of %d", bytes, limit)
+		}
+		return bytes, pages
+	}
+	_, before := fill()
+	c.Resize(1 << 20)
+	c.pages.CleanUp()
+	if bytes, limit, pages := c.Usage(); limit >= 1<<20 || bytes > limit || pages >= before || pages == 0 {
+		t.Errorf("after it was made smaller: %d bytes of %d, %d pages of %d", bytes, limit, pages, before)
+	}
+	c.Resize(64 << 20)
+	if _, pages := fill(); pages != 4000 {
+		t.Errorf("after it was made larger: %d pages, want 4000", pages)
 	}
 }

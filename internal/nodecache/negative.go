@@ -2,6 +2,7 @@ package nodecache
 
 import (
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -61,7 +62,7 @@ func (e *NegativeEntry) weight(k store.Key) uint32 {
 // pages. Its methods are safe for concurrent use.
 type Negative struct {
 	c       *Cache
-	largest uint32
+	largest atomic.Uint32 // the weight of the largest entry that is kept
 	flushed flushTime
 	byKey   *otter.Cache[store.Key, *NegativeEntry]
 }
@@ -71,7 +72,18 @@ func newNegative(bytes int64, c *Cache) (*Negative, error) {
 		MaximumWeight: uint64(bytes),
 		Weigher:       func(k store.Key, e *NegativeEntry) uint32 { return e.weight(k) },
 	})
-	return &Negative{c: c, largest: uint32(min(bytes/largestNegative, 1<<31)), byKey: byKey}, err
+	n := &Negative{c: c, byKey: byKey}
+	n.largest.Store(largestOf(bytes))
+	return n, err
+}
+
+// largestOf is the weight of the largest entry in a cache of that many bytes.
+func largestOf(bytes int64) uint32 { return uint32(min(bytes/largestNegative, 1<<31)) }
+
+// resize changes what the entries may weigh.
+func (n *Negative) resize(bytes int64) {
+	n.largest.Store(largestOf(bytes))
+	n.byKey.SetMaximum(uint64(bytes)) //nolint:gosec // it is positive
 }
 
 // Get returns an entry that has not expired, or nil. now is time.Now(), which has a monotonic reading: a
@@ -113,12 +125,12 @@ func (n *Negative) Withdrawn(k store.Key, generatedAt time.Time) bool {
 
 // fitting returns e if it is not too large, else a shortened entry, or nil.
 func (n *Negative) fitting(k store.Key, e *NegativeEntry) *NegativeEntry {
-	if e.weight(k) > n.largest && e.Failed != nil {
+	if e.weight(k) > n.largest.Load() && e.Failed != nil {
 		short := *e
 		short.Failed = render.Plain(e.Failed.Status)
 		e = &short
 	}
-	if e.weight(k) > n.largest {
+	if e.weight(k) > n.largest.Load() {
 		return nil
 	}
 	return e

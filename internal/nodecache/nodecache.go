@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +67,8 @@ type Cache struct {
 	stubs     *otter.Cache[store.Key, *Stub]
 	stubBytes atomic.Int64                     // what stubs weigh
 	given     atomic.Int64                     // what pages have given up of limit for them
-	limit     int64                            // what both may weigh
+	limit     atomic.Int64                     // what both may weigh
+	dividing  sync.Mutex                       // held while the maximum of pages changes
 	seed      maphash.Seed                     // of the sums of bodies
 	last      atomic.Pointer[store.PurgeState] // the purges of the stub that was made last
 }
@@ -74,7 +76,8 @@ type Cache struct {
 // New returns an empty Cache.
 func New(o Options) (*Cache, error) {
 	negative := o.Memory / negativeShare
-	c := &Cache{o: o, limit: o.Memory - negative, seed: maphash.MakeSeed()}
+	c := &Cache{o: o, seed: maphash.MakeSeed()}
+	c.limit.Store(o.Memory - negative)
 	if err := c.openMemory(); err != nil {
 		return nil, fmt.Errorf("the memory tier: %w", err)
 	}
@@ -86,6 +89,23 @@ func New(o Options) (*Cache, error) {
 		return nil, fmt.Errorf("the negative cache: %w", err)
 	}
 	return c, nil
+}
+
+// Resize changes Options.Memory while the cache is used, to more than 0. What no longer fits is evicted, the least useful first.
+// A cache that keeps nothing stays so.
+func (c *Cache) Resize(memory int64) {
+	if c.pages == nil || memory <= 0 {
+		return
+	}
+	negative := memory / negativeShare
+	c.dividing.Lock()
+	c.limit.Store(memory - negative)
+	c.stubs.SetMaximum(uint64(stubLimit(memory - negative))) //nolint:gosec // it is positive
+	c.given.Store(-1)                                        // of another limit
+	c.divideLocked()
+	c.dividing.Unlock()
+	c.Unpublished.pages.SetMaximum(uint64(memory / unpublishedShare)) //nolint:gosec // it is positive
+	c.Negative.resize(max(negative, minNegative))
 }
 
 // Read reads the record of a page from the table, and returns when that was. Its Purges include the

@@ -207,15 +207,24 @@ func (c *Cache) restore(p *page.Page) {
 
 // divide gives pages the memory that stubs do not take, in steps of a sixty-fourth.
 func (c *Cache) divide() {
-	taken, given, step := c.stubBytes.Load(), c.given.Load(), c.limit/64
-	if taken <= given && given-taken <= 2*step {
+	taken, given, step := c.stubBytes.Load(), c.given.Load(), c.limit.Load()/64
+	if taken <= given && given-taken <= 2*step || !c.dividing.TryLock() {
 		return
 	}
-	next := int64(0)
+	defer c.dividing.Unlock()
+	c.divideLocked()
+}
+
+// divideLocked gives stubs a step more than they take. Callers must hold dividing.
+func (c *Cache) divideLocked() {
+	taken, limit, next := c.stubBytes.Load(), c.limit.Load(), int64(0)
 	if taken > 0 {
-		next = min(taken+step, c.limit/stubShare)
+		next = min(taken+limit/64, stubLimit(limit))
 	}
-	if next != given && c.given.CompareAndSwap(given, next) {
-		c.pages.SetMaximum(uint64(c.limit - next)) //nolint:gosec // it is positive
+	if c.given.Swap(next) != next {
+		c.pages.SetMaximum(uint64(max(limit-next, 1))) //nolint:gosec // it is positive
 	}
 }
+
+// stubLimit is what stubs may weigh in a memory tier of limit bytes.
+func stubLimit(limit int64) int64 { return max(limit/stubShare, 1) }

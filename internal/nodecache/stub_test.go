@@ -68,12 +68,12 @@ func TestStubsTakeMemoryOfPages(t *testing.T) {
 		t.Errorf("%d bytes of stubs, one has %d", got, s.weight(p.Key))
 	}
 	c.divide()
-	if n := c.pages.GetMaximum(); int64(n)+c.stubBytes.Load() > c.limit || int64(n) < c.limit-c.limit/32 {
-		t.Errorf("pages may take %d of %d bytes beside %d of stubs", n, c.limit, c.stubBytes.Load())
+	if n := c.pages.GetMaximum(); int64(n)+c.stubBytes.Load() > c.Limit() || int64(n) < c.Limit()-c.Limit()/32 {
+		t.Errorf("pages may take %d of %d bytes beside %d of stubs", n, c.Limit(), c.stubBytes.Load())
 	}
 	c.Drop(p.Key)
 	c.divide()
-	if n := c.pages.GetMaximum(); c.stubBytes.Load() != 0 || int64(n) < c.limit-c.limit/32 {
+	if n := c.pages.GetMaximum(); c.stubBytes.Load() != 0 || int64(n) < c.Limit()-c.Limit()/32 {
 		t.Errorf("after the drop, %d bytes of stubs, and pages may take %d", c.stubBytes.Load(), n)
 	}
 }

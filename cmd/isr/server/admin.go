@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -49,8 +50,8 @@ type adminPlan struct {
 	secret  string       // empty: the token of the data folder
 	read    *admin.Token // may only read; nil if there is none
 
-	triggers *triggers // served on the address too; nil if there are none
-	health   *health   // served on the socket too
+	triggers *atomic.Pointer[triggers] // served on the address too
+	health   *health                   // served on the socket too
 }
 
 // plan validates the flags and the token. embedded reports whether the store is embedded.
@@ -121,7 +122,7 @@ type administration struct {
 func (c *ServeCommand) administered(cache *isr.Cache, st *Stores, deliveries isr.Downstream, r *reloader, inst *instruments, problems func() []problem, log *slog.Logger) admin.Config {
 	return admin.Config{
 		Cache: cache, Downstream: deliveries, Hosts: r.public.served, Reload: r.onRequest(), Explain: r.explain, Origins: r.origins, Problems: textsOf(problems),
-		Process: func() admin.Process { return r.process(c) }, Version: cli.Version(), Place: st.Where, Node: nodeName(), Sites: r.public.urls(), Naming: r.naming,
+		Process: func() admin.Process { return r.process() }, Version: cli.Version(), Place: st.Where, Node: nodeName(), Sites: r.public.urls(), Naming: r.naming,
 		Embedded: c.Table == "", Demo: r.demo(), Meter: st.meter, Observer: inst.observer(), Metrics: r.metrics.Handler(), Live: inst.live, Logger: log,
 	}
 }
@@ -206,7 +207,7 @@ func (p adminPlan) listen(ctx context.Context, sockets *handover.Sockets, api *a
 	if guard.Loopback {
 		log.Info("console on " + address + "/")
 	}
-	return start(newServer(p.triggers.onAdmin(api.Guarded(guard)), log), listener), nil
+	return start(newServer(onAdmin(p.triggers, api.Guarded(guard)), log), listener), nil
 }
 
 // token returns the operator's token, else the token of the data folder.

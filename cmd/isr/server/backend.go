@@ -6,10 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/trigger/queue"
@@ -18,14 +15,14 @@ import (
 // A backend is a cache on its stores, which serve, worker and lambda have behind them.
 type backend struct {
 	st         *Stores
-	deliveries *downstream.Worker // nil in a process that freezes
-	cache      *isr.Cache         // callers close it before the backend
+	deliveries *deliveries // nil in a process that freezes
+	cache      *isr.Cache  // callers close it before the backend
 	digest     *digest
 }
 
 // openBackend opens the stores, begins deliveries to the downstream caches, and makes the cache.
 // node may be nil; change, which may be nil, adjusts the configuration of the cache.
-func (c *ServeCommand) openBackend(ctx context.Context, k *kong.Context, f *config.File, inst *instruments, node *peer.Node, change func(*isr.Config), log *slog.Logger) (_ *backend, err error) {
+func (c *ServeCommand) openBackend(ctx context.Context, f *config.File, inst *instruments, node *peer.Node, change func(*isr.Config), log *slog.Logger) (_ *backend, err error) {
 	b := new(backend)
 	defer func() {
 		if err != nil {
@@ -46,12 +43,12 @@ func (c *ServeCommand) openBackend(ctx context.Context, k *kong.Context, f *conf
 	}
 	var deliveries isr.Downstream = names
 	if !c.freezes {
-		if b.deliveries, err = c.startDownstream(ctx, b.st.Meta, c.deliveryDelay(&running), log); err != nil {
+		if b.deliveries, err = startDeliveries(ctx, &c.downstreamFlags, b.st.Meta, c.deliveryDelay(&running), log); err != nil {
 			return nil, err
 		}
 		deliveries = b.deliveries
 	}
-	b.digest = newDigest(k, f)
+	b.digest = newDigest(c, f)
 	cfg := c.config(b.st, deliveries, b.digest, log)
 	cfg.Observer = inst.observer()
 	if node != nil {
@@ -77,7 +74,7 @@ func (c *ServeCommand) openBackend(ctx context.Context, k *kong.Context, f *conf
 // close ends the deliveries, and closes the stores.
 func (b *backend) close(log *slog.Logger) {
 	if b.deliveries != nil {
-		b.deliveries.Close()
+		b.deliveries.close()
 	}
 	if b.st == nil {
 		return

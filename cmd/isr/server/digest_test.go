@@ -25,7 +25,7 @@ func TestDigestOfFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newDigest(k, file).get()
+		return newDigest(&grammar.Serve, file).get()
 	}
 	want := digest()
 	for _, args := range [][]string{

@@ -5,8 +5,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
@@ -72,9 +75,62 @@ func (f *downstreamFlags) addDownstream(caches map[string]config.Downstream) err
 	return nil
 }
 
-// startDownstream starts the delivery to the downstream caches. delay is the delay of
-// [downstream.Config].
-func (f *downstreamFlags) startDownstream(ctx context.Context, meta downstream.Store, delay func() time.Duration, log *slog.Logger) (*downstream.Worker, error) {
+// deliveries deliver purges to the downstream caches, which a reload replaces. They implement [isr.Downstream].
+type deliveries struct {
+	worker atomic.Pointer[downstream.Worker]
+	delay  func() time.Duration // of [downstream.Config]
+	meta   downstream.Store
+	log    *slog.Logger
+}
+
+var _ isr.Downstream = (*deliveries)(nil)
+
+// Destinations implements [isr.Downstream].
+func (d *deliveries) Destinations() []string { return d.worker.Load().Destinations() }
+
+// Wake implements [isr.Downstream].
+func (d *deliveries) Wake() { d.worker.Load().Wake() }
+
+// failures returns the destinations whose deliveries fail.
+func (d *deliveries) failures() []downstream.Failure { return d.worker.Load().Failures() }
+
+func (d *deliveries) close() { d.worker.Load().Close() }
+
+// startDeliveries starts the deliveries to the downstream caches of flags.
+func startDeliveries(ctx context.Context, f *downstreamFlags, meta downstream.Store, delay func() time.Duration, log *slog.Logger) (*deliveries, error) {
+	d := &deliveries{delay: delay, meta: meta, log: log}
+	worker, err := f.newWorker(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	d.worker.Store(worker)
+	worker.Begin()
+	return d, nil
+}
+
+// prepare prepares the deliveries to other caches. What is not delivered yet to a cache that stays is delivered by the
+// new worker: jobs are in the table.
+func (d *deliveries) prepare(ctx context.Context, old, next *setup) (replacement, error) {
+	if slices.Equal(old.Downstream, next.Downstream) && maps.Equal(old.tokens, next.tokens) {
+		return replacement{}, nil
+	}
+	worker, err := next.newWorker(ctx, d)
+	if err != nil {
+		return replacement{}, err
+	}
+	var before *downstream.Worker
+	return replacement{
+		use:     func() { before = d.worker.Swap(worker) },
+		discard: worker.Close,
+		retire: func(context.Context) {
+			before.Close() // one process delivers to a cache at a time
+			worker.Begin()
+		},
+	}, nil
+}
+
+// newWorker returns a worker for the downstream caches, which has not begun.
+func (f *downstreamFlags) newWorker(ctx context.Context, d *deliveries) (*downstream.Worker, error) {
 	specs, err := f.specs()
 	if err != nil {
 		return nil, err
@@ -89,7 +145,7 @@ func (f *downstreamFlags) startDownstream(ctx context.Context, meta downstream.S
 			return nil, cli.Usagef("--downstream %v", err)
 		}
 	}
-	return downstream.Start(meta, destinations, downstream.Config{Delay: delay, Logger: log})
+	return downstream.New(d.meta, destinations, downstream.Config{Delay: d.delay, Logger: d.log})
 }
 
 // cloudFront returns the client of CloudFront, which is a global service.

@@ -59,10 +59,7 @@ func schemeOf(f *config.File, r *http.Request) string { return f.SchemeOf(f.List
 
 // explain explains by the present configuration of a server.
 func (r *reloader) explain(req *http.Request, fetch bool) (admin.Explained, store.Key, error) {
-	r.mu.Lock()
-	file := r.current
-	r.mu.Unlock()
-	e, k, err := ExplainRequest(file, r.site, req, fetch)
+	e, k, err := ExplainRequest(r.file(), r.site, req, fetch)
 	e.Running = true
 	return e, k, err
 }

@@ -55,5 +55,5 @@ func (c *ServeCommand) watchFile(ctx context.Context, r *reloader, loaded fileSt
 // changed reloads because the file has changed.
 func (r *reloader) changed() {
 	defer supervisor{r.log}.reloading()()
-	_, _ = r.reload() // logged
+	_, _ = r.reload(context.Background()) // logged
 }

@@ -69,11 +69,8 @@ func (s *server) serve(ctx context.Context) error {
 // again returns a server with the same configuration that has not started.
 func (s *server) again(sockets *handover.Sockets) (_ *server, err error) {
 	next := &server{
-		ServeCommand: s.ServeCommand, flags: s.flags, streams: s.streams, kong: s.kong, hangups: s.hangups, upgrades: s.upgrades, sockets: sockets,
-		file: s.reloader.file(), log: s.log, adjustLog: s.adjustLog, seen: s.seen, admin: s.admin, triggerPlan: s.triggerPlan,
-	}
-	if next.draftSecrets, err = draftSecrets(next.file); err != nil {
-		return nil, err
+		setup: s.reloader.present(), base: s.base, flags: s.flags, streams: s.streams, hangups: s.hangups, upgrades: s.upgrades, sockets: sockets,
+		log: s.log, adjustLog: s.adjustLog, seen: s.seen,
 	}
 	return next, next.join()
 }

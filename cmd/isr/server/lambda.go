@@ -134,7 +134,7 @@ func (f *invoked) configure() (err error) {
 
 func (f *invoked) startBackend(ctx context.Context) (end func(), err error) {
 	f.inst = f.quietInstruments(f.log)
-	if f.back, err = f.openBackend(ctx, f.kong, f.file, f.inst, nil, nil, f.log); err != nil {
+	if f.back, err = f.openBackend(ctx, f.file, f.inst, nil, nil, f.log); err != nil {
 		return nil, err
 	}
 	return func() { f.back.close(f.log) }, nil

@@ -13,6 +13,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -83,11 +84,12 @@ func collectorPercent(live int64) int {
 }
 
 // keepMemory keeps to the memory of a server until stop is called. GOMEMLIMIT and GOGC take precedence.
-func keepMemory(ctx context.Context, tier, container int64) (stop func()) {
+// tier may change.
+func keepMemory(ctx context.Context, tier *atomic.Int64, container int64) (stop func()) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
-	before, percent, collects := debug.SetMemoryLimit(memoryLimit(tier, 0, container)), 0, os.Getenv("GOGC") == ""
+	before, percent, collects := debug.SetMemoryLimit(memoryLimit(tier.Load(), 0, container)), 0, os.Getenv("GOGC") == ""
 	if collects {
 		percent = debug.SetGCPercent(collectorPercent(leastGarbage))
 	}
@@ -96,7 +98,7 @@ func keepMemory(ctx context.Context, tier, container int64) (stop func()) {
 		for backoff.Wait(ctx, memoryEvery) == nil {
 			metrics.Read(live)
 			used := int64(live[0].Value.Uint64()) //nolint:gosec // bytes of memory
-			debug.SetMemoryLimit(memoryLimit(tier, used, container))
+			debug.SetMemoryLimit(memoryLimit(tier.Load(), used, container))
 			if collects {
 				debug.SetGCPercent(collectorPercent(used))
 			}

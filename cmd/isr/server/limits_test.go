@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,7 +55,9 @@ func TestKeepMemory(t *testing.T) {
 	percent := debug.SetGCPercent(150)
 	defer debug.SetGCPercent(percent)
 	before := debug.SetMemoryLimit(-1)
-	stop := keepMemory(t.Context(), 1<<30, 0)
+	var tier atomic.Int64
+	tier.Store(1 << 30)
+	stop := keepMemory(t.Context(), &tier, 0)
 	if got := debug.SetMemoryLimit(-1); got <= 1<<30 || got >= MemoryNeed(1<<30, 0) {
 		t.Errorf("the limit is %d", got)
 	}
@@ -66,7 +69,7 @@ func TestKeepMemory(t *testing.T) {
 		t.Errorf("the percentage of the collector was 150, and is %d", got)
 	}
 	t.Setenv("GOMEMLIMIT", "1GiB")
-	keepMemory(t.Context(), 1<<30, 0)()
+	keepMemory(t.Context(), &tier, 0)()
 	if got := debug.SetMemoryLimit(-1); got != before {
 		t.Errorf("GOMEMLIMIT is set, and the limit is %d", got)
 	}

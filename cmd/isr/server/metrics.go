@@ -16,7 +16,6 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/handover"
@@ -87,7 +86,7 @@ func measure(ctx context.Context, log *slog.Logger) (m *metrics.Metrics, stop fu
 }
 
 // sources are the sources of the gauges.
-func sources(st *Stores, cache *isr.Cache, site *gateway.Site, buffered *buffers.Budget, conns *httpconn.Connections, deliveries *downstream.Worker, h *health, i *instruments) metrics.Sources {
+func sources(st *Stores, cache *isr.Cache, site *gateway.Site, buffered *buffers.Budget, conns *httpconn.Connections, deliveries *deliveries, h *health, i *instruments) metrics.Sources {
 	s := metrics.Sources{
 		Cache: cache.Stats,
 		Origins: func() (all []metrics.Origin) {
@@ -108,7 +107,7 @@ func sources(st *Stores, cache *isr.Cache, site *gateway.Site, buffered *buffers
 			for _, name := range deliveries.Destinations() {
 				failing[name] = false
 			}
-			for _, f := range deliveries.Failures() {
+			for _, f := range deliveries.failures() {
 				failing[f.Destination] = true
 			}
 			return failing

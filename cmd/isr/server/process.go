@@ -12,8 +12,8 @@ import (
 )
 
 // process describes this server to isr doctor.
-func (r *reloader) process(c *ServeCommand) admin.Process {
-	f := r.file()
+func (r *reloader) process() admin.Process {
+	c, f := r.present(), r.file()
 	p := ProcessOf(f, int64(c.Memory))
 	p.Table, p.Bucket, p.Region, p.DynamoDB, p.S3 = c.Table, c.Bucket, c.Region, c.DynamodbEndpoint, c.S3Endpoint
 	for i := range p.Origins {

@@ -8,13 +8,12 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/gateway"
@@ -24,17 +23,62 @@ import (
 	"github.com/facetheory/isr/internal/telemetry/metrics"
 )
 
+// A setup is a validated configuration: what flags and a file ask of a server.
+type setup struct {
+	*ServeCommand
+	file         *config.File
+	admin        adminPlan
+	triggerPlan  triggerPlan
+	draftSecrets []string
+}
+
+// A replacement is what a reload does to a part of a server. It is prepared from the next configuration, and has no effect
+// before it is used. All replacements of a reload are prepared before any is used. A function that is nil does nothing.
+type replacement struct {
+	// use puts it in the place of what is there. It cannot fail.
+	use func()
+	// discard ends it unused.
+	discard func()
+	// retire ends what it has replaced, and lets the work in flight of that finish until the context is done.
+	retire func(context.Context)
+}
+
+// prepareParts prepares the replacements of parts, in their order. After an error there is none.
+func prepareParts(ctx context.Context, parts []part, old, next *setup) (all []replacement, err error) {
+	for _, p := range parts {
+		if p.prepare == nil {
+			continue
+		}
+		one, err := p.prepare(ctx, old, next)
+		if err != nil {
+			discardAll(all)
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func discardAll(all []replacement) {
+	for _, one := range slices.Backward(all) {
+		if one.discard != nil {
+			one.discard()
+		}
+	}
+}
+
 // A reloader replaces the configuration of a running server.
 type reloader struct {
-	path    string
+	path string
+	// read reads the file, with the flags that belong into it; plan validates it.
 	read    func() (*config.File, error)
+	plan    func(*config.File) (*setup, error)
+	parts   []part
 	site    *gateway.Site
 	public  *public
 	digest  *digest
 	metrics *metrics.Metrics
 	live    *live.Monitor
-	// edge replaces the handlers of the listeners.
-	edge func(f *config.File, draftSecrets []string)
 	// watch comes from the server's instruments.
 	watch func(*gateway.SiteConfig)
 	// buffered is the budget of buffers of the server.
@@ -48,59 +92,132 @@ type reloader struct {
 	// flags are the flags that were set.
 	flags given
 
-	mu      sync.Mutex
-	current *config.File // guarded by mu
+	current atomic.Pointer[setup]
+
+	mu       sync.Mutex
+	ended    bool           // guarded by mu: the server ends
+	retiring sync.WaitGroup // of the parts that were replaced
+	// retired is done when parts that were replaced must end at once.
+	retired context.Context
+	endAll  context.CancelFunc
 }
 
-// file returns the present configuration.
-func (r *reloader) file() *config.File {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.current
-}
+// present returns the present configuration.
+func (r *reloader) present() *setup { return r.current.Load() }
+
+// file returns the present configuration file.
+func (r *reloader) file() *config.File { return r.present().file }
 
 // naming returns how a setting is set now. It implements [details.Naming].
 func (r *reloader) naming(setting string) string { return r.flags.naming(setting, r.file()) }
 
 // reload reads the file again. Nothing changes after an error.
-func (r *reloader) reload() (done admin.Reloaded, err error) {
+func (r *reloader) reload(ctx context.Context) (done admin.Reloaded, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer func() {
 		r.metrics.Reloaded(err)
 		r.live.Happen(reloadHappening(err))
 	}()
-	next, err := r.read()
-	if err != nil {
-		return admin.Reloaded{}, r.refuse("invalid_configuration", http.StatusUnprocessableEntity, err.Error(), "nothing has changed; correct the file and reload again")
+	if r.ended {
+		return admin.Reloaded{}, r.refuse("shutting_down", http.StatusConflict, "the server is shutting down", "start it again: it reads the file then")
 	}
-	if names := config.NeedRestart(r.current, next); len(names) > 0 {
+	old := r.present()
+	file, err := r.read()
+	if err != nil {
+		return admin.Reloaded{}, r.invalid(err.Error())
+	}
+	changes := config.Changes(old.file, file)
+	if names := namesOf(changes, func(c config.Change) bool { return c.NeedsRestart }, config.Change.String); len(names) > 0 {
 		return admin.Reloaded{}, r.refuse("restart_needed", http.StatusConflict,
 			fmt.Sprintf("%s cannot change while the server runs: %s", r.path, strings.Join(names, ", ")),
 			"nothing has changed; restart the server, or undo that part and reload again")
 	}
-	secrets, err := draftSecrets(next)
-	var cfg gateway.SiteConfig
-	if err == nil {
-		cfg, err = SiteConfig(next, r.log)
-	}
-	if err == nil {
-		r.watch(&cfg)
-		cfg.Buffers = r.buffered
-		err = r.site.Reload(cfg)
-	}
+	next, err := r.plan(file)
 	if err != nil {
-		return admin.Reloaded{}, r.refuse("invalid_configuration", http.StatusUnprocessableEntity, r.path+": "+err.Error(), "nothing has changed; correct the file and reload again")
+		return admin.Reloaded{}, r.invalid(r.path + ": " + err.Error())
+	}
+	if err := r.replace(ctx, old, next); err != nil {
+		return admin.Reloaded{}, r.invalid(r.path + ": " + err.Error())
+	}
+	r.adjustLog(file)
+	done = admin.Reloaded{
+		File: r.path, Routes: len(file.Routes), Origins: len(file.Origins),
+		Changed: namesOf(changes, func(config.Change) bool { return true }, func(c config.Change) string { return c.Name }),
+	}
+	r.log.Info("reloaded configuration", "file", r.path, "routes", done.Routes, "origins", done.Origins, "changed", done.Changed)
+	return done, nil
+}
+
+// replace puts the next configuration in the place of the old one. After an error, the old one is in use.
+func (r *reloader) replace(ctx context.Context, old, next *setup) error {
+	cfg, err := SiteConfig(next.file, r.log)
+	if err != nil {
+		return err
+	}
+	r.watch(&cfg)
+	cfg.Buffers = r.buffered
+	all, err := prepareParts(ctx, r.parts, old, next)
+	if err != nil {
+		return err
 	}
 	// Hosts that are new get their routes before they are served; requests for hosts that
 	// are gone get 404 or another route for a moment.
-	r.edge(next, secrets)
-	r.current = next
-	r.digest.set(next)
-	r.adjustLog(next)
-	done = admin.Reloaded{File: r.path, Routes: len(next.Routes), Origins: len(next.Origins)}
-	r.log.Info("reloaded configuration", "file", r.path, "routes", done.Routes, "origins", done.Origins)
-	return done, nil
+	if err := r.site.Reload(cfg); err != nil {
+		discardAll(all)
+		return err
+	}
+	for _, one := range all {
+		if one.use != nil {
+			one.use()
+		}
+	}
+	r.current.Store(next)
+	r.digest.set(next.ServeCommand, next.file)
+	grace := old.graceTime(longestRender(old.file, time.Duration(old.RenderTimeout)))
+	for _, one := range all {
+		if one.retire == nil {
+			continue
+		}
+		r.retiring.Go(func() {
+			ctx, cancel := context.WithTimeout(r.retired, grace)
+			defer cancel()
+			one.retire(ctx)
+		})
+	}
+	return nil
+}
+
+// drain lets the parts that were replaced finish, until ctx is done. From then on a reload is refused.
+func (r *reloader) drain(ctx context.Context) {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	stop := context.AfterFunc(ctx, r.endAll)
+	defer stop()
+	r.retiring.Wait()
+}
+
+// end ends the parts that were replaced at once.
+func (r *reloader) end() {
+	r.endAll()
+	r.drain(context.Background())
+}
+
+// namesOf returns the texts of the changes that are to be named.
+func namesOf(changes []config.Change, which func(config.Change) bool, text func(config.Change) string) []string {
+	names := []string{}
+	for _, c := range changes {
+		if which(c) {
+			names = append(names, text(c))
+		}
+	}
+	return names
+}
+
+// invalid refuses a file.
+func (r *reloader) invalid(problem string) error {
+	return r.refuse("invalid_configuration", http.StatusUnprocessableEntity, problem, "nothing has changed; correct the file and reload again")
 }
 
 // reloadHappening is the event of a reload.
@@ -161,7 +278,7 @@ func (r *reloader) signaled() {
 		r.log.Info("SIGHUP has reloaded nothing: there is no configuration file (--config)", "access_log_reopened", r.reopenLogs != nil)
 		return
 	}
-	_, _ = r.reload() // logged
+	_, _ = r.reload(context.Background()) // logged
 }
 
 // onRequest returns the operation of the admin API; nil if there is no configuration file.
@@ -169,46 +286,8 @@ func (r *reloader) onRequest() func(context.Context) (admin.Reloaded, error) {
 	if r.path == "" {
 		return nil
 	}
-	return func(context.Context) (admin.Reloaded, error) {
+	return func(ctx context.Context) (admin.Reloaded, error) {
 		defer supervisor{r.log}.reloading()()
-		return r.reload()
+		return r.reload(context.WithoutCancel(ctx)) // what was begun is finished
 	}
 }
-
-// digestFlags are the flags, besides those that set the file (siteFlags), that all servers of
-// a fleet should have alike. Addresses, folders and secrets are not among them.
-func digestFlags() map[string]bool {
-	flags := map[string]bool{
-		"table": true, "bucket": true, "region": true, "store-timeout": true, "guard": true, "downstream": true, "purge-method": true, "purge-from": true,
-		"hook-public": true, "regenerate-queue": true, "purge-queue": true, "purge-queue-target": true, "purge-queue-hard": true,
-	}
-	for _, f := range cacheFields() {
-		flags[f.flag] = true
-	}
-	return flags
-}
-
-// A digest is of the configuration of a server, which a reload changes.
-type digest struct {
-	settings []string // of flags
-	text     atomic.Pointer[string]
-}
-
-// newDigest returns the digest of a file and of the flags, which the file has set.
-func newDigest(k *kong.Context, f *config.File) *digest {
-	d := new(digest)
-	for _, flag := range k.Selected().Flags {
-		if digestFlags()[flag.Name] {
-			d.settings = append(d.settings, fmt.Sprintf("%s=%v", flag.Name, flag.Target.Interface()))
-		}
-	}
-	d.set(f)
-	return d
-}
-
-func (d *digest) set(f *config.File) {
-	text := f.Digest(d.settings)
-	d.text.Store(&text)
-}
-
-func (d *digest) get() string { return *d.text.Load() }

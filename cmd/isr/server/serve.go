@@ -19,7 +19,6 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/cmd/isr/cli"
-	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/config"
@@ -106,20 +105,23 @@ func (c *ServeCommand) Run(ctx context.Context, s *cli.Streams, k *kong.Context)
 	if err != nil {
 		return err
 	}
-	srv := &server{ServeCommand: c, flags: givenFlags(k), streams: s, kong: k, hangups: hangups, upgrades: upgrades, sockets: sockets}
+	srv := &server{setup: &setup{ServeCommand: c}, base: *c, flags: givenFlags(k), streams: s, hangups: hangups, upgrades: upgrades, sockets: sockets}
 	if err := srv.configure(); err != nil {
 		return err
 	}
 	return srv.serve(ctx)
 }
 
-// serveSite returns the reloader of the site of a file, which has no edge yet.
-func (c *ServeCommand) serveSite(cache *isr.Cache, f *config.File, flags given, p *public, digest *digest, inst *instruments, log *slog.Logger) (*reloader, error) {
-	site, err := inst.site(cache, f, c.buffered, log)
+// serveSite returns the reloader of the site of a configuration, which reads the file again by read, and replaces parts.
+func (s *setup) serveSite(cache *isr.Cache, flags given, digest *digest, inst *instruments, log *slog.Logger) (*reloader, error) {
+	site, err := inst.site(cache, s.file, s.buffered, log)
 	if err != nil {
 		return nil, err
 	}
-	return &reloader{path: c.Config, read: func() (*config.File, error) { return c.read(flags) }, site: site, public: p, digest: digest, metrics: inst.metrics, live: inst.live, watch: inst.watch, buffered: c.buffered, log: log, flags: flags, current: f}, nil
+	r := &reloader{path: s.Config, site: site, digest: digest, metrics: inst.metrics, live: inst.live, watch: inst.watch, buffered: s.buffered, log: log, flags: flags}
+	r.retired, r.endAll = context.WithCancel(context.Background())
+	r.current.Store(s)
+	return r, nil
 }
 
 // warnOfOrigin connects once to an address of an origin, and logs a warning if that fails:
@@ -180,7 +182,7 @@ func (c *ServeCommand) openStores(ctx context.Context, log *slog.Logger) (*Store
 
 // degraded returns what a server does without, and why: stores, and deliveries to
 // downstream caches.
-func degraded(st *Stores, cache *isr.Cache, deliveries *downstream.Worker) (all []problem) {
+func degraded(st *Stores, cache *isr.Cache, deliveries *deliveries) (all []problem) {
 	if unreached := st.Reach.problem(); unreached != "" {
 		all = append(all, problem{checkStores, "the stores are not used: " + unreached})
 	}
@@ -190,7 +192,7 @@ func degraded(st *Stores, cache *isr.Cache, deliveries *downstream.Worker) (all 
 	if cache.QueueDown() {
 		all = append(all, problem{checkQueue, "the queue of regenerations does not take stale pages"})
 	}
-	for _, f := range deliveries.Failures() {
+	for _, f := range deliveries.failures() {
 		all = append(all, problem{checkDownstream, fmt.Sprintf("purges are not delivered to %s since %s: %v", f.Destination, f.Since.UTC().Format(time.RFC3339), f.Err)})
 	}
 	return all

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/cmd/isr/cli"
@@ -23,36 +23,33 @@ import (
 
 // A server is a running isr serve.
 type server struct {
-	*ServeCommand
+	*setup               // as the server has started; a reload replaces it in the reloader
+	base    ServeCommand // the flags, before a file has set any
 	flags   given
 	streams *cli.Streams
-	kong    *kong.Context
 	hangups Hangups
 	// upgrades has the SIGUSR2 that the process has received, see handover.go.
 	upgrades chan os.Signal
 	sockets  *handover.Sockets
 
 	// configure sets these.
-	file         *config.File
-	log          *slog.Logger
-	adjustLog    func(*config.File) // after a reload
-	seen         fileStamp          // of the configuration file, when it was read
-	admin        adminPlan
-	triggerPlan  triggerPlan
-	draftSecrets []string
-	node         *peer.Node // nil if there are no peers
+	log       *slog.Logger
+	adjustLog func(*config.File) // after a reload
+	seen      fileStamp          // of the configuration file, when it was read
+	node      *peer.Node         // nil if there are no peers
 
 	// The parts set these when they start.
 	folder         *Folder
 	watch          *watched
 	back           *backend
 	peers          *Running
-	triggers       *triggers
+	triggers       atomic.Pointer[triggers]
 	public         *public
 	reloader       *reloader
 	administration *administration
 	shared         *Running
-	serves         bool // the public listeners belong to running servers
+	memory         atomic.Int64 // the size of the page cache
+	serves         bool         // the public listeners belong to running servers
 
 	successors chan *handover.Successor // receives the process that is to serve instead of this one
 	successor  *handover.Successor      // once it is received
@@ -66,6 +63,8 @@ type part struct {
 	// drain lets the work in flight finish until the context is done; nil if there is none. It is called before
 	// any part ends, and only if the server was asked to stop.
 	drain func(context.Context)
+	// prepare prepares what a reload does to the part; nil if it does nothing. The part has started.
+	prepare func(ctx context.Context, old, next *setup) (replacement, error)
 }
 
 // startParts starts parts in their order, until one fails. end ends those that have started, in the reverse
@@ -108,17 +107,19 @@ func (s *server) parts() []part {
 	return []part{
 		{start: s.startFolder},
 		{start: s.startWatch},
-		{start: s.startBackend},
+		{start: s.startBackend, prepare: s.prepareDeliveries},
 		{start: s.startPeers},
-		{start: s.startDisk},
+		{start: s.startDisk, prepare: s.prepareDisk},
+		{start: s.makeTriggers, prepare: s.prepareTriggers},
 		{start: s.startListeners},
 		{start: s.startSite},
 		{start: s.startAdmin},
-		{start: s.startMemory},
+		{start: s.startMemory, prepare: s.prepareMemory},
 		{start: s.startProcessors},
 		{start: s.startShared, drain: s.drainShared},
 		{drain: s.drainCache}, // after everything that asks it for regenerations
-		{start: s.startEdge},
+		{start: s.startReloads, drain: s.drainReloads},
+		{start: s.startEdge, prepare: s.prepareEdge},
 		{start: s.startTriggers, drain: s.drainTriggers},
 		{start: s.checkSockets},
 		{start: s.startHangups},
@@ -191,14 +192,15 @@ func (s *server) failure(ctx context.Context) error {
 // drain keeps serving for a while, before connections are refused, and returns the time that work in flight then gets. Load
 // balancers are told by /readyz, unless a successor takes over, and clients by Connection: close.
 func (s *server) drain(ctx context.Context) (graceful time.Duration) {
-	drain := s.drainTime(s.public.addresses()...)
-	graceful = s.graceTime(longestRender(s.file, time.Duration(s.RenderTimeout)))
+	now := s.reloader.present()
+	drain := now.drainTime(s.public.addresses()...)
+	graceful = now.graceTime(longestRender(now.file, time.Duration(now.RenderTimeout)))
 	switch {
 	case s.successor != nil:
 		drain = lastResponses
 	default:
 		s.watch.health.drain()
-		if s.sockets.Managed() && s.Drain == nil {
+		if s.sockets.Managed() && now.Drain == nil {
 			drain = max(drain, lastResponses)
 		}
 		supervisor{s.log}.stopping(drain + graceful + DefaultGrace)
@@ -214,19 +216,11 @@ func (s *server) drain(ctx context.Context) (graceful time.Duration) {
 // configure reads and validates the configuration. It starts nothing.
 func (s *server) configure() (err error) {
 	s.seen = stampOf(s.Config)
-	if s.file, err = s.prepare(s.flags); err != nil {
-		return err
+	file, err := s.read(s.flags)
+	if err != nil {
+		return s.flags.named(err, nil)
 	}
-	if s.admin, err = s.plan(s.Table == ""); err != nil {
-		return err
-	}
-	if s.triggerPlan, err = s.planTriggers(s.admin.address != nil); err != nil {
-		return err
-	}
-	if err := s.purgeFlags.validate(s.Table == "", s.admin); err != nil {
-		return err
-	}
-	if s.draftSecrets, err = draftSecrets(s.file); err != nil {
+	if s.setup, err = s.plan(s.flags, file, nil); err != nil {
 		return err
 	}
 	log, adjust := s.adjustable(s.streams)
@@ -265,7 +259,7 @@ func (s *server) startWatch(ctx context.Context) (end func(), err error) {
 
 func (s *server) startBackend(ctx context.Context) (end func(), err error) {
 	s.buffered = buffers.New(s.bufferBytes())
-	if s.back, err = s.openBackend(ctx, s.kong, s.file, s.watch.inst, s.node, nil, s.log); err != nil {
+	if s.back, err = s.openBackend(ctx, s.file, s.watch.inst, s.node, nil, s.log); err != nil {
 		return nil, err
 	}
 	return func() { s.back.close(s.log) }, nil
@@ -282,12 +276,43 @@ func (s *server) startDisk(ctx context.Context) (end func(), err error) {
 	return s.keepDisk(ctx, s.back.st, s.back.cache, s.watch.inst.metrics), nil
 }
 
+func (s *server) prepareDeliveries(ctx context.Context, old, next *setup) (replacement, error) {
+	return s.back.deliveries.prepare(ctx, old, next)
+}
+
+func (s *server) prepareDisk(ctx context.Context, old, next *setup) (replacement, error) {
+	return s.back.st.prepareDisk(ctx, old, next)
+}
+
+// makeTriggers makes the triggers, which purge nothing until startTriggers.
+func (s *server) makeTriggers(ctx context.Context) (end func(), err error) {
+	made, err := s.ServeCommand.triggers(ctx, s.triggerPlan, s.back.cache, s.back.st, s.watch.inst, s.log)
+	s.triggers.Store(made)
+	return nil, err
+}
+
+// prepareTriggers prepares other triggers. Their secrets, which may be in files, count as well.
+func (s *server) prepareTriggers(ctx context.Context, old, next *setup) (replacement, error) {
+	if reflect.DeepEqual(old.triggerPlan, next.triggerPlan) {
+		return replacement{}, nil
+	}
+	made, err := next.ServeCommand.triggers(ctx, next.triggerPlan, s.back.cache, s.back.st, s.watch.inst, s.log)
+	if err != nil {
+		return replacement{}, err
+	}
+	var before *triggers
+	return replacement{
+		use: func() {
+			before = s.triggers.Swap(made)
+			made.start(context.Background())
+		},
+		retire: func(ctx context.Context) { before.stop(ctx, s.log) },
+	}, nil
+}
+
 // startListeners listens at the public addresses. Requests wait until startPublic.
 func (s *server) startListeners(ctx context.Context) (end func(), err error) {
-	if s.triggers, err = s.ServeCommand.triggers(ctx, s.triggerPlan, s.back.cache, s.back.st, s.watch.inst, s.log); err != nil {
-		return nil, err
-	}
-	s.admin.triggers, s.admin.health = s.triggers, s.watch.health
+	s.admin.triggers, s.admin.health = &s.triggers, s.watch.health
 	if s.public, err = listen(ctx, s.sockets, s.file, s.Data, s.log); err != nil {
 		return nil, err
 	}
@@ -303,10 +328,12 @@ func (s *server) startListeners(ctx context.Context) (end func(), err error) {
 
 func (s *server) startSite(context.Context) (end func(), err error) {
 	inst := s.watch.inst
-	if s.reloader, err = s.serveSite(s.back.cache, s.file, s.flags, s.public, s.back.digest, inst, s.log); err != nil {
+	if s.reloader, err = s.serveSite(s.back.cache, s.flags, s.back.digest, inst, s.log); err != nil {
 		return nil, err
 	}
-	s.reloader.adjustLog = s.adjustLog
+	s.reloader.public, s.reloader.parts, s.reloader.adjustLog = s.public, s.parts(), s.adjustLog
+	s.reloader.read = func() (*config.File, error) { return s.base.read(s.flags) }
+	s.reloader.plan = func(f *config.File) (*setup, error) { return s.base.plan(s.flags, f, s.ServeCommand) }
 	s.public.observe, s.reloader.reopenLogs = inst.observe(), inst.reopenLogs()
 	if s.FastPath && inst.observesHits() {
 		s.public.fast = inst
@@ -328,7 +355,18 @@ func (s *server) problems() []problem {
 }
 
 func (s *server) startMemory(ctx context.Context) (end func(), err error) {
-	return keepMemory(ctx, int64(s.Memory), ReadSystemLimits().Memory), nil
+	s.memory.Store(int64(s.Memory))
+	return keepMemory(ctx, &s.memory, ReadSystemLimits().Memory), nil
+}
+
+func (s *server) prepareMemory(_ context.Context, old, next *setup) (replacement, error) {
+	if old.Memory == next.Memory {
+		return replacement{}, nil
+	}
+	return replacement{use: func() {
+		s.memory.Store(int64(next.Memory))
+		s.back.cache.SetMemory(int64(next.Memory))
+	}}, nil
 }
 
 func (s *server) startProcessors(ctx context.Context) (end func(), err error) {
@@ -352,17 +390,30 @@ func (s *server) drainShared(ctx context.Context) {
 	s.shared.Stop(grace, s.log)
 }
 
+// startReloads lets parts that were replaced end before the cache closes.
+func (s *server) startReloads(context.Context) (end func(), err error) { return s.reloader.end, nil }
+
+func (s *server) drainReloads(ctx context.Context) { s.reloader.drain(ctx) }
+
 // startEdge puts the site behind the edges of all listeners.
 func (s *server) startEdge(context.Context) (end func(), err error) {
-	site, err := s.withPurgeMethod(s.reloader.site, s.administration, s.admin, s.folder, s.streams, s.log)
+	begin, err := s.prepareEdge(context.Background(), nil, s.setup)
 	if err != nil {
 		return nil, err
 	}
-	s.reloader.edge = func(f *config.File, secrets []string) {
-		s.public.edge(f, withDrafts(secrets, s.reloader.site, site), s.triggers.onPublic, s.HealthPath, s.watch.health)
-	}
-	s.reloader.edge(s.file, s.draftSecrets)
+	begin.use()
 	return nil, nil
+}
+
+// prepareEdge prepares the edges of a configuration.
+func (s *server) prepareEdge(_ context.Context, _, next *setup) (replacement, error) {
+	site, err := next.withPurgeMethod(s.reloader.site, s.administration, next.admin, s.folder, s.streams, s.log)
+	if err != nil {
+		return replacement{}, err
+	}
+	return replacement{use: func() {
+		s.public.edge(next.file, withDrafts(next.draftSecrets, s.reloader.site, site), s.triggers.Load().onPublic, next.HealthPath, s.watch.health)
+	}}, nil
 }
 
 func (s *server) drainCache(ctx context.Context) {
@@ -372,7 +423,7 @@ func (s *server) drainCache(ctx context.Context) {
 }
 
 func (s *server) startTriggers(ctx context.Context) (end func(), err error) {
-	s.triggers.start(ctx)
+	s.triggers.Load().start(ctx)
 	return nil, nil
 }
 
@@ -381,7 +432,7 @@ func (s *server) checkSockets(context.Context) (end func(), err error) {
 	return nil, s.sockets.CheckUsed(s.addresses())
 }
 
-func (s *server) drainTriggers(ctx context.Context) { s.triggers.stop(ctx, s.log) }
+func (s *server) drainTriggers(ctx context.Context) { s.triggers.Load().stop(ctx, s.log) }
 
 // startHangups begins to handle SIGHUP.
 func (s *server) startHangups(ctx context.Context) (end func(), err error) {

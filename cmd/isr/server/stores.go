@@ -79,6 +79,7 @@ type Stores struct {
 	meter  *admin.Meter    // of meta
 	engine *localdynamo.DB // nil on AWS
 	Reach  *reach          // nil if the stores are embedded
+	tier   *disktier.Tier  // the disk cache of a bucket; nil if there is none
 	disk   *embedded.Disk  // the bodies of an embedded store; nil on AWS
 	Where  string          // shown to operators
 	Close  func() error
@@ -236,9 +237,7 @@ func (c *ServeCommand) keepDisk(ctx context.Context, st *Stores, cache *isr.Cach
 	if st.disk == nil {
 		return func() {}
 	}
-	if c.Disk != nil {
-		st.disk.SetBound(int64(*c.Disk))
-	}
+	st.disk.SetBound(c.diskBound())
 	return inBackground(ctx, func(ctx context.Context) {
 		st.disk.Keep(ctx, embedded.KeepOptions{
 			LastUses:  cache.LastUses,
@@ -246,6 +245,34 @@ func (c *ServeCommand) keepDisk(ctx context.Context, st *Stores, cache *isr.Cach
 			Collected: func(bytes int64) { m.Note(isr.Event{Kind: isr.EventCollected, Bytes: bytes}) },
 		})
 	})
+}
+
+// diskBound is the bound of the embedded store; 0 for the default.
+func (c *ServeCommand) diskBound() int64 {
+	if c.Disk == nil {
+		return 0
+	}
+	return int64(*c.Disk)
+}
+
+// prepareDisk prepares other sizes of what is on the disk: of the embedded store, and of the disk cache.
+func (st *Stores) prepareDisk(_ context.Context, _, next *setup) (replacement, error) {
+	return replacement{use: func() {
+		if st.disk != nil {
+			st.disk.SetBound(next.diskBound())
+		}
+		if st.tier != nil {
+			st.tier.SetLimit(next.cacheLimit())
+		}
+	}}, nil
+}
+
+// cacheLimit is the size of the disk cache, in bytes.
+func (c *ServeCommand) cacheLimit() int64 {
+	if c.CacheSize != nil {
+		return int64(*c.CacheSize)
+	}
+	return defaultCacheSize
 }
 
 // defaultCacheSize is the size of the disk cache without --cache-size, in bytes.
@@ -257,11 +284,7 @@ func (c *ServeCommand) cacheOnDisk(st *Stores, m *metrics.Metrics, log *slog.Log
 	if c.CacheDir == "" {
 		return nil
 	}
-	limit := int64(defaultCacheSize)
-	if c.CacheSize != nil {
-		limit = int64(*c.CacheSize)
-	}
-	tier, err := disktier.Open(c.CacheDir, limit, st.Bodies, m, log)
+	tier, err := disktier.Open(c.CacheDir, c.cacheLimit(), st.Bodies, m, log)
 	switch {
 	case errors.Is(err, disktier.ErrLocked):
 		return fmt.Errorf("--cache-dir %s is used by another isr process; give each server a folder of its own", c.CacheDir)
@@ -269,7 +292,7 @@ func (c *ServeCommand) cacheOnDisk(st *Stores, m *metrics.Metrics, log *slog.Log
 		log.Warn("the disk cache cannot be used: bodies are read from the bucket", "error", err)
 		return nil
 	}
-	st.Bodies = tier
+	st.Bodies, st.tier = tier, tier
 	closeStores := st.Close
 	st.Close = func() error { return errors.Join(tier.Close(), closeStores()) }
 	return nil

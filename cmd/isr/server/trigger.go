@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -291,12 +292,15 @@ func (f StoreFlags) SQS(ctx context.Context, flag, queueURL string, log *slog.Lo
 	return sqs.NewFromConfig(cfg, func(o *sqs.Options) { o.BaseEndpoint = &endpoint }), nil
 }
 
-// onAdmin returns the handler of the admin API's address.
-func (t *triggers) onAdmin(next http.Handler) http.Handler {
-	if t == nil || t.hooks == nil {
-		return next
-	}
-	return t.hooks.Before(next)
+// onAdmin returns the handler of the admin API's address, which has the hooks of the triggers at the time of a request.
+func onAdmin(current *atomic.Pointer[triggers], next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := next
+		if t := current.Load(); t.hooks != nil {
+			h = t.hooks.Before(next)
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // onPublic returns the handler of the public address.

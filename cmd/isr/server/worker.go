@@ -86,7 +86,7 @@ func (c *WorkerCommand) Run(ctx context.Context, s *cli.Streams, k *kong.Context
 	if err := refuseFlags(k, "worker", VisitorsOnly()); err != nil {
 		return err
 	}
-	w := &worker{WorkerCommand: c, flags: givenFlags(k), streams: s, kong: k, hangups: hangups}
+	w := &worker{WorkerCommand: c, flags: givenFlags(k), streams: s, base: c.ServeCommand, hangups: hangups}
 	if err := w.configure(); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ type worker struct {
 	*WorkerCommand
 	flags   given
 	streams *cli.Streams
-	kong    *kong.Context
+	base    ServeCommand // the flags, before a file has set any
 	hangups Hangups
 
 	// configure sets these.
@@ -112,8 +112,10 @@ type worker struct {
 	back     *backend
 	reloader *reloader
 	consumer *queue.Consumer
-	refuse   func()        // receives no more messages, and makes those visible again that are not begun
-	finished chan struct{} // closed once no message is in hand
+	// replaceHosts replaces the hosts whose pages are regenerated.
+	replaceHosts func(*config.File)
+	refuse       func()        // receives no more messages, and makes those visible again that are not begun
+	finished     chan struct{} // closed once no message is in hand
 }
 
 // parts lists the parts of a worker in the order in which they start. It is drained, and then ends, in the
@@ -122,9 +124,10 @@ type worker struct {
 func (w *worker) parts() []part {
 	return []part{
 		{start: w.startWatch},
-		{start: w.startBackend},
+		{start: w.startBackend, prepare: w.prepareDeliveries},
 		{start: w.startSite},
-		{start: w.startQueue},
+		{start: w.startReloads, drain: w.drainReloads},
+		{start: w.startQueue, prepare: w.prepareQueue},
 		{start: w.startHangups},
 		{start: w.startFileWatch},
 		{drain: w.awaitMessages}, // all of them: they are returned now
@@ -188,17 +191,20 @@ func (w *worker) startWatch(ctx context.Context) (end func(), err error) {
 }
 
 func (w *worker) startBackend(ctx context.Context) (end func(), err error) {
-	if w.back, err = w.openBackend(ctx, w.kong, w.file, w.watch.inst, nil, withoutMemory, w.log); err != nil {
+	if w.back, err = w.openBackend(ctx, w.file, w.watch.inst, nil, withoutMemory, w.log); err != nil {
 		return nil, err
 	}
 	return func() { w.back.close(w.log) }, nil
 }
 
 func (w *worker) startSite(context.Context) (end func(), err error) {
-	if w.reloader, err = w.serveSite(w.back.cache, w.file, w.flags, nil, w.back.digest, w.watch.inst, w.log); err != nil {
+	present := &setup{ServeCommand: &w.ServeCommand, file: w.file}
+	if w.reloader, err = present.serveSite(w.back.cache, w.flags, w.back.digest, w.watch.inst, w.log); err != nil {
 		return nil, err
 	}
-	w.reloader.adjustLog = w.adjustLog
+	w.reloader.parts, w.reloader.adjustLog = w.parts(), w.adjustLog
+	w.reloader.read = func() (*config.File, error) { return w.base.read(w.flags) }
+	w.reloader.plan = func(f *config.File) (*setup, error) { return w.base.adopt(w.flags, f, &w.ServeCommand) }
 	w.reloader.reopenLogs = w.watch.inst.reopenLogs()
 	return w.reloader.site.Close, nil
 }
@@ -209,13 +215,27 @@ func (w *worker) startQueue(ctx context.Context) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	handler, replaceHosts := regenerations(w.back.cache, w.file, w.log)
-	w.reloader.edge = func(f *config.File, _ []string) { replaceHosts(f) }
+	var handler *queue.Regenerations
+	handler, w.replaceHosts = regenerations(w.back.cache, w.file, w.log)
 	w.consumer = queue.New(client, handler, queue.Config{
 		URL: w.Queue, Concurrency: w.Concurrency, Note: w.watch.inst.metrics.Message("regenerations"), Logger: w.log,
 	})
 	return nil, nil
 }
+
+// prepareQueue prepares other hosts whose pages are regenerated.
+func (w *worker) prepareQueue(_ context.Context, _, next *setup) (replacement, error) {
+	return replacement{use: func() { w.replaceHosts(next.file) }}, nil
+}
+
+func (w *worker) prepareDeliveries(ctx context.Context, old, next *setup) (replacement, error) {
+	return w.back.deliveries.prepare(ctx, old, next)
+}
+
+// startReloads lets parts that were replaced end before the cache closes.
+func (w *worker) startReloads(context.Context) (end func(), err error) { return w.reloader.end, nil }
+
+func (w *worker) drainReloads(ctx context.Context) { w.reloader.drain(ctx) }
 
 // startHangups begins to handle SIGHUP.
 func (w *worker) startHangups(ctx context.Context) (end func(), err error) {
@@ -274,10 +294,44 @@ func (c *ServeCommand) prepare(flags given) (*config.File, error) {
 	if err != nil {
 		return nil, flags.named(err, nil)
 	}
+	_, err = c.adopt(flags, file, nil)
+	return file, err
+}
+
+// adopt validates a file with the flags of a command that has the flags of isr serve, which it sets. If the command runs, next is
+// a copy of the flags, and the command stays as it is.
+func (c *ServeCommand) adopt(flags given, file *config.File, running *ServeCommand) (next *setup, err error) {
+	if running != nil {
+		fresh := *c
+		fresh.buffered, fresh.throttled, fresh.requests = running.buffered, running.throttled, running.requests
+		c = &fresh
+	}
 	if err := c.Adopt(file); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Config, err)
 	}
-	return file, flags.named(c.validate(file), file)
+	if err := c.validate(file); err != nil {
+		return nil, flags.named(err, file)
+	}
+	return &setup{ServeCommand: c, file: file}, nil
+}
+
+// plan is adopt for isr serve.
+func (c *ServeCommand) plan(flags given, file *config.File, running *ServeCommand) (next *setup, err error) {
+	if next, err = c.adopt(flags, file, running); err != nil {
+		return nil, err
+	}
+	embedded := next.Table == ""
+	if next.admin, err = next.adminFlags.plan(embedded); err != nil {
+		return nil, err
+	}
+	if next.triggerPlan, err = next.planTriggers(next.admin.address != nil); err != nil {
+		return nil, err
+	}
+	if err := next.purgeFlags.validate(embedded, next.admin); err != nil {
+		return nil, err
+	}
+	next.draftSecrets, err = draftSecrets(file)
+	return next, err
 }
 
 func (c *WorkerCommand) validateWorker() error {
