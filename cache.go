@@ -23,6 +23,7 @@ import (
 	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/fleet"
 	"github.com/facetheory/isr/internal/frequency"
+	"github.com/facetheory/isr/internal/generations"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/invalidate"
@@ -31,6 +32,7 @@ import (
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/internal/singleflight"
+	"github.com/facetheory/isr/internal/suspicion"
 	"github.com/facetheory/isr/store"
 )
 
@@ -71,6 +73,7 @@ type Cache struct {
 	presence *fleet.Members // nil: it has no name
 	peers    *fleet.Peers
 
+	operator      *generations.Operator
 	sender        *offload.Sender    // nil: there is no queue
 	invalidations *invalidate.Purges // by unsafe requests
 	encoder       *encoder.Encoder
@@ -80,9 +83,7 @@ type Cache struct {
 	rendered      *buffers.Budget     // of bodies that are rendered or read: a part of Config.Buffers
 
 	stores               *guard.Stores
-	complaints, refusals *guard.Complaints // of stores, and of responses
-	renderLog            *renderLog
-	held                 heldLeases
+	complaints, refusals *guard.Complaints             // of stores, and of responses
 	uses                 *frequency.Counter[store.Key] // nil: every page is stored
 
 	// ctx is the context of all flights; it ends when the context of Close does.
@@ -123,7 +124,6 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		activity:   new(activity),
 		complaints: guard.NewComplaints(cfg.Logger, slog.LevelError),
 		refusals:   guard.NewComplaints(cfg.Logger, slog.LevelWarn),
-		renderLog:  &renderLog{logger: cfg.Logger},
 		routes:     make(map[string]*boundRoute),
 	}
 	c.sections.log, c.sections.logger = guard.NewComplaints(cfg.Logger, slog.LevelWarn), cfg.Logger
@@ -147,6 +147,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	c.reader = newReader(c, bodies)
 	c.follow()
 	c.engine = newCacheEngine(c)
+	c.operator = newOperator(c)
 	c.invalidations = newInvalidations(c)
 	if cfg.Collect > 0 {
 		c.background.Go(func() { c.collectPeriodically(c.ctx) })
@@ -228,7 +229,6 @@ func newCacheEngine(c *Cache) *fill.Engine {
 		StoreTimeout: c.cfg.StoreTimeout, Lease: c.cfg.Lease, Retention: c.cfg.Retention, RenderTimeout: c.cfg.RenderTimeout,
 		MaxBody: c.cfg.MaxBody, Memory: c.rendered, Freezes: c.cfg.Freezes,
 		Uses: c.uses, MinUses: c.cfg.MinUses, Full: c.full, Blind: c.blind, HasVariants: c.hasVariants,
-		Hold: c.hold, Stored: c.renderLog.stored,
 		Log: c.log, Complaints: c.complaints, Refusals: c.refusals,
 	}
 	if c.cfg.Peers != nil {
@@ -357,11 +357,11 @@ func (c *Cache) policy(b *boundRoute, h http.Handler) *fill.Policy {
 		RenderTimeout: cmp.Or(b.RenderTimeout, c.cfg.RenderTimeout), Wait: b.Wait, AwaitsNew: b.Policy == Wait, MaxBody: b.maxBody,
 		Jitter: b.jitter, MinWindow: b.Auto.Min, MaxWindow: b.Auto.Max, NextWindow: b.Auto.Next,
 		ForeignStale: max(b.Stale, 0), History: b.History, MaxVariants: cmp.Or(b.MaxVariants, DefaultMaxVariants),
-		StoreNegative: b.StoreNegative, RejectsText: len(b.Reject.Without)+len(b.Reject.With) > 0, Tags: b.Tags,
+		StoreNegative: b.StoreNegative, Tags: b.Tags,
 		Judge: func(k store.Key, status int, h http.Header, tags []string, requested time.Time) httpcache.Verdict {
 			return b.judge(k, status, h, b.maxBody, tags, requested)
 		},
-		Rejects: b.rejects, ServableOnError: b.servableOnError,
+		Reject: suspicion.Rules(b.Reject), ServableOnError: b.servableOnError,
 		Cacheable: func(k store.Key) { c.sections.cacheable(b, k) },
 		Refused:   func(k store.Key, reason string) { c.sections.refused(b, k, reason) },
 		Renders:   new(fill.RecentTimes),
@@ -437,7 +437,7 @@ func (c *Cache) routeOf(ctx context.Context, k store.Key) (*boundRoute, error) {
 func (c *Cache) Close(ctx context.Context) error {
 	defer c.cfg.Buffers.Release(netip.Prefix{}, c.responses.Shut())
 	defer c.background.Wait()
-	defer c.renderLog.write()
+	defer c.engine.LogSummary()
 	c.encoder.Shut()
 	err := c.closeFlights(ctx)
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/breaker"
 	"github.com/facetheory/isr/internal/fill"
+	"github.com/facetheory/isr/internal/generations"
 	"github.com/facetheory/isr/store"
 )
 
@@ -198,7 +199,7 @@ func (c *Cache) refusePinned(ctx context.Context, targets []store.PurgeTarget) e
 	}
 	return c.engine.ReadEach(ctx, pages, func(n int, rec store.Record) error {
 		if c.isPinned(rec) {
-			return fmt.Errorf("%s: %w; unpin it, or ask for that with the purge", pages[n], fill.PinnedUntil(rec.Entry))
+			return fmt.Errorf("%s: %w; unpin it, or ask for that with the purge", pages[n], generations.PinError(rec.Entry))
 		}
 		return nil
 	})

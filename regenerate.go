@@ -248,19 +248,12 @@ func (c *Cache) madeBefore(ctx context.Context, s *fill.Request) error {
 
 // replay returns the result of a request that was completed before.
 func (c *Cache) replay(ctx context.Context, k store.Key, earlier *store.RequestError) (Regeneration, error) {
-	versions, err := c.Versions(ctx, k)
-	if err != nil {
+	e, kept, err := c.operator.Result(ctx, k, earlier.Record)
+	switch {
+	case err != nil:
 		return Regeneration{}, err
-	}
-	// If the generation is gone, an unchanged one with the same body may have replaced
-	// it. Other services record the body alone.
-	r := earlier.Record
-	i := slices.IndexFunc(versions, func(v Version) bool { return r.GenerationID != "" && v.GenerationID == r.GenerationID })
-	if i < 0 {
-		i = slices.IndexFunc(versions, func(v Version) bool { return v.BodyKey == r.BodyKey })
-	}
-	if i < 0 {
+	case !kept:
 		return Regeneration{}, fmt.Errorf("%w; %w", earlier, store.ErrResultGone)
 	}
-	return Regeneration{Entry: versions[i].Entry, Replayed: true}, nil
+	return Regeneration{Entry: e, Replayed: true}, nil
 }

@@ -376,6 +376,23 @@ func TestEveryDetailIsDescribed(t *testing.T) {
 	}
 }
 
+func TestValidateReject(t *testing.T) {
+	for _, bad := range []Reject{
+		{SmallerThan: -0.1},
+		{SmallerThan: 1.01},
+		{Without: []string{""}},
+		{With: []string{strings.Repeat("x", 1025)}},
+		{With: []string{"\xff"}},
+		{With: make([]string, 33)},
+		{With: []string{"a"}, Without: []string{"a"}},
+		{LostHeaders: []string{"a b"}},
+	} {
+		if err := (Route{Reject: bad}).Validate(); err == nil || !strings.HasPrefix(err.Error(), "isr: Reject") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
 func FuzzMinSeq(f *testing.F) {
 	for _, s := range []string{"17", "-1", "+1", "007", "9223372036854775808", "1_0", "", " 1"} {
 		f.Add(s)

@@ -261,6 +261,12 @@ func (rt Route) validateVary() error {
 	return errors.Join(errs...)
 }
 
+// Bounds of [Reject].
+const (
+	maxRejectTexts = 32
+	maxRejectText  = 1024
+)
+
 func (rt Route) validateReject() error {
 	var errs []error
 	if r := rt.Reject.SmallerThan; !(r >= 0 && r <= 1) { // as NaN is neither

@@ -1,14 +1,8 @@
 package isr
 
 import (
-	"cmp"
-	"log/slog"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/store"
 )
 
@@ -51,7 +45,7 @@ func (c *Cache) Stats() Stats {
 		Renders:         int(c.engine.Rendering.Load()),
 		Queued:          int(c.engine.Queued.Load()),
 		Flights:         c.flights.Len() + c.unstored.Len(),
-		LeasesHeld:      c.held.count(),
+		LeasesHeld:      len(c.engine.Held()),
 		StoresDown:      c.StoresDown(),
 	}
 	s.Memory.Bytes, s.Memory.Limit, s.Memory.Entries = c.node.Usage()
@@ -87,133 +81,12 @@ const maxHolding = 1000
 // Holding returns the leases that this process holds, the oldest first, at most a thousand. It
 // is safe for concurrent use.
 func (c *Cache) Holding() []Held {
-	all := c.held.all()
-	slices.SortFunc(all, func(a, b Held) int {
-		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Key.Tenant, b.Key.Tenant), strings.Compare(a.Key.Text, b.Key.Text))
-	})
-	return all[:min(len(all), maxHolding)]
-}
-
-// hold records a lease that this process has acquired, and returns the function that records
-// its end. before is the lock that it has replaced, nil if none is known.
-func (c *Cache) hold(k store.Key, route string, before *store.Lock) (release func(lost bool)) {
-	acquired := "acquired"
-	if fill.IsLease(before) {
-		acquired = "taken-over"
-	}
-	c.note(Event{Kind: EventLease, Reason: acquired})
-	h := &Held{Key: k, Route: route, Since: c.now()}
-	c.held.add(h)
-	return func(lost bool) {
-		c.held.remove(h)
-		ended := "released"
-		if lost {
-			ended = "lost"
-		}
-		c.note(Event{Kind: EventLease, Reason: ended})
-	}
-}
-
-// heldLeases are the leases that a process holds. The zero value is empty. All methods are safe
-// for concurrent use.
-type heldLeases struct {
-	mu     sync.Mutex
-	leases map[*Held]struct{} // guarded by mu; the elements do not change
-}
-
-func (l *heldLeases) add(h *Held) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.leases == nil {
-		l.leases = make(map[*Held]struct{})
-	}
-	l.leases[h] = struct{}{}
-}
-
-func (l *heldLeases) remove(h *Held) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.leases, h)
-}
-
-func (l *heldLeases) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.leases)
-}
-
-func (l *heldLeases) all() []Held {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := make([]Held, 0, len(l.leases))
-	for h := range l.leases {
-		all = append(all, *h)
+	leases := c.engine.Held()
+	all := make([]Held, min(len(leases), maxHolding))
+	for i := range all {
+		all[i] = Held(leases[i])
 	}
 	return all
-}
-
-// summaryPause is for how long the log sums up the pages that were stored.
-const summaryPause = time.Minute
-
-// A renderLog writes a line at level debug for each page that is stored, and one at level info for
-// all of a minute: a line for each would be most of the log of a busy site. It is safe for
-// concurrent use.
-type renderLog struct {
-	logger *slog.Logger
-
-	mu      sync.Mutex
-	timer   *time.Timer // guarded by mu: writes the summary; nil if nothing was stored since the last one
-	summary renderSummary
-}
-
-// A renderSummary sums up the pages that were stored since a moment.
-type renderSummary struct {
-	rendered, validated int
-	bytes               int64
-	took                time.Duration // all renders together
-	slowest             time.Duration
-	slowestKey          string
-}
-
-// stored notes a page that was stored. validated: its origin answered that the stored copy is valid.
-func (l *renderLog) stored(k store.Key, e *store.Entry, validated bool, took time.Duration) {
-	did, key := "rendered", k.String()
-	if validated {
-		did = "validated"
-	}
-	l.logger.Debug(did, "key", key, "status", e.Status, "bytes", e.Length, "took", took.Round(time.Millisecond), "fresh", e.Revalidate)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := &l.summary
-	if validated {
-		s.validated++
-	} else {
-		s.rendered++
-		s.bytes += e.Length
-	}
-	s.took += took
-	if took >= s.slowest {
-		s.slowest, s.slowestKey = took, key
-	}
-	if l.timer == nil {
-		l.timer = time.AfterFunc(summaryPause, l.write)
-	}
-}
-
-// write writes the summary, unless nothing was stored since the last one.
-func (l *renderLog) write() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.timer == nil {
-		return
-	}
-	l.timer.Stop()
-	l.timer = nil
-	s := l.summary
-	l.summary = renderSummary{}
-	mean := s.took / time.Duration(s.rendered+s.validated)
-	l.logger.Info("rendered pages", "rendered", s.rendered, "validated", s.validated, "bytes", s.bytes,
-		"mean", mean.Round(time.Millisecond), "slowest", s.slowest.Round(time.Millisecond), "slowest_key", s.slowestKey)
 }
 
 // FailingKeys returns the keys of pages whose last render in this process failed, by

@@ -22,7 +22,7 @@ import (
 	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/offload"
 	"github.com/facetheory/isr/internal/page"
-	"github.com/facetheory/isr/internal/render"
+	"github.com/facetheory/isr/internal/suspicion"
 	"github.com/facetheory/isr/store"
 )
 
@@ -54,16 +54,13 @@ type Policy struct {
 	History       int           // how many earlier generations are kept
 	MaxVariants   int           // how many variants that were learned a page may have
 	StoreNegative bool          // negative answers are stored, also of pages that were not
-	RejectsText   bool          // the text of a body decides whether a generation is rejected
 
 	// Tags returns the tags that the route gives to a page; nil if it gives none.
 	Tags func(*http.Request) []string
 	// Judge decides by the header whether a response may be stored and shared. tags are the tags of
 	// the route, and requested is when the response was requested.
-	Judge func(k store.Key, status int, h http.Header, tags []string, requested time.Time) httpcache.Verdict
-	// Rejects returns why a response is suspicious as the next generation; empty if it is not. current
-	// is the generation that it is compared with, whose body stored reads; nil if there is none.
-	Rejects func(res *render.Response, current *store.Entry, stored func() ([]byte, error)) string
+	Judge  func(k store.Key, status int, h http.Header, tags []string, requested time.Time) httpcache.Verdict
+	Reject suspicion.Rules // a suspicious response is quarantined, and does not become the next generation
 	// ServableOnError reports whether an entry in a state may be served while the origin or the
 	// store fails.
 	ServableOnError func(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool
@@ -117,12 +114,6 @@ type Options struct {
 	// HasVariants reports whether a page may have variants.
 	HasVariants func() bool
 
-	// Hold records that a lease was acquired, which has replaced a lock, nil if none is known, and
-	// returns what records its end.
-	Hold func(k store.Key, label string, before *store.Lock) (release func(lost bool))
-	// Stored notes a page that was stored. validated: its origin answered that the stored copy is valid.
-	Stored func(k store.Key, e *store.Entry, validated bool, took time.Duration)
-
 	// Begin, Joined and Note tell an observer of operations, of requests that join a flight, and of
 	// events. All are nil if there is none.
 	Begin  func(context.Context, Operation) (context.Context, func(Result))
@@ -139,13 +130,15 @@ type Engine struct {
 	Crowded crowdedPages
 	lookUps chan struct{} // has an element for each read of a fill in progress (see maxLookUps)
 	storing RecentTimes   // what leases took beyond the renders that they were for
+	held    heldLeases
+	log     renderLog
 	// Rendering are the renders in progress, and queued the pages that wait for a turn at their origin.
 	Rendering, Queued atomic.Int64
 }
 
 // New returns an engine of a process.
 func New(o Options) *Engine {
-	return &Engine{Options: o, lookUps: make(chan struct{}, maxLookUps)}
+	return &Engine{Options: o, lookUps: make(chan struct{}, maxLookUps), log: renderLog{logger: o.Log}}
 }
 
 // Start returns the flight of the fill's key, or starts one that runs the fill, which

@@ -6,13 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/facetheory/isr/internal/bodies"
+	"github.com/facetheory/isr/internal/generations"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
@@ -43,7 +42,7 @@ func (s *Fill) entry(got render.Rendering, at timing, seq int64, rec store.Recor
 		e.GenerationID, e.BodyKey = rec.Entry.GenerationID, rec.Entry.BodyKey
 		e.RenderTime = max(e.RenderTime, rec.Entry.RenderTime) // of the next render, which may send the page
 	}
-	e.Expires = Expiry(e, s.e.Now(), s.e.Retention)
+	e.Expires = generations.Expiry(e, s.e.Now(), s.e.Retention)
 	return e
 }
 
@@ -92,26 +91,6 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return max(store.ClampInterval(d).Truncate(time.Second), time.Second)
 }
 
-// Expiry is when the table may delete an entry: a day after the latest of its stale
-// window, its pin and the retention; zero, which is never, if it is pinned for ever. A
-// negative answer is not retained beyond its windows.
-func Expiry(e store.Entry, now time.Time, retention time.Duration) time.Time {
-	if !e.PinnedUntil.Before(store.Forever()) {
-		return time.Time{}
-	}
-	if isNegative(e.Status) {
-		retention = 0
-	}
-	t := now.Add(retention)
-	if e.StaleUntil().After(t) {
-		t = e.StaleUntil()
-	}
-	if e.PinnedUntil.After(t) {
-		t = e.PinnedUntil
-	}
-	return t.Add(24 * time.Hour).Truncate(time.Second)
-}
-
 // publishOptions are how a generation replaces what was read. A pin that has ended, or
 // whose page cannot be served, does not prevent that.
 func (s *Fill) publishOptions(read store.Record, next *store.Entry) store.PublishOptions {
@@ -119,27 +98,10 @@ func (s *Fill) publishOptions(read store.Record, next *store.Entry) store.Publis
 		History:    s.Policy.History > 0,
 		Keep:       s.Policy.History,
 		Superseded: s.e.Now().Add(s.e.Retention),
-		Unchanged:  read.Entry != nil && sameContent(read.Entry, next),
+		Unchanged:  read.Entry != nil && generations.SameContent(read.Entry, next),
 		Unpin:      s.Unpin || !s.pinned(read),
 		Key:        s.Key,
 	}
-}
-
-// sameContent reports whether two generations look the same to visitors.
-func sameContent(a, b *store.Entry) bool {
-	return !a.Foreign && a.SHA256 == b.SHA256 && a.Length == b.Length && a.Status == b.Status && a.ETag == b.ETag &&
-		slices.Equal(a.Tags, b.Tags) && maps.EqualFunc(Lasting(a.Header), Lasting(b.Header), slices.Equal)
-}
-
-// Lasting returns the header fields of an entry without those that differ in every generation.
-func Lasting(h http.Header) http.Header {
-	if h["Date"] == nil && h["Cache-Status"] == nil {
-		return h
-	}
-	h = maps.Clone(h)
-	delete(h, "Date")
-	delete(h, "Cache-Status")
-	return h
 }
 
 // maxLookUps bounds the concurrent reads of fills in this process, except those under
@@ -317,20 +279,6 @@ func (e *Engine) shorten(window time.Duration, share float64) time.Duration {
 	return window - time.Duration(e.Below(most+1))*time.Second
 }
 
-// CheckBody returns an error wrapping bodies.ErrMissing unless the body of a generation exists.
-func (e *Engine) CheckBody(ctx context.Context, g store.Entry) error {
-	info, err := e.Bodies.Stat(ctx, g.BodyKey)
-	switch {
-	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey):
-		return fmt.Errorf("generation %s: %w: %w", g.GenerationID, bodies.ErrMissing, err)
-	case err != nil:
-		return fmt.Errorf("checking the body of generation %s: %w", g.GenerationID, err)
-	case info.Length != g.Length && !g.Foreign:
-		return fmt.Errorf("generation %s: %w: %s has %d bytes, %d were published", g.GenerationID, bodies.ErrMissing, g.BodyKey, info.Length, g.Length)
-	}
-	return nil
-}
-
 // newUnpublishedPage makes the page of an entry that is not in the store. It is as old
 // as its render.
 func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte, as *page.View) *page.Page {
@@ -348,12 +296,4 @@ func (s *Fill) pinned(rec store.Record) bool {
 // publish. Only forced regenerations reach this.
 func (s *Fill) refusedByPin(rec store.Record) bool {
 	return s.Force && !s.Unpin && s.pinned(rec)
-}
-
-// PinnedUntil returns an error that wraps [store.ErrPinned], and says until when an entry is pinned.
-func PinnedUntil(e *store.Entry) error {
-	if !e.PinnedUntil.Before(store.Forever()) {
-		return fmt.Errorf("%w (until it is unpinned)", store.ErrPinned)
-	}
-	return fmt.Errorf("%w (until %s)", store.ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
 }

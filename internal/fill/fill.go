@@ -14,6 +14,7 @@ import (
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/coding"
+	"github.com/facetheory/isr/internal/generations"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/offload"
@@ -465,7 +466,7 @@ func (s *Fill) choose() step {
 	case s.OnlyStored:
 		return s.end(Failure{Cause: ErrOnlyIfCached, Detail: DetailOnlyIfCached})
 	case s.refusedByPin(rec):
-		return s.end(Failure{Cause: PinnedUntil(rec.Entry)})
+		return s.end(Failure{Cause: generations.PinError(rec.Entry)})
 	}
 	// The row that was just read avoids a conditional write that would fail. Only Acquire
 	// decides.
@@ -778,7 +779,7 @@ func (s *Fill) confirm(ctx context.Context) step {
 		}
 	}
 	if s.refusedByPin(s.rec) {
-		return s.abandon(ctx, Failure{Cause: PinnedUntil(s.rec.Entry)})
+		return s.abandon(ctx, Failure{Cause: generations.PinError(s.rec.Entry)})
 	}
 	if err := s.listVariant(held, s.rec); err != nil {
 		return s.abandon(ctx, s.storeFailed(held, err))
@@ -1103,7 +1104,7 @@ func (s *Fill) publish(ctx context.Context) step {
 		return s.end(s.notPublished(fmt.Errorf("publishing %s: %w", s.Key, err)))
 	}
 	s.rendering.published(m.renews)
-	s.e.Stored(s.Key, &m.entry, m.renews, m.at.took)
+	s.e.log.stored(s.Key, &m.entry, m.renews, m.at.took)
 	// The marks in s.rec.Purges may cover only the entry that was replaced.
 	p := page.New(s.Key, published, s.f.Known(store.PurgeState{}), written, m.body, s.Policy.View)
 	p.Stored = true
@@ -1347,7 +1348,7 @@ func (s *Fill) renderUnstored(ctx context.Context) step {
 // judgeUnstored decides what is made of a rendering that will not be stored.
 func (s *Fill) judgeUnstored() step {
 	if s.got.Response != nil {
-		if why := s.Policy.Rejects(s.got.Response, nil, nil); why != "" {
+		if why := s.Policy.Reject.Why(s.got.Response, nil, nil); why != "" {
 			s.got = rejection(why)
 		}
 	}

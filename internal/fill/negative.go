@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/facetheory/isr/internal/generations"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/store"
@@ -95,7 +96,7 @@ func (s *Fill) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
 	e.Key, e.Route = s.Key.Text, s.Policy.Name
 	e.Status, e.ETag, e.Header, e.Tags = http.StatusGone, "", nil, nil
 	e.PinnedUntil, e.AssertedAt, e.PurgeSeq, e.Build, e.Withdrawn = time.Time{}, time.Time{}, seq, s.e.Node.Build(), true
-	e.Expires = Expiry(e, s.e.Now(), s.e.Retention)
+	e.Expires = generations.Expiry(e, s.e.Now(), s.e.Retention)
 	return e
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/facetheory/isr/internal/generations"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
@@ -21,7 +22,7 @@ func (s *Fill) suspicious(rec store.Record, got render.Rendering) string {
 	if s.held != nil {
 		ctx = s.held.ctx
 	}
-	return s.Policy.Rejects(got.Response, current, func() ([]byte, error) { return s.e.Reader.Read(ctx, s.Key, current) })
+	return s.Policy.Reject.Why(got.Response, current, func() ([]byte, error) { return s.e.Reader.Read(ctx, s.Key, current) })
 }
 
 // reject quarantines a render whose result is suspicious: it counts as a failure. If we crash
@@ -75,7 +76,7 @@ const (
 func (s *Fill) quarantine(ctx context.Context, lease store.Lease, e store.Entry, body []byte, why string) error {
 	now := s.e.Now()
 	earlier, err := s.e.Meta.Quarantined(ctx, s.pk)
-	if err == nil && sameContent(&earlier.Entry, &e) && now.Sub(earlier.RejectedAt) < quarantineAgain {
+	if err == nil && generations.SameContent(&earlier.Entry, &e) && now.Sub(earlier.RejectedAt) < quarantineAgain {
 		return nil
 	}
 	if err := s.e.Bodies.Put(ctx, e.BodyKey, body); err != nil {

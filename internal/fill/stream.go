@@ -56,7 +56,7 @@ func (s *Fill) streamable(rec store.Record, status int, h http.Header) bool {
 		return false // small, and kept or withdrawn by rules of their own
 	case len(h["Content-Encoding"]) > 0, len(h["Content-Type"]) == 0:
 		return false // it is decoded, or its type detected, as a whole
-	case s.Policy.RejectsText:
+	case s.Policy.Reject.ReadsText():
 		return false
 	}
 	return !s.servableOnError(rec)

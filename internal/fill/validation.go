@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/facetheory/isr/internal/bodies"
+	"github.com/facetheory/isr/internal/generations"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
@@ -149,5 +150,5 @@ func (s *Fill) storedBody(ctx context.Context, rec store.Record) ([]byte, error)
 		}
 		return body, err
 	}
-	return last.Body(), s.e.CheckBody(ctx, *e)
+	return last.Body(), generations.CheckBody(ctx, s.e.Bodies, e)
 }

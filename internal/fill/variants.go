@@ -163,7 +163,7 @@ func (s *Fill) otherVariants(ctx context.Context, rec store.Record) (kept []stor
 
 // BeingRendered reports whether a process holds the lease of a page.
 func BeingRendered(rec store.Record, now time.Time) bool {
-	return IsLease(rec.Lock) && rec.Lock.HeldAt(now)
+	return isLease(rec.Lock) && rec.Lock.HeldAt(now)
 }
 
 // maxReads bounds the concurrent reads of [Engine.ReadEach].

@@ -143,7 +143,7 @@ func (w *watch) next(lock *store.Lock, likely func(waited time.Duration) time.Du
 	}
 	waited := now.Sub(w.began)
 	holder := ""
-	if IsLease(lock) {
+	if isLease(lock) {
 		holder = lock.Owner
 	}
 	if w.looks == 0 || holder != w.holder {
@@ -225,7 +225,7 @@ func (s *Fill) likelyStored(rec store.Record, waited time.Duration) time.Duratio
 		return 0
 	}
 	expected += s.e.storing.Median(storingTime)
-	if IsLease(rec.Lock) {
+	if isLease(rec.Lock) {
 		// The end of a lease is rounded up to a second, so this is up to a second less than
 		// what has passed: nothing for processes that were asked at the same time.
 		elapsed := s.e.Now().Sub(rec.Lock.ExpiresAt.Add(-s.e.Lease))
@@ -234,8 +234,8 @@ func (s *Fill) likelyStored(rec store.Record, waited time.Duration) time.Duratio
 	return waited + max(expected, 1)
 }
 
-// IsLease reports whether a lock is a lease, which may have expired, and not a back-off. It may be nil.
-func IsLease(l *store.Lock) bool { return l != nil && !l.IsBackOff() }
+// isLease reports whether a lock is a lease, which may have expired, and not a back-off. It may be nil.
+func isLease(l *store.Lock) bool { return l != nil && !l.IsBackOff() }
 
 // expected is how long a render of the page is expected to take: as long as the last one, or
 // as the renders of the route that this process has seen lately; 0 if neither is known.

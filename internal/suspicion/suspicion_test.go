@@ -1,4 +1,4 @@
-package isr
+package suspicion
 
 import (
 	"net/http"
@@ -12,11 +12,11 @@ import (
 func TestRejects(t *testing.T) {
 	html := http.Header{"Content-Type": {"text/html; charset=utf-8"}, "X-Robots-Tag": {"all"}}
 	current := &store.Entry{Status: 200, Length: 1000, Header: html}
-	all := Reject{SmallerThan: 0.5, Without: []string{"</html>"}, With: []string{"Fatal error"}, Status: true, ContentType: true, LostHeaders: []string{"x-robots-tag"}}
+	all := Rules{SmallerThan: 0.5, Without: []string{"</html>"}, With: []string{"Fatal error"}, Status: true, ContentType: true, LostHeaders: []string{"x-robots-tag"}}
 	markup := func(n int) string { return strings.Repeat("x", n-7) + "</html>" }
 	for _, tt := range []struct {
 		name    string
-		rules   Reject
+		rules   Rules
 		status  int
 		header  http.Header
 		body    string
@@ -37,13 +37,13 @@ func TestRejects(t *testing.T) {
 		{"a type that browsers would guess", all, 200, http.Header{}, "<!DOCTYPE html>Fatal error", nil, `it has the text`},
 		{"a redirect has no </html>", all, 301, html, "moved", nil, ""},
 		{"another status class", all, 404, html, markup(1000), current, "its status is 404; the status of the current generation is 200"},
-		{"another status class is allowed", Reject{SmallerThan: 0.5}, 301, html, "", current, ""},
+		{"another status class is allowed", Rules{SmallerThan: 0.5}, 301, html, "", current, ""},
 		{"another content type", all, 200, http.Header{"Content-Type": {"text/plain"}, "X-Robots-Tag": {"all"}}, markup(1000), current, `its content type is "text/plain"`},
 		{"another charset", all, 200, http.Header{"Content-Type": {"Text/HTML"}, "X-Robots-Tag": {"all"}}, markup(1000), current, ""},
 		{"a header is lost", all, 200, http.Header{"Content-Type": {"text/html"}}, markup(1000), current, "it lacks the header X-Robots-Tag"},
-		{"no rules", Reject{}, 200, http.Header{}, "", current, ""},
+		{"no rules", Rules{}, 200, http.Header{}, "", current, ""},
 	} {
-		got := newRouteRules(Route{Reject: tt.rules}).rejects(&render.Response{Status: tt.status, Header: tt.header, Body: []byte(tt.body)}, tt.current, nil)
+		got := tt.rules.Why(&render.Response{Status: tt.status, Header: tt.header, Body: []byte(tt.body)}, tt.current, nil)
 		if tt.want == "" && got != "" || !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
@@ -73,25 +73,8 @@ func TestRejectsTruncated(t *testing.T) {
 	} {
 		res := &render.Response{Status: tt.status, Header: tt.header, Body: []byte(tt.body)}
 		stored := func() ([]byte, error) { return []byte(tt.before), nil }
-		if got := newRouteRules(Route{Reject: Reject{Truncated: true}}).rejects(res, tt.current, stored); (got != "") != tt.rejected {
+		if got := (Rules{Truncated: true}).Why(res, tt.current, stored); (got != "") != tt.rejected {
 			t.Errorf("%s: %q, rejected: want %t", tt.name, got, tt.rejected)
-		}
-	}
-}
-
-func TestValidateReject(t *testing.T) {
-	for _, bad := range []Reject{
-		{SmallerThan: -0.1},
-		{SmallerThan: 1.01},
-		{Without: []string{""}},
-		{With: []string{strings.Repeat("x", 1025)}},
-		{With: []string{"\xff"}},
-		{With: make([]string, 33)},
-		{With: []string{"a"}, Without: []string{"a"}},
-		{LostHeaders: []string{"a b"}},
-	} {
-		if err := (Route{Reject: bad}).Validate(); err == nil || !strings.HasPrefix(err.Error(), "isr: Reject") {
-			t.Errorf("%+v: %v", bad, err)
 		}
 	}
 }
