@@ -22,6 +22,7 @@ import (
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/config"
+	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/doctor/leak"
 	"github.com/facetheory/isr/internal/survey"
 )
@@ -138,7 +139,11 @@ func foundText(site *survey.Site) string {
 	line("pages", "%d visited, the slowest took %s", len(site.Pages), slowest.Round(time.Millisecond))
 	line("freshness", "%d of %d pages state how long they are fresh", stated, len(site.Pages))
 	for _, reason := range slices.Sorted(maps.Keys(refused)) {
-		line("", "%s must not be stored: %s", cli.Counted(refused[reason], "page"), reason)
+		meaning := reason
+		if detail, ok := details.OfRefusal(reason); ok {
+			meaning = detail.Meaning
+		}
+		line("", "%s may not be stored: %s", cli.Counted(refused[reason], "page"), meaning)
 	}
 	for _, cookie := range site.SetCookies() {
 		line("cookie", "%s is set by %s", cookie.Name, cli.Counted(cookie.Pages, "page"))

@@ -17,15 +17,17 @@ import (
 // startTime bounds how long a server may take to answer on a busy machine.
 const startTime = 3 * time.Minute
 
-// startSite starts the site in a folder and returns its address.
-func startSite(t *testing.T, folder string) string {
+// startSite starts the site in a folder, with further variables of its environment, and returns its address.
+func startSite(t *testing.T, folder string, variables ...string) string {
 	t.Helper()
 	address, err := testbed.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, port, _ := strings.Cut(address, ":")
-	p := process.Start(t, exec.Command(filepath.Join(folder, "run"), "serve", port))
+	cmd := exec.Command(filepath.Join(folder, "run"), "serve", port)
+	cmd.Env = append(os.Environ(), variables...)
+	p := process.Start(t, cmd)
 	address = "http://" + address
 	p.Await(t, "the site in "+folder+" answered", startTime, func() bool {
 		res, err := http.Get(address)

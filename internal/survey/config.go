@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,10 @@ var personal = []string{
 	"redirect_uri", "ref", "reply", "replytocom", "return", "returnTo", "return_to", "s", "search", "session", "sid", "sig", "signature", "state", "token", "url",
 	"user", "v", "ver", "version",
 }
+
+// sessionCookie matches names of cookies that identify visitors. Ignoring one of these could show a visitor the page of
+// another one.
+var sessionCookie = regexp.MustCompile(`(?i)sess|sid$|auth|token|login|user|cart|basket|jwt`)
 
 // A Preset is what the preset of the framework sets for all routes.
 type Preset struct {
@@ -43,14 +48,9 @@ func (s *Site) Config(preset Preset, today time.Time) string {
 	s.writeHosts(line)
 	line("\norigins:\n  site:\n    url: %q", s.Origin.String())
 	s.writeDefaults(line, preset)
-	host := cmp.Or(s.Host, "example.com")
 	line("\n# Links with which editors see unpublished content: docs/drafts.md")
 	line("# draft: {secrets: [{file: /run/secrets/isr-draft}]}")
-	if s.Framework.Preset == "next" {
-		line("\n# revalidateTag and revalidatePath reach isr by the cache handler of docs/nextjs.md.")
-	}
-	line("\n# Purges when content changes: isr purge URL, or a webhook of the system that has the content (docs/webhooks.md):")
-	line("# triggers:\n#   hooks:\n#     cms:\n#       provider: generic\n#       secrets: {file: /run/secrets/isr-hook}\n#       targets: [\"url:https://%s/{payload.path}\"]", host)
+	s.writePurges(line)
 	return b.String()
 }
 
@@ -70,21 +70,45 @@ func (s *Site) writeHosts(line func(string, ...any)) {
 	}
 }
 
+// writePurges writes how pages are purged when content changes, as the framework of the site does it.
+func (s *Site) writePurges(line func(string, ...any)) {
+	hook, target := "cms", fmt.Sprintf(`"url:https://%s/{payload.path}"`, cmp.Or(s.Host, "example.com"))
+	line("\n# Purges when content changes, so that freshness windows may be long.")
+	switch s.Framework.Preset {
+	case "next":
+		line("# revalidateTag and revalidatePath reach isr by a cache handler: docs/sites.md, \"Revalidation and deployments\".\n# It needs the token in isr-data/admin.token.")
+	case "django":
+		line("# A model that is saved purges its pages by purge_on_change: docs/python.md. It needs the token in isr-data/admin.token.")
+	case "wordpress":
+		hook, target = "wordpress", `"tag:{payload.tag}", "tag:lists"`
+		line("# WordPress sends them by the plugin of docs/webhooks.md, \"WordPress\". It shares a secret with isr:")
+	}
+	if hook == "cms" {
+		line("# Other systems send webhooks (docs/webhooks.md), or run isr purge URL. They share a secret with isr:")
+	}
+	line("#   openssl rand -hex 32 >isr-hook.secret")
+	line("# triggers:\n#   hooks:\n#     %s:\n#       provider: generic\n#       secrets: {file: isr-hook.secret}\n#       targets: [%s]", hook, target)
+}
+
 func (s *Site) writeDefaults(line func(string, ...any), preset Preset) {
-	stated := 0
+	stated, silent := false, 0
 	for _, p := range s.Pages {
 		if p.Stated > 0 {
-			stated++
+			stated = true
+		} else if p.Refused == "" {
+			silent++
 		}
 	}
 	line("\n# Settings of all routes that do not set them themselves.\ndefaults:")
 	switch {
 	case preset.Window:
 		line("  # revalidate: 1m # the preset has a freshness window for pages that state none")
-	case stated > 0 && stated == len(s.Pages):
-		line("  # revalidate: 1m # freshness window of pages that state none; all %d that were visited state their own", stated)
+	case stated && silent == 0:
+		line("  # revalidate: 1m # freshness window of pages that state none; each page that was visited and may be stored states its own")
+	case silent > 0:
+		line("  revalidate: 1m # freshness window of pages that state none, as %d of the %d that were visited", silent, len(s.Pages))
 	default:
-		line("  revalidate: 1m # freshness window of pages that state none, as %d of the %d that were visited", len(s.Pages)-stated, len(s.Pages))
+		line("  revalidate: 1m # freshness window of pages that state none")
 	}
 	line("  stale: 1d # an expired page is served while it is regenerated, and while the site fails")
 	line("  history: 3 # generations of a page that are kept for isr rollback")
@@ -97,6 +121,10 @@ func (s *Site) writeDefaults(line func(string, ...any), preset Preset) {
 			continue
 		}
 		line("  # %d of the %d visited pages set the cookie %s. A page that sets a cookie is not stored, and visitors who have the", c.Pages, len(s.Pages), c.Name)
+		if sessionCookie.MatchString(c.Name) {
+			line("  # cookie bypass the cache. It looks like a session: let the site begin it at the login, or with the first content of a cart.")
+			continue
+		}
 		line("  # cookie bypass the cache. If pages do not depend on it, let the site set it later, and ignore it here:")
 		line("  # ignore_cookies: [%q]", c.Name)
 	}

@@ -199,3 +199,55 @@ func TestCancel(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// The webhook in the comments of a file is valid once the marks of the comments are removed, and the purges are those of
+// the framework.
+func TestPurges(t *testing.T) {
+	const found, none = true, false
+	for preset, texts := range map[string]map[string]bool{
+		"wordpress": {`targets: ["tag:{payload.tag}", "tag:lists"]`: found, "    wordpress:\n": found, "cms": none},
+		"django":    {"purge_on_change": found, `targets: ["url:https://example.com/{payload.path}"]`: found},
+		"next":      {"revalidateTag": found, `targets: ["url:https://example.com/{payload.path}"]`: found},
+		"":          {"purge_on_change": none, "revalidateTag": none, `targets: ["url:https://example.com/{payload.path}"]`: found},
+	} {
+		site := &survey.Site{Origin: &url.URL{Scheme: "http", Host: "127.0.0.1:3000"}, Framework: survey.Framework{Name: preset, Preset: preset}}
+		before, hook, ok := strings.Cut(site.Config(survey.Preset{}, time.Now()), "# triggers:\n")
+		if !ok {
+			t.Fatalf("preset %q: the file has no triggers:\n%s", preset, before)
+		}
+		text := before + "triggers:\n" + strings.ReplaceAll(hook, "#  ", "  ") + "admin: {token: \"${TOKEN}\"}\n"
+		for want, there := range texts {
+			if strings.Contains(text, want) != there {
+				t.Errorf("preset %q: the file has %q: %t, want %t\n%s", preset, want, !there, there, text)
+			}
+		}
+		f, err := config.Parse("isr.yaml", []byte(text), func(string) (string, bool) { return "0123456789abcdef", true })
+		if err != nil {
+			t.Fatalf("preset %q: %v\n%s", preset, err, text)
+		}
+		if len(f.Triggers.Hooks) != 1 {
+			t.Errorf("preset %q has %d hooks", preset, len(f.Triggers.Hooks))
+		}
+	}
+}
+
+// The comments tell what the pages stated: a window is proposed for pages that state nothing and may be stored, and a
+// session is never proposed as a cookie to be ignored.
+func TestComments(t *testing.T) {
+	stated, silent := survey.Page{Stated: time.Minute}, survey.Page{}
+	private := survey.Page{Refused: "private", Cookies: []string{"sessionid", "seen"}}
+	for _, tt := range []struct {
+		pages      []survey.Page
+		want, miss string
+	}{
+		{[]survey.Page{stated, private}, "  # revalidate: 1m # freshness window of pages that state none; each page that was visited and may be stored states its own\n", "\n  revalidate: 1m"},
+		{[]survey.Page{stated, silent, private}, "\n  revalidate: 1m # freshness window of pages that state none, as 1 of the 3 that were visited\n", "# revalidate"},
+		{[]survey.Page{private}, "\n  revalidate: 1m # freshness window of pages that state none\n", "# revalidate"},
+		{[]survey.Page{private}, `# ignore_cookies: ["seen"]`, `"sessionid"`},
+	} {
+		text := (&survey.Site{Origin: &url.URL{Scheme: "http", Host: "127.0.0.1:3000"}, Pages: tt.pages}).Config(survey.Preset{}, time.Now())
+		if !strings.Contains(text, tt.want) || strings.Contains(text, tt.miss) {
+			t.Errorf("want %q and not %q in\n%s", tt.want, tt.miss, text)
+		}
+	}
+}
