@@ -14,7 +14,10 @@ export default {
   distDir: deployment === 'one' ? '.next' : `.next/${deployment}`,
   cacheHandler: here('./cache-handler.mjs'),
   turbopack: { root: here('.') },
-  ...(!isOlder && { images: { customCacheHandler: true } }),
+  ...(!isOlder && {
+    images: { customCacheHandler: true },
+    experimental: { turbopackFileSystemCacheForBuild: false }, // no later build has the same sources
+  }),
   // No values in memory, except in the test of that memory.
   cacheMaxMemorySize: Number(process.env.SITE_MEMORY ?? 0),
   // A wrong configuration, with its own distDir.

@@ -13,6 +13,7 @@ export default {
     brief: { stale: 30, revalidate: 3, expire: 3600 },
     hour: { stale: 300, revalidate: 3600, expire: 86400 },
   },
+  experimental: { turbopackFileSystemCacheForBuild: false }, // no later build has the same sources
   turbopack: { root: here('..') },
   cacheMaxMemorySize: Number(process.env.SITE_MEMORY ?? 0),
 };

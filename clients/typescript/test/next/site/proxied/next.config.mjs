@@ -8,5 +8,6 @@ export default {
   output: 'standalone',
   cacheHandler: fileURLToPath(new URL('../package-handler.mjs', import.meta.url)),
   outputFileTracingRoot: root,
+  experimental: { turbopackFileSystemCacheForBuild: false }, // no later build has the same sources
   turbopack: { root },
 };
