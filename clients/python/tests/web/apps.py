@@ -60,7 +60,7 @@ def page_cache(**options: Any) -> PageCache:
         "ignore_cookies": ["theme"],
         "stale_seconds": 600,
         "poll_seconds": 0.25,
-        "lease_seconds": 2,
+        "lease_seconds": int(os.environ["SITE_LEASE_SECONDS"]),
         "store_timeout_seconds": 20,
     }
     return PageCache(store, s3, os.environ["SITE_BUCKET"], **{**defaults, **options})

@@ -82,6 +82,8 @@ class Fleet:
     table: str
     bucket: str
     state: Path
+    lease_seconds: int = 60
+    """Longer than a busy machine delays the refresh of a lease."""
     processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
@@ -93,6 +95,7 @@ class Fleet:
             "SITE_TABLE": self.table,
             "SITE_BUCKET": self.bucket,
             "SITE_STATE": str(self.state),
+            "SITE_LEASE_SECONDS": str(self.lease_seconds),
             "ISR_ADMIN_TOKEN": TOKEN,
         }
 

@@ -206,6 +206,7 @@ def errors(pair: Fleet, a: int, store: FaceTheoryIsrMetaStore) -> None:
 
 @pytest.mark.parametrize("which", [0, 1], ids=["wsgi", "asgi"])
 def test_kill_of_the_lease_holder(pair: Fleet, which: int) -> None:
+    pair.lease_seconds = 2  # which the visitors wait for
     site = sites(pair.engine, others=True)[which]
     a, b = pair.site(site), pair.site(site)
     pair.listening(a, b)
