@@ -116,7 +116,9 @@ type waits struct {
 	state atomic.Int32
 	since atomic.Int64 // the last response of net/http, in ns since the connection was accepted; 0: none
 	begun bool         // it had a request; of the goroutine that serves the connection
-	head  heldHead
+	// arrived reports that net/http has read bytes since the connection waits.
+	arrived atomic.Bool
+	head    heldHead
 
 	// Guarded by Connections.mu.
 	client  netip.Prefix
@@ -129,6 +131,7 @@ const (
 	isWaiting int32 = iota
 	isServing
 	isReclaimed
+	isHijacked
 )
 
 // note notes a state that net/http reports, of HTTP/2 that it has streams.
@@ -147,8 +150,11 @@ func (k *Connections) note(c *coalescingConn, outer net.Conn, state http.ConnSta
 	case http.StateIdle:
 		w.head.release(k.limits.Buffers)
 		w.since.Store(int64(time.Since(c.accepted)))
+		w.arrived.Store(false)
 		w.state.CompareAndSwap(isServing, isWaiting)
-	case http.StateHijacked, http.StateClosed: // Close forgets it
+	case http.StateHijacked: // Close forgets it
+		w.state.Store(isHijacked)
+	case http.StateClosed:
 	}
 }
 
@@ -398,12 +404,39 @@ func (h *heldHead) give(b Buffers, closed bool) {
 	}
 }
 
+// Arriving reports whether a request of HTTP/1 is on its way from the system to its handler. Its connection is idle for net/http, or
+// is about to be: [http.Server.Shutdown] would close it, and on a busy machine a request may be on its way for long. A head that
+// stays incomplete is on its way until ReadHeaderTimeout, and so is a body that is not read.
+func (k *Connections) Arriving() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, conns := range k.clients {
+		for c := range conns {
+			if c.arrivingLocked() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// arrivingLocked reports whether bytes have come that no handler has. Those that net/http has read of TLS, or with the PROXY protocol,
+// may have been the beginning of the connection. Callers must hold Connections.mu.
+func (c *coalescingConn) arrivingLocked() bool {
+	w := c.waits
+	if c.http2.Load() || w.state.Load() == isHijacked {
+		return false
+	}
+	return c.waiting() && w.arrived.Load() && w.outer == c || hasUnread(c.TCPConn)
+}
+
 // received notes that n bytes were read for net/http.
 func (k *Connections) received(c *coalescingConn, n int) error {
 	w := c.waits
 	if n == 0 || w.state.Load() != isWaiting || c.http2.Load() {
 		return nil
 	}
+	w.arrived.Store(true)
 	var client netip.Prefix
 	if w.limited { // only the goroutine that reads changes it
 		client = w.client

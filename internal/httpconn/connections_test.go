@@ -88,7 +88,7 @@ func (s *limitedServer) visit(from string) *visitor {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
 	return &visitor{s.T, c, bufio.NewReader(c)}
 }
 
@@ -127,7 +127,7 @@ func (s *limitedServer) waiting(n int) {
 		if waiting == n {
 			return
 		}
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > 5*time.Minute {
 			s.Fatalf("%d connections wait, expected %d", waiting, n)
 		}
 	}
@@ -422,10 +422,75 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 			}
 			v.Close()
 			for began := time.Now(); s.limits.Count().Open > 0; time.Sleep(time.Millisecond) {
-				if time.Since(began) > time.Minute {
+				if time.Since(began) > 5*time.Minute {
 					t.Fatalf("counted %+v", s.limits.Count())
 				}
 			}
 		}
 	})
+}
+
+// A request is on its way while the server has not read it, or has read a part of its head.
+func TestArriving(t *testing.T) {
+	s := serveLimited(t, ConnectionLimits{}, byAddress(), func(http.ResponseWriter, *http.Request) {}, nil, nil)
+	v := s.visit("127.0.0.1")
+	v.ask("/")
+	s.waiting(1)
+	if s.limits.Arriving() {
+		t.Error("a request is on its way before it is sent")
+	}
+	fmt.Fprint(v, "GET / HTTP/1.1\r\n")
+	arriving(t, s.limits, true)
+	fmt.Fprint(v, "Host: h\r\n\r\n")
+	if _, err := http.ReadResponse(v.r, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.waiting(1)
+	if s.limits.Arriving() {
+		t.Error("a request is on its way after its response")
+	}
+}
+
+// The same on a connection that nothing reads from.
+func TestArrivingUnread(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	k, s := NewConnections(ConnectionLimits{}), new(http.Server)
+	coalescing := CoalesceWrites(s, l, time.Minute)
+	k.Limit(s, coalescing, byAddress())
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c, err := coalescing.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	arriving(t, k, false)
+	fmt.Fprint(client, "G")
+	arriving(t, k, true)
+	if _, err := c.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	arriving(t, k, false)
+	client.Close()
+	if _, err := c.Read(make([]byte, 10)); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	arriving(t, k, false) // the end of a stream is no request
+}
+
+// arriving waits until a request is on its way, or none is.
+func arriving(t *testing.T, k *Connections, want bool) {
+	t.Helper()
+	for began := time.Now(); k.Arriving() != want; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 5*time.Minute {
+			t.Fatalf("a request is on its way: %t, expected %t", !want, want)
+		}
+	}
 }

@@ -75,6 +75,17 @@ func hasEnded(c *net.TCPConn) bool {
 	return !more && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
+// hasUnread reports whether there are bytes to read from a connection. It does not wait, also while another goroutine reads.
+func hasUnread(c *net.TCPConn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) { n, _ = peekByte(int(fd)) })
+	return err == nil && n > 0
+}
+
 // peekByte looks for a byte to read, and does not wait.
 func peekByte(fd int) (n int, err error) {
 	var b [1]byte

@@ -252,13 +252,14 @@ func (l *publicListener) note(c net.Conn, state http.ConnState) {
 const freshTime = time.Second
 
 // stop accepts no more connections, and lets requests in flight finish until ctx is done. It waits for the requests of
-// connections that have sent none yet: net/http would close them, also while their request comes.
-func (l *publicListener) stop(ctx context.Context, log *slog.Logger) {
-	l.server.stopAccepting(l.inner)
+// connections that have sent none yet, and for those that have come and are not read yet: net/http would close these connections.
+func (l *publicListener) stop(ctx context.Context, limits *httpconn.Connections, log *slog.Logger) {
+	l.server.stopAccepting(ctx, l.inner)
 	limited, cancel := context.WithTimeout(ctx, freshTime)
 	defer cancel()
 	for l.hasFresh() && backoff.Wait(limited, 2*time.Millisecond) == nil {
 	}
+	awaitArrivals(ctx, limits)
 	l.fresh.Range(func(c, _ any) bool {
 		_ = c.(net.Conn).Close() // the client may be gone
 		return true
@@ -269,6 +270,17 @@ func (l *publicListener) stop(ctx context.Context, log *slog.Logger) {
 	}
 	if err := l.fast.Wait(ctx); err != nil {
 		log.Warn("requests canceled at shutdown", "error", err)
+	}
+}
+
+// awaitArrivals waits for the requests that are on their way to their handlers. It looks twice, for one that has just been read.
+func awaitArrivals(ctx context.Context, limits *httpconn.Connections) {
+	ctx, cancel := context.WithTimeout(ctx, headerTime)
+	defer cancel()
+	for quiet := 0; limits != nil && quiet < 2 && backoff.Wait(ctx, 2*time.Millisecond) == nil; quiet++ {
+		if limits.Arriving() {
+			quiet = -1
+		}
 	}
 }
 
@@ -296,7 +308,7 @@ func (p *public) stop(ctx context.Context) {
 	done := make(chan struct{}, len(p.listeners))
 	for _, l := range p.listeners {
 		go func() {
-			l.stop(ctx, p.log)
+			l.stop(ctx, p.limits, p.log)
 			done <- struct{}{}
 		}()
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -11,12 +12,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/handover"
+	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/testbed"
 )
 
@@ -182,8 +185,91 @@ func TestStalledStreamEnds(t *testing.T) {
 		if err == nil {
 			t.Error("the whole response was written to a client that reads nothing")
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Error("the response is held")
+	}
+}
+
+// A request that comes while the server stops is answered, also if net/http takes its connection for idle.
+func TestStopAnswersWhatComes(t *testing.T) {
+	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0"}}}
+	p, err := listen(t.Context(), new(handover.Sockets), f, t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.limits = httpconn.NewConnections(httpconn.ConnectionLimits{})
+	p.edge(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }), nil, "", newHealth())
+	p.start(f, time.Minute)
+	address := p.listeners[0].inner.Addr().String()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
+	in := bufio.NewReader(c)
+	const request = "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"
+	fmt.Fprint(c, request)
+	receive := func() {
+		t.Helper()
+		res, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(res.Body); err != nil || string(body) != "page" {
+			t.Fatalf("%q, %v", body, err)
+		}
+	}
+	receive()
+	fmt.Fprint(c, request[:1])
+	for !p.limits.Arriving() {
+		time.Sleep(time.Millisecond)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		p.stop(context.Background())
+	}()
+	for err == nil {
+		var other net.Conn
+		if other, err = net.Dial("tcp", address); err == nil {
+			other.Close()
+		}
+	}
+	for rest := range slices.Chunk([]byte(request[1:]), 8) { // within the time for a header
+		_, _ = c.Write(rest)
+		time.Sleep(time.Millisecond)
+	}
+	receive()
+	<-stopped
+}
+
+// Connections that wait to be accepted when the server stops are accepted, and their requests are answered.
+func TestStopAcceptsWhatWaits(t *testing.T) {
+	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0"}}}
+	p, err := listen(t.Context(), new(handover.Sockets), f, t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.limits = httpconn.NewConnections(httpconn.ConnectionLimits{})
+	p.edge(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }), nil, "", newHealth())
+	var waiting []net.Conn
+	for range 50 {
+		c, err := net.Dial("tcp", p.listeners[0].inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
+		waiting = append(waiting, c)
+	}
+	p.start(f, time.Minute)
+	p.stop(context.Background())
+	for i, c := range waiting {
+		if answer, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(answer), "page") {
+			t.Errorf("connection %d: %q, %v", i, answer, err)
+		}
 	}
 }
 

@@ -13,10 +13,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
 
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/httpconn"
 )
 
@@ -75,11 +78,36 @@ func startWith(server *http.Server, listener net.Listener, failed chan error) *R
 	return r
 }
 
+// queueTime is how long a server that stops accepts the connections that wait in the queue of its listener.
+const queueTime = time.Second
+
 // stopAccepting closes the listener within the one of the server, and waits until the server has all connections that were accepted.
-func (r *Running) stopAccepting(inner net.Listener) {
+// The system resets those that wait to be accepted when it is closed: a busy machine has some.
+func (r *Running) stopAccepting(ctx context.Context, inner net.Listener) {
 	r.stopping.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, queueTime)
+	defer cancel()
+	for hasQueue(inner) && backoff.Wait(ctx, time.Millisecond) == nil {
+	}
 	_ = inner.Close() // only once
 	<-r.accepts
+}
+
+// hasQueue reports whether connections wait to be accepted.
+func hasQueue(l net.Listener) bool {
+	conn, ok := l.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) {
+		n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) //nolint:gosec // a descriptor
+	})
+	return err == nil && n > 0
 }
 
 // Stop accepts no more requests and lets those in flight finish. When ctx is done it closes
