@@ -85,7 +85,7 @@ func streamByCurl(t *testing.T, s *clientSite, c client, path string) io.Reader 
 
 func streamByGo(t *testing.T, s *clientSite, c client, path string) io.Reader {
 	t.Helper()
-	visitor := &http.Client{Transport: s.transport(t, c.version), Timeout: time.Minute}
+	visitor := &http.Client{Transport: s.transport(t, c.version), Timeout: patience}
 	res, err := visitor.Get(s.base(c.encrypted) + path)
 	if err != nil {
 		t.Fatal(err)

@@ -69,8 +69,9 @@ func serveBy(t *testing.T, binary string, s settings, o *origin) *gateway {
 // A balancer sends visitors to the servers of a fleet, which change.
 type balancer struct {
 	mu   sync.Mutex
-	urls []string // guarded by mu
-	next int      // guarded by mu
+	urls []string       // guarded by mu
+	next int            // guarded by mu
+	open map[string]int // guarded by mu: requests that were sent and have no response yet, by URL
 }
 
 func (b *balancer) set(fleet ...*gateway) {
@@ -82,11 +83,30 @@ func (b *balancer) set(fleet ...*gateway) {
 	}
 }
 
-func (b *balancer) url() string {
+// begin returns the server of a request, which ends with end.
+func (b *balancer) begin() (url string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.next++
-	return b.urls[b.next%len(b.urls)]
+	url = b.urls[b.next%len(b.urls)]
+	if b.open == nil {
+		b.open = make(map[string]int)
+	}
+	b.open[url]++
+	return url
+}
+
+func (b *balancer) end(url string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[url]--
+}
+
+// idle reports whether a server has no request.
+func (b *balancer) idle(url string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open[url] == 0
 }
 
 // A fleet is upgraded server by server under load, and one server back: visitors notice nothing, what
@@ -119,7 +139,9 @@ func TestRollingUpgrade(t *testing.T) {
 					return
 				default:
 				}
-				r := visit(context.WithoutCancel(t.Context()), client, http.MethodGet, lb.url()+"/hot/page")
+				url := lb.begin()
+				r := visit(context.WithoutCancel(t.Context()), client, http.MethodGet, url+"/hot/page")
+				lb.end(url)
 				if visits.Add(1); r.err != nil || r.status != http.StatusOK || renderingOf("/hot/page", r.body) == 0 {
 					failed.Add(1)
 					t.Errorf("a visitor gets %s", r)
@@ -145,7 +167,7 @@ func TestRollingUpgrade(t *testing.T) {
 		fresh := serveBy(t, binary, c.settings(t), o)
 		lb.set(fresh, leaving, staying)
 		lb.set(fresh, staying)
-		time.Sleep(200 * time.Millisecond) // the requests that a load balancer has sent before
+		await(t, "the requests that the load balancer has sent before", patience, func() bool { return lb.idle(leaving.url) })
 		leaving.terminate(t)
 		leaving.awaitExit(t, patience)
 		return fresh

@@ -45,7 +45,7 @@ func browsers(t *testing.T) *http.Client {
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{
 		Transport:     transport,
-		Timeout:       time.Minute,
+		Timeout:       patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

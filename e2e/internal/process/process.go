@@ -66,7 +66,7 @@ func Serve(t testing.TB, cmd *exec.Cmd, announced *regexp.Regexp) (p *Process, a
 			}
 		}
 	})
-	p.Await(t, "its address", time.Minute, func() bool {
+	p.Await(t, "its address", 5*time.Minute, func() bool {
 		found := announced.FindStringSubmatch(p.Log())
 		if found != nil {
 			address = found[1]
