@@ -168,12 +168,17 @@ func fullPort(t *testing.T) string {
 		t.Fatal(err)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
-	for range 8 {
-		c, err := net.DialTimeout("tcp", address, 100*time.Millisecond)
-		if err != nil {
+	for late, i := 0, 0; i < 8; i++ {
+		c, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
+		switch {
+		case err == nil:
+			late = 0
+			t.Cleanup(func() { _ = c.Close() })
+		case late == 2: // a busy machine may be late once
 			return address
+		default:
+			late++
 		}
-		t.Cleanup(func() { _ = c.Close() })
 	}
 	t.Fatal("the port is never full")
 	return ""
@@ -231,10 +236,17 @@ func originFields() []fieldTest {
 			fields: "origins.NAME.connect_timeout", prepare: func(s *fieldServer) { s.origin.URL = "http://" + fullPort(s.T) },
 			file: "origins: {site: {url: ORIGIN, connect_timeout: 50ms, response_timeout: 1h}}\ndefaults: {cache: off}",
 			show: func(s *fieldServer) {
-				began := time.Now()
-				if v := s.get("/"); v.code < 500 || time.Since(began) > 4900*time.Millisecond { // by default 5s
-					s.Errorf("got %s after %s", v, time.Since(began))
-				}
+				s.until("a request fails sooner than after 5s, which is the default", func() bool {
+					began := time.Now()
+					if v := s.get("/"); v.code < 500 {
+						s.Fatalf("got %s", v)
+					}
+					if time.Since(began) < 4900*time.Millisecond {
+						return true
+					}
+					s.restart("origins: {site: {url: ORIGIN, connect_timeout: 50ms, response_timeout: 1h}}\ndefaults: {cache: off}") // its circuit breaker is closed
+					return false
+				})
 			},
 		},
 		{

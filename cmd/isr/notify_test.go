@@ -18,7 +18,7 @@ func TestNotify(t *testing.T) {
 	defer func() { _ = socket.Close() }()
 	expect := func(pattern string) {
 		t.Helper()
-		_ = socket.SetReadDeadline(time.Now().Add(time.Minute))
+		_ = socket.SetReadDeadline(time.Now().Add(5 * time.Minute))
 		message := make([]byte, 1<<10)
 		n, err := socket.Read(message)
 		if err != nil {

@@ -66,7 +66,7 @@ func (p *pseudoterminal) collect() {
 // await waits until the terminal has got a text since the last call.
 func (p *pseudoterminal) await(t *testing.T, text string) (got string) {
 	t.Helper()
-	late := time.After(time.Minute)
+	late := time.After(5 * time.Minute)
 	for {
 		p.mu.Lock()
 		got = p.written.String()
