@@ -51,7 +51,7 @@ func TestPassedResponsesAreWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Minute)) // a response that is held back never comes
+	_ = c.SetDeadline(time.Now().Add(5 * time.Minute)) // a response that is held back never comes
 	in := bufio.NewReader(c)
 	for _, tt := range []struct {
 		method, target string

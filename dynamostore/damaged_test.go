@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/facetheory/isr/dynamostore"
@@ -17,31 +18,33 @@ import (
 // repeated until its lease ends. The same holds for other calls on a damaged table.
 func TestDamagedTableFailsFast(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "db")
-	db, err := localdynamo.Open(path, localdynamo.Options{NoSync: true, SweepInterval: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() }) // it is damaged
-	f := newFixture(t, db)
-	f.publish(f.entry("1"))
-	lease, read := f.acquire(), f.read()
-	damage(t, path)
+	synctest.Test(t, func(t *testing.T) { // whose time goes on only while all wait
+		path := filepath.Join(t.TempDir(), "db")
+		db, err := localdynamo.Open(path, localdynamo.Options{NoSync: true, SweepInterval: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() }) // it is damaged
+		f := newFixture(t, db)
+		f.publish(f.entry("1"))
+		lease, read := f.acquire(), f.read()
+		damage(t, path)
 
-	began := time.Now()
-	_, err = f.store.Publish(t.Context(), lease, read, f.entry("2"), store.PublishOptions{})
-	if !errors.Is(err, localdynamo.ErrCorrupt) || dynamostore.OutcomeOf(err) != tabletheory.Refused {
-		t.Errorf("Publish: %s, %v", dynamostore.OutcomeOf(err), err)
-	}
-	if _, err := f.store.Read(t.Context(), pk); !errors.Is(err, localdynamo.ErrCorrupt) {
-		t.Errorf("Read: %v", err)
-	}
-	if _, err := f.store.Acquire(t.Context(), pk+"2", time.Minute, nil); !errors.Is(err, localdynamo.ErrCorrupt) {
-		t.Errorf("Acquire: %v", err)
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("it took %v", took)
-	}
+		began := time.Now()
+		_, err = f.store.Publish(t.Context(), lease, read, f.entry("2"), store.PublishOptions{})
+		if !errors.Is(err, localdynamo.ErrCorrupt) || dynamostore.OutcomeOf(err) != tabletheory.Refused {
+			t.Errorf("Publish: %s, %v", dynamostore.OutcomeOf(err), err)
+		}
+		if _, err := f.store.Read(t.Context(), pk); !errors.Is(err, localdynamo.ErrCorrupt) {
+			t.Errorf("Read: %v", err)
+		}
+		if _, err := f.store.Acquire(t.Context(), pk+"2", time.Minute, nil); !errors.Is(err, localdynamo.ErrCorrupt) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
 }
 
 // damage overwrites all pages of an open file except the two meta pages.

@@ -40,7 +40,7 @@ func TestHTTP10HasNoInterimResponses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.WriteString(conn, request); err != nil {

@@ -190,7 +190,7 @@ func start(t *testing.T, cmd *exec.Cmd, dir string) *server {
 	case s.url = <-found:
 	case err := <-s.done:
 		t.Fatalf("%s: %v\n%s", cmd, err, &s.log)
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatalf("%s does not serve\n%s", cmd, &s.log)
 	}
 	return s
@@ -223,7 +223,7 @@ func (s *server) stop() {
 		if err != nil {
 			s.t.Errorf("%s: %v\n%s", s.cmd, err, &s.log)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		s.t.Errorf("%s does not stop\n%s", s.cmd, &s.log)
 	}
 }

@@ -55,7 +55,7 @@ func seen(trusted ...string) http.Handler {
 // invoke returns the response as JSON.
 func invoke(t *testing.T, h *function.Handler, event string) map[string]any {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	out, err := h.Invoke(ctx, []byte(event))
 	if err != nil {

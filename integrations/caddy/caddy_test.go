@@ -482,7 +482,7 @@ func TestSharedStores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := isr.New(meta, bodies, isr.Config{Logger: slog.New(slog.DiscardHandler)})
+	other, err := isr.New(meta, bodies, isr.Config{StoreTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

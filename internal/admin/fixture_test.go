@@ -66,7 +66,7 @@ func newFixture(t *testing.T) *fixture {
 // node adds another process on the same stores.
 func (f *fixture) node() *isr.Cache {
 	f.t.Helper()
-	cache, err := isr.New(f.store, f.bodies, isr.Config{Logger: slog.New(slog.DiscardHandler), Observer: f.live})
+	cache, err := isr.New(f.store, f.bodies, isr.Config{StoreTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler), Observer: f.live})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func TestChanges(t *testing.T) {
 	}
 	changes.Wait()
 	close(stop)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := s.fast.http.Shutdown(ctx); err != nil {
 		t.Error(err)

@@ -64,7 +64,7 @@ func fastServer(t *testing.T, f *fake, configure func(*http.Server), h http.Hand
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(h)
-	s.Config.IdleTimeout = time.Minute
+	s.Config.IdleTimeout = time.Hour // beyond the deadlines of clients
 	if configure != nil {
 		configure(s.Config)
 	}
@@ -89,7 +89,7 @@ func dial(t *testing.T, s *httptest.Server) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
 	return &client{t, c, bufio.NewReader(c)}
 }
 
@@ -324,19 +324,21 @@ func TestNothingFollowsABrokenResponse(t *testing.T) {
 
 // Hits extend the idle time, and without any the connection ends.
 func TestIdleTime(t *testing.T) {
-	const idle = time.Second
+	t.Parallel()
+	const idle = 5 * time.Second // also on a busy machine, two requests follow each other sooner
 	s, _ := fastServer(t, &fake{}, func(s *http.Server) { s.IdleTimeout = idle }, byHTTP)
 	c := dialFast(t, s)
-	for began := time.Now(); time.Since(began) < 3*idle; {
+	var last time.Time
+	for began := time.Now(); time.Since(began) < idle*3/2; {
+		last = time.Now()
 		c.send(fast)
 		c.expect("fast")
 	}
-	last := time.Now()
 	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	if took := time.Since(last); took < idle/2 {
-		t.Errorf("closed after %v", took)
+	if took := time.Since(last); took < idle {
+		t.Errorf("closed %v after the last request", took)
 	}
 }
 
@@ -396,12 +398,8 @@ func TestEndAfterSteadyRequests(t *testing.T) {
 	c.send("GET /fast/during HTTP/1.1\r\nHost: h\r\n\r\n")
 	c.expect("fast")
 	c.expect("fast")
-	last := time.Now()
-	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
+	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) { // the idle time is longer than the deadline
 		t.Fatal(err)
-	}
-	if took := time.Since(last); took > 30*time.Second {
-		t.Errorf("closed after %v, which is the idle time", took)
 	}
 }
 
@@ -554,7 +552,8 @@ func TestClientsThatReadNothingLater(t *testing.T) {
 
 // A client that has begun its next request has the idle time, from then on, to send more of it.
 func TestBeginningOfARequest(t *testing.T) {
-	const idle = 3 * time.Second
+	t.Parallel()
+	const idle = 5 * time.Second
 	s, _ := fastServer(t, &fake{}, func(s *http.Server) { s.IdleTimeout = idle }, byHTTP)
 	c := dial(t, s)
 	c.send(slowly)

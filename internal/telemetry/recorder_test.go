@@ -29,7 +29,7 @@ func (c exchanges) next(t *testing.T) telemetry.Exchange {
 	select {
 	case e := <-c:
 		return e
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("no exchange was reported")
 		return telemetry.Exchange{}
 	}
@@ -210,7 +210,7 @@ func TestHijack(t *testing.T) {
 func TestFullDuplex(t *testing.T) {
 	s, got := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
-		if err := errors.Join(c.EnableFullDuplex(), c.SetReadDeadline(time.Now().Add(time.Minute))); err != nil {
+		if err := errors.Join(c.EnableFullDuplex(), c.SetReadDeadline(time.Now().Add(5*time.Minute))); err != nil {
 			t.Error(err)
 		}
 		lines := bufio.NewScanner(r.Body)
