@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"syscall"
 )
@@ -21,12 +20,20 @@ func FreeAddress() (string, error) {
 		if _, found := given.LoadOrStore(port, nil); found {
 			continue
 		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		switch {
-		case err == nil:
-			return l.Addr().String(), l.Close()
-		case !errors.Is(err, syscall.EADDRINUSE):
-			return "", err
+		if err := bindOnce(port); !errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Sprintf("127.0.0.1:%d", port), err
 		}
 	}
+}
+
+// bindOnce binds a socket to a port for a moment. No process is started in it: that one would have the socket, too, until it
+// executes its program.
+func bindOnce(port int) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}), syscall.Close(fd))
 }
