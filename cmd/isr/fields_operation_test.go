@@ -202,6 +202,30 @@ func operationFieldTests() []fieldTest {
 			s.hook(s.url, testToken, "{}")
 			s.contains(s.state(), "stale")
 		}},
+		{
+			fields: "warm.sitemap warm.every", file: warmed("every: 5m"), origin: sitemapOf(3), show: func(s *fieldServer) {
+				s.until("the pages are rendered", func() bool {
+					return s.logged(`(warmed pages" result=complete pages=5 rendered=3 fresh=0 skipped=2 failed=0)`) != ""
+				})
+				s.contains(s.log.String(), "every=5m0s")
+				for i := range 3 {
+					s.expect(fmt.Sprint("/", i), 200, hit, "Host", "example.com")
+				}
+			},
+		},
+		{
+			fields: "warm.rate", file: "listen: [{address: FREE}]\n" + warmed("every: 5m, rate: 0.01"), origin: sitemapOf(20), show: func(s *fieldServer) {
+				s.until("a page is rendered", func() bool { return s.origin.count() >= 2 })
+				s.reload(strings.Replace(s.file, "rate: 0.01", "rate: 1000", 1))
+				s.until("the run is stopped", func() bool { return s.logged(`(warmed pages" result=stopped)`) != "" })
+				s.until("the run goes on", func() bool { return s.logged(`(warmed pages" result=complete pages=22)`) != "" })
+				s.expect("/19", 200, hit, "Host", "example.com")
+			},
+		},
+		{fields: "warm.pages", file: warmed("every: 5m, pages: 2"), origin: sitemapOf(3), show: func(s *fieldServer) {
+			s.until("the run is complete", func() bool { return s.logged(`(warmed pages" result=complete pages=2 rendered=2)`) != "" })
+			s.contains(s.log.String(), "the sitemaps have more pages than warm.pages")
+		}},
 		{fields: "log.format", file: "log: {format: json}", show: func(s *fieldServer) {
 			s.contains(s.log.String(), `"level":"INFO"`)
 		}},
@@ -209,6 +233,30 @@ func operationFieldTests() []fieldTest {
 			s.until("there are details", func() bool { return strings.Contains(s.log.String(), "level=DEBUG") })
 		}},
 	}, queueTests(cached)...)
+}
+
+// warmed is a file of a site with a schedule.
+func warmed(settings string) string {
+	return "hosts: [example.com]\ndefaults: {revalidate: 1h}\nwarm: {sitemap: https://example.com/sitemap.txt, " + settings + "}"
+}
+
+// sitemapOf returns a site whose sitemap has pages, one that is private, and one of another host.
+func sitemapOf(pages int) siteHandler {
+	return func(_ *countedSite, n int, w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/sitemap.txt":
+			w.Header().Set("Cache-Control", "no-store")
+			for i := range pages {
+				fmt.Fprintf(w, "https://example.com/%d\n", i)
+			}
+			fmt.Fprint(w, "https://example.com/account\nhttps://other.example/\n")
+			return
+		case "/account":
+			w.Header().Set("Cache-Control", "private")
+		}
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, "render %d", n)
+	}
 }
 
 // queueTests show purges by messages of a queue.

@@ -143,13 +143,13 @@ func (a *API) audit(ctx context.Context, x *exchange, op operation, err error, t
 		result = describe(err).Code
 	}
 	e := AuditEntry{
-		At: a.cfg.Now().UTC(), Action: op.name, Target: target[:min(len(target), maxChangeTarget)], Result: result,
+		At: a.cfg.Now().UTC(), Action: op.name, Target: target, Result: result,
 		TookMS: milliseconds(took), Remote: v.remote, Token: v.token, Role: v.role, Via: v.via,
 	}
 	switch {
 	case v.role == "":
 	case x.run == "":
-		a.record(e)
+		a.Record(e)
 	default:
 		e.Target = x.run
 		if first := a.trail.join(e); first {
@@ -168,8 +168,10 @@ func (a *API) audit(ctx context.Context, x *exchange, op operation, err error, t
 	a.log.LogAttrs(context.WithoutCancel(ctx), level, "admin change", slog.Group("audit", attrs...))
 }
 
-// record remembers a change, and tells the consoles.
-func (a *API) record(e AuditEntry) {
+// Record remembers a change that ends now, such as one that the server has made by itself, and tells the consoles.
+func (a *API) Record(e AuditEntry) {
+	e.At = a.cfg.Now().UTC()
+	e.Target = e.Target[:min(len(e.Target), maxChangeTarget)]
 	a.trail.add(e)
 	a.tell(e)
 }

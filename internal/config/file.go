@@ -27,6 +27,8 @@ type File struct {
 	Draft   Draft   `yaml:"draft" other:"drafts,preview" help:"Links with which editors see unpublished content (docs/drafts.md)."`
 	Purge   Purge   `yaml:"purge" help:"Purging by the HTTP method PURGE at the public addresses." restart:"yes"`
 
+	Warm Warm `yaml:"warm" other:"warmup,warm_up,prewarm,warming" help:"Rendering pages before visitors ask for them, from a schedule (docs/warm.md)."`
+
 	Regenerate Regenerate `yaml:"regenerate" other:"regeneration,regenerations" help:"Where stale pages are regenerated (docs/queue.md)." restart:"yes"`
 
 	Downstream map[string]Downstream `yaml:"downstream" max:"16" format:"name" help:"Caches in front of the servers that purges, rollbacks and pins are delivered to, by name."`
@@ -194,6 +196,14 @@ type Queue struct {
 	URL     string   `yaml:"url" format:"queue" help:"URL of the queue." unset:"none" example:"https://sqs.eu-west-1.amazonaws.com/123456789012/purges"`
 	Targets []string `yaml:"targets" max:"32" format:"target" help:"What events in the queue purge. The queue then has events instead of purge requests." example:"[\"url:https://example.com/{payload.s3.object.key}\"]"`
 	Hard    bool     `yaml:"hard" help:"Purge hard what events select."`
+}
+
+// Warm renders the pages of sitemaps from a schedule.
+type Warm struct {
+	Sitemap []string      `yaml:"sitemap" other:"sitemaps,url,urls" max:"16" format:"url" help:"URL of a sitemap of the site, or of an index of sitemaps, or a list of URLs: their pages that are missing, stale or expired are rendered, by one server of all. It is read through the server itself, so that its host must be one of hosts, and its name need not point here." unset:"none: pages are rendered when visitors ask for them" example:"https://example.com/sitemap.xml"`
+	Every   time.Duration `yaml:"every" other:"interval,schedule,period" default:"24h" min:"5m" max:"30d" help:"Length of a period, in which the pages are rendered once. A restart does not begin another run; the first one begins within a sixtieth of it, at most 5 minutes."`
+	Rate    float64       `yaml:"rate" default:"2" min:"0.01" max:"1000" help:"Pages that are rendered a second, at most. No render begins while visitors wait for renders, and the run ends if the circuit breaker of an origin is open, and is tried again later."`
+	Pages   int           `yaml:"pages" other:"limit,max_pages" default:"50000" min:"1" max:"1000000" help:"Pages of the sitemaps that a run looks at, at most."`
 }
 
 // Regenerate is where stale pages are regenerated.

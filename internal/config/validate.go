@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/internal/routing"
 )
@@ -29,6 +31,7 @@ func (f *File) validate(d *decoder) {
 		{f.validateAdmin, []string{"admin", "store.table", "purge"}},
 		{f.validatePeer, []string{"peer", "store.table"}},
 		{f.validateTriggers, []string{"triggers", "admin", "store.table"}},
+		{f.validateWarm, []string{"warm", "hosts"}},
 		{f.validateRegenerate, []string{"regenerate", "store.table"}},
 		{f.validateDownstream, []string{"downstream"}},
 		{f.validateDynamoDB, []string{"dynamodb", "store.table"}},
@@ -170,6 +173,25 @@ func (f *File) validateTriggers(d *decoder) {
 	}
 	if q.URL != "" && q.Hard && len(q.Targets) == 0 {
 		d.failAt("triggers.queue.hard", `needs targets; a purge request has its own "mode"`)
+	}
+}
+
+func (f *File) validateWarm(d *decoder) {
+	if len(f.Warm.Sitemap) == 0 {
+		for _, name := range []string{"every", "rate", "pages"} {
+			if d.has("warm." + name) {
+				d.failAt("warm."+name, "has no effect without sitemap; add sitemap: https://example.com/sitemap.xml")
+			}
+		}
+	}
+	for _, text := range f.Warm.Sitemap {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue // reported as its value was decoded
+		}
+		if host, _ := canonical.Host(u.Host); !f.servesHost(host) && !f.servesHost(withoutPort(u.Host)) {
+			d.failAt("warm.sitemap", "the host %s of %s is not served; add it to hosts, or give a sitemap of a host that is", u.Host, text)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/peer"
+	"github.com/facetheory/isr/internal/warm"
 	"github.com/facetheory/isr/store"
 )
 
@@ -49,7 +50,9 @@ type server struct {
 	administration *administration
 	shared         *Running
 	memory         atomic.Int64 // the size of the page cache
-	serves         bool         // the public listeners belong to running servers
+	warm           *warm.Schedule
+	endWarm        func()
+	serves         bool // the public listeners belong to running servers
 
 	successors chan *handover.Successor // receives the process that is to serve instead of this one
 	successor  *handover.Successor      // once it is received
@@ -125,6 +128,7 @@ func (s *server) parts() []part {
 		{start: s.startHangups},
 		{start: s.startFileWatch},
 		{start: s.startPublic, drain: s.drainPublic},
+		{start: s.startWarm, drain: s.drainWarm, prepare: s.prepareWarm},
 		{start: s.startUpgrades},
 	}
 }

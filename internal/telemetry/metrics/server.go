@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/facetheory/isr/internal/warm"
 )
 
 // serverMetrics are the metrics of the server around the cache.
@@ -11,6 +13,10 @@ type serverMetrics struct {
 	reloads       *prometheus.CounterVec
 	lastReload    prometheus.Gauge
 	diskEvictions prometheus.Counter
+
+	warmRuns  *prometheus.CounterVec
+	warmPages *prometheus.CounterVec
+	warmLast  prometheus.Gauge
 
 	diskCacheReads     *prometheus.CounterVec
 	diskCacheEvictions prometheus.Counter
@@ -23,12 +29,22 @@ func newServerMetrics(r prometheus.Registerer) serverMetrics {
 		lastReload:    gauge(r, "isr_config_last_reload_success_timestamp_seconds", "When the configuration in use was read, in Unix time."),
 		diskEvictions: counter(r, "isr_disk_evictions_total", "Pages that the embedded store has evicted to stay within its limit."),
 
+		warmRuns:  counterVec(r, "isr_warm_runs_total", "Runs of the schedule of warm by this server, by result: complete, stopped (another run goes on), or failed (it is tried again).", "result"),
+		warmPages: counterVec(r, "isr_warm_pages_total", "Pages that these runs have looked at, by result: rendered, fresh, skipped (not stored, or of other hosts), or failed.", "result"),
+		warmLast:  gauge(r, "isr_warm_last_complete_timestamp_seconds", "When the last complete run by this server ended, in Unix time; 0 if there was none."),
+
 		diskCacheReads:     counterVec(r, "isr_disk_cache_reads_total", "Bodies that were sought in the disk cache (--cache-dir), by result: hit, or miss (read from the bucket).", "result"),
 		diskCacheEvictions: counter(r, "isr_disk_cache_evictions_total", "Files that the disk cache has removed to stay within its size."),
 		diskCacheBytes:     gauge(r, "isr_disk_cache_bytes", "Size of the disk cache (--cache-size)."),
 	}
 	for _, result := range []string{"hit", "miss"} {
 		m.diskCacheReads.WithLabelValues(result)
+	}
+	for _, result := range []string{warm.Complete, warm.Stopped, warm.Failed} {
+		m.warmRuns.WithLabelValues(result)
+	}
+	for _, result := range []string{"rendered", "fresh", "skipped", "failed"} {
+		m.warmPages.WithLabelValues(result)
 	}
 	for _, result := range []string{"ok", "error"} {
 		m.reloads.WithLabelValues(result)
@@ -47,6 +63,17 @@ func (m *Metrics) Reloaded(err error) {
 	}
 	m.server.reloads.WithLabelValues("ok").Inc()
 	m.Configured()
+}
+
+// Warmed counts a run of the schedule of warm.
+func (m *Metrics) Warmed(r warm.Report) {
+	m.server.warmRuns.WithLabelValues(r.Result()).Inc()
+	for result, n := range map[string]int{"rendered": r.Rendered, "fresh": r.Fresh, "skipped": r.Skipped, "failed": r.Failed} {
+		m.server.warmPages.WithLabelValues(result).Add(float64(n))
+	}
+	if r.Err == nil {
+		m.server.warmLast.Set(float64(time.Now().Unix()))
+	}
 }
 
 // EvictedFromDisk counts a page that the embedded store has evicted.
