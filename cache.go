@@ -30,9 +30,11 @@ import (
 	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/offload"
 	"github.com/facetheory/isr/internal/page"
+	"github.com/facetheory/isr/internal/purge"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/internal/singleflight"
 	"github.com/facetheory/isr/internal/suspicion"
+	"github.com/facetheory/isr/internal/variants"
 	"github.com/facetheory/isr/store"
 )
 
@@ -74,6 +76,8 @@ type Cache struct {
 	peers    *fleet.Peers
 
 	operator      *generations.Operator
+	purges        *purge.Purges
+	variants      *variants.List
 	sender        *offload.Sender    // nil: there is no queue
 	invalidations *invalidate.Purges // by unsafe requests
 	encoder       *encoder.Encoder
@@ -146,8 +150,9 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	c.peers = fleet.NewPeers(cfg.Peers)
 	c.reader = newReader(c, bodies)
 	c.follow()
+	c.variants = newVariants(c)
 	c.engine = newCacheEngine(c)
-	c.operator = newOperator(c)
+	c.operator, c.purges = newOperator(c), newPurges(c)
 	c.invalidations = newInvalidations(c)
 	if cfg.Collect > 0 {
 		c.background.Go(func() { c.collectPeriodically(c.ctx) })
@@ -170,7 +175,7 @@ func newStores(c *Cache, meta store.MetaStore, bodies store.BodyStore) *guard.St
 // newNode returns what a cache knows of pages: nothing at first.
 func newNode(c *Cache) (*nodecache.Cache, error) {
 	o := nodecache.Options{
-		Memory: c.cfg.Memory, Table: c.meta, Now: c.now,
+		Memory: c.cfg.Memory, Table: c.meta, Now: c.now, Partition: c.cfg.Partition,
 		FollowsLog: func(now time.Time) bool { _, ok := c.follower.Recent(now); return ok },
 		Learn:      c.flights.Learn,
 		InvalidateFlights: func(k store.Key, now time.Time) {
@@ -223,12 +228,12 @@ func newEncoder(c *Cache) *encoder.Encoder {
 // newCacheEngine returns what executes the fills of a cache.
 func newCacheEngine(c *Cache) *fill.Engine {
 	o := fill.Options{
-		Meta: c.meta, Bodies: c.bodies, Reader: c.reader, Encoder: c.encoder, Node: c.node, Follower: c.follower, Sender: c.sender, Peers: c.peers,
+		Meta: c.meta, Bodies: c.bodies, Reader: c.reader, Encoder: c.encoder, Node: c.node, Follower: c.follower, Sender: c.sender, Variants: c.variants, Peers: c.peers,
 		Flights: c.flights, Unstored: c.unstored, Closing: c.ctx, Go: c.background.Go,
 		Now: c.now, Random: c.cfg.Random, Below: c.below, Jitter: c.jitter, NewToken: c.cfg.NewToken, Partition: c.cfg.Partition,
 		StoreTimeout: c.cfg.StoreTimeout, Lease: c.cfg.Lease, Retention: c.cfg.Retention, RenderTimeout: c.cfg.RenderTimeout,
 		MaxBody: c.cfg.MaxBody, Memory: c.rendered, Freezes: c.cfg.Freezes,
-		Uses: c.uses, MinUses: c.cfg.MinUses, Full: c.full, Blind: c.blind, HasVariants: c.hasVariants,
+		Uses: c.uses, MinUses: c.cfg.MinUses, Full: c.full, Blind: c.blind,
 		Log: c.log, Complaints: c.complaints, Refusals: c.refusals,
 	}
 	if c.cfg.Peers != nil {

@@ -33,7 +33,8 @@ func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 			c.node.Unpublished.Put(page.New(k, e, store.PurgeState{}, page.Interval{Began: time.Now(), Ended: time.Now()}, nil, new(page.View)), &f.State)
 		})
 		if purge {
-			c.applyPurge([]store.PurgeTarget{PurgeKey(k)}, false, 2)
+			m := store.Mark{Seq: 2, At: now.Truncate(time.Second)}
+			c.learn(k, m.State(m.At))
 		}
 		close(purged)
 		<-f.Done()

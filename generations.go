@@ -213,7 +213,7 @@ func newOperator(c *Cache) *generations.Operator {
 			return rec, err
 		},
 		ReadBody: c.reader.ReadStored, MaxBody: c.cfg.MaxBody,
-		ListVariant: c.engine.ListVariant,
+		ListVariant: c.variants.Add,
 		Drop:        func(k store.Key) { c.node.Invalidate(k) },
 		Moved:       func() { c.peers.Tell(c.follower.Committed() + 1) }, // at least
 		Accepted: func(k store.Key) {

@@ -502,7 +502,7 @@ func (h *handler) selectVariant(fx effects, r *http.Request, d *decision) {
 		d.pass(httpcache.ForwardBypass, httpcache.RefusedVary)
 		return
 	}
-	if base, _ := k.WithoutVariant(); h.c.node.Get(k) == nil && h.c.engine.Crowded.Excludes(base, k, time.Now()) {
+	if h.c.node.Get(k) == nil && h.c.variants.Refuses(k) {
 		d.pass(httpcache.ForwardBypass, fill.DetailVariants)
 		return
 	}

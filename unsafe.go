@@ -12,6 +12,7 @@ import (
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/invalidate"
+	"github.com/facetheory/isr/internal/purge"
 	"github.com/facetheory/isr/store"
 )
 
@@ -178,16 +179,16 @@ func (u *unsafeRequest) page(uri *url.URL) (changed invalidate.Change, ok bool) 
 // newInvalidations returns the purges of a cache that unsafe requests cause.
 func newInvalidations(c *Cache) *invalidate.Purges {
 	return invalidate.New(c.ctx, invalidate.Options{
-		Variants: c.engine.ListedVariants,
-		Records:  c.engine.ReadAll,
-		Pinned:   c.isPinned,
+		Variants: c.variants.Of,
+		Records:  c.node.ReadAll,
+		Pinned:   c.purges.Pinned,
 		Target: func(k store.Key) store.PurgeTarget {
 			t := PurgeKey(k)
 			t.PK = c.cfg.Partition(k)
 			return t
 		},
 		Targets: func(k store.Key) ([]store.PurgeTarget, error) {
-			return c.purgeTargets([]store.PurgeTarget{PurgeKey(k)})
+			return c.purges.Complete([]store.PurgeTarget{PurgeKey(k)})
 		},
 		Commit: c.purgePosted,
 		Drop:   c.node.Invalidate,
@@ -205,7 +206,7 @@ func newInvalidations(c *Cache) *invalidate.Purges {
 
 // purgePosted executes a purge after unsafe requests. Flights learn of it before it takes effect.
 func (c *Cache) purgePosted(ctx context.Context, p store.Purge) (store.Receipt, error) {
-	receipt, err := c.commitPurge(ctx, p, func(seq int64) {
+	receipt, err := c.purges.Commit(ctx, p, func(seq int64) {
 		for _, t := range p.Targets {
 			k := store.Key{Tenant: t.Tenant, Text: t.Value}
 			c.flights.Posted(k, seq)
@@ -213,7 +214,7 @@ func (c *Cache) purgePosted(ctx context.Context, p store.Purge) (store.Receipt, 
 		}
 	})
 	if err == nil {
-		c.log.Info("purged after an unsafe request", "targets", describeTargets(p.Targets), "hard", p.Hard, "seq", receipt.Seq)
+		c.log.Info("purged after an unsafe request", "targets", purge.Describe(p.Targets), "hard", p.Hard, "seq", receipt.Seq)
 	}
 	return receipt, err
 }

@@ -127,6 +127,12 @@ type Record struct {
 	Fence any
 }
 
+// LeasedAt reports whether a process holds the lease of the page at a time, as far as Lock says: a
+// back-off is no lease.
+func (r Record) LeasedAt(now time.Time) bool {
+	return r.Lock != nil && !r.Lock.IsBackOff() && r.Lock.HeldAt(now)
+}
+
 // A Lock describes a lease row.
 type Lock struct {
 	// Owner is the name of the holder; empty if it gave none, and in a back-off row.

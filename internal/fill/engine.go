@@ -23,6 +23,7 @@ import (
 	"github.com/facetheory/isr/internal/offload"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/suspicion"
+	"github.com/facetheory/isr/internal/variants"
 	"github.com/facetheory/isr/store"
 )
 
@@ -79,6 +80,7 @@ type Options struct {
 	Reader   *bodies.Reader
 	Encoder  *encoder.Encoder
 	Node     *nodecache.Cache
+	Variants *variants.List
 	Follower *changelog.Follower
 	Sender   *offload.Sender // nil: pages are rendered by this process
 	Peers    *fleet.Peers
@@ -111,8 +113,6 @@ type Options struct {
 	MinUses int                           // how many uses of a page are needed, if Uses is not nil
 	Full    func() bool                   // the stores have no room for another page
 	Blind   func(now time.Time) bool      // pages must not be served without a look at the table
-	// HasVariants reports whether a page may have variants.
-	HasVariants func() bool
 
 	// Begin, Joined and Note tell an observer of operations, of requests that join a flight, and of
 	// events. All are nil if there is none.
@@ -127,7 +127,6 @@ type Options struct {
 // An Engine executes the fills of a process.
 type Engine struct {
 	Options
-	Crowded crowdedPages
 	lookUps chan struct{} // has an element for each read of a fill in progress (see maxLookUps)
 	storing RecentTimes   // what leases took beyond the renders that they were for
 	held    heldLeases

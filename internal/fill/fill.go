@@ -1055,7 +1055,7 @@ func (s *Fill) storeBody(ctx context.Context) step {
 			return s.end(s.notPublished(fmt.Errorf("storing the body of %s: %w", s.Key, err)))
 		}
 	}
-	if err := s.e.ListVariant(h.ctx, s.Key, m.entry.Expires); err != nil {
+	if err := s.e.Variants.Add(h.ctx, s.Key, m.entry.Expires); err != nil {
 		s.release(ctx, h.lease)
 		return s.end(s.notPublished(err))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/facetheory/isr/internal/marks"
 	"github.com/facetheory/isr/internal/page"
@@ -34,6 +35,8 @@ type Options struct {
 	Memory int64
 	Table  Table
 	Now    func() time.Time
+	// Partition returns the partition key of a page.
+	Partition func(store.Key) string
 	// FollowsLog reports whether the node has read the log lately: all marks of the table are in
 	// Marks then.
 	FollowsLog func(now time.Time) bool
@@ -124,6 +127,36 @@ func (c *Cache) Read(ctx context.Context, k store.Key, pk string) (store.Record,
 	}
 	err = c.addMarks(ctx, k, &rec, &at)
 	return rec, at, err
+}
+
+// maxReads bounds the concurrent reads of [Cache.ReadEach].
+const maxReads = 8
+
+// ReadEach reads the records of pages, several at a time, and calls use with each and its index. It
+// ends with the first error.
+func (c *Cache) ReadEach(ctx context.Context, pages []store.Key, use func(n int, rec store.Record) error) error {
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(maxReads)
+	for n, k := range pages {
+		reads.Go(func() error {
+			rec, _, err := c.Read(ctx, k, c.o.Partition(k))
+			if err != nil {
+				return err
+			}
+			return use(n, rec)
+		})
+	}
+	return reads.Wait()
+}
+
+// ReadAll returns the records of pages, in their order.
+func (c *Cache) ReadAll(ctx context.Context, pages []store.Key) ([]store.Record, error) {
+	records := make([]store.Record, len(pages))
+	err := c.ReadEach(ctx, pages, func(n int, rec store.Record) error {
+		records[n] = rec
+		return nil
+	})
+	return records, err
 }
 
 // Peek is Read without effects: the node learns nothing of it.

@@ -78,7 +78,7 @@ func mutants() []mutant {
 			{"internal/bodies/peers.go", "\t\tif err == nil {\n\t\t\terr = Verify(e, body)\n", "\t\tif err == nil && !mutated(\"a body of a peer is not verified\") {\n\t\t\terr = Verify(e, body)\n"},
 		}},
 		{"a purge does not take effect before the next poll", "purges", []edited{
-			{"purge.go", "\tif err == nil {\n\t\tcommitted(receipt.Seq)\n\t\tc.applyPurge(", "\tif err == nil && !mutated(\"a purge does not take effect before the next poll\") {\n\t\tcommitted(receipt.Seq)\n\t\tc.applyPurge("},
+			{"internal/purge/purge.go", "\tif err == nil {\n\t\tcommitted(receipt.Seq)\n\t\tp.apply(", "\tif err == nil && !mutated(\"a purge does not take effect before the next poll\") {\n\t\tcommitted(receipt.Seq)\n\t\tp.apply("},
 		}},
 	}
 }
