@@ -60,7 +60,7 @@ func writeVersions(s *cli.Streams, versions []admin.Version) error {
 		return err
 	}
 	if len(versions) == 1 && versions[0].Current {
-		fmt.Fprintln(s.Err, "no older generation is kept; start isr serve with --history N to keep them")
+		fmt.Fprintln(s.Err, "no older generation is kept; there is one after the page has been rendered with other content, unless --history (history) is 0")
 	}
 	return nil
 }
