@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"container/list"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -325,15 +326,21 @@ const (
 )
 
 // attempts limits wrong tokens by client: an IPv4 address, or a /64 network of IPv6. It is safe
-// for concurrent use.
+// for concurrent use. Each call takes the same time, however many clients there are: an attacker with many addresses must not
+// cost the server more than it spends.
 type attempts struct {
-	mu sync.Mutex
-	// full is guarded by mu: when the client will have all its attempts again (the
-	// generic cell rate algorithm).
-	full map[netip.Prefix]time.Time
+	mu      sync.Mutex
+	clients map[netip.Prefix]*list.Element // of order; guarded by mu
+	order   list.List                      // of *attempting, the client with the latest wrong token last; guarded by mu
 }
 
-func newAttempts() *attempts { return &attempts{full: make(map[netip.Prefix]time.Time)} }
+// An attempting client has sent wrong tokens.
+type attempting struct {
+	client netip.Prefix
+	full   time.Time // when it will have all its attempts again (the generic cell rate algorithm)
+}
+
+func newAttempts() *attempts { return &attempts{clients: make(map[netip.Prefix]*list.Element)} }
 
 // clientOf returns the network of a remote address; invalid ones share one.
 func clientOf(remote string) netip.Prefix {
@@ -353,41 +360,36 @@ func clientOf(remote string) netip.Prefix {
 func (a *attempts) wait(remote string, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	full, known := a.full[clientOf(remote)]
-	if !known {
+	known := a.clients[clientOf(remote)]
+	if known == nil {
 		return 0
 	}
-	return max(full.Sub(now)-(wrongTokens-1)*wrongTokenEvery, 0)
+	return max(known.Value.(*attempting).full.Sub(now)-(wrongTokens-1)*wrongTokenEvery, 0) //nolint:forcetypeassert // order has no others
 }
 
-// fail counts a wrong token of a client.
+// fail counts a wrong token of a client. Beyond maxClients it forgets the client whose latest one is the oldest.
 func (a *attempts) fail(remote string, now time.Time) {
 	client := clientOf(remote)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, known := a.full[client]; !known && len(a.full) >= maxClients {
-		a.forgetLocked(now)
+	known := a.clients[client]
+	switch {
+	case known != nil:
+		a.order.MoveToBack(known)
+	case len(a.clients) < maxClients:
+		known = a.order.PushBack(&attempting{client: client})
+	default:
+		known = a.order.Front()
+		delete(a.clients, known.Value.(*attempting).client) //nolint:forcetypeassert // order has no others
+		known.Value = &attempting{client: client}
+		a.order.MoveToBack(known)
 	}
-	full := a.full[client]
-	if full.Before(now) {
-		full = now
+	a.clients[client] = known
+	one := known.Value.(*attempting) //nolint:forcetypeassert // order has no others
+	if one.full.Before(now) {
+		one.full = now
 	}
-	a.full[client] = full.Add(wrongTokenEvery)
-}
-
-// forgetLocked forgets the clients that have all their attempts again, or else any one.
-func (a *attempts) forgetLocked(now time.Time) {
-	for client, full := range a.full {
-		if !full.After(now) {
-			delete(a.full, client)
-		}
-	}
-	for client := range a.full {
-		if len(a.full) < maxClients {
-			return
-		}
-		delete(a.full, client)
-	}
+	one.full = one.full.Add(wrongTokenEvery)
 }
 
 func errTooManyAttempts(wait time.Duration) *Error {

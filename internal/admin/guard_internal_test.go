@@ -7,28 +7,37 @@ import (
 	"time"
 )
 
-// Any number of clients takes a bounded amount of memory.
-func TestManyClients(t *testing.T) {
+// Each new client beyond the bound costs one that is known, the one whose latest wrong token is the oldest: no call looks at all
+// clients.
+func TestAttemptsForgetOneClient(t *testing.T) {
 	a, now := newAttempts(), time.Now()
-	for i := range maxClients + 100 {
-		a.fail(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), now)
-		if len(a.full) > maxClients {
-			t.Fatalf("%d clients are remembered", len(a.full))
+	remote := func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255) }
+	for i := range maxClients {
+		for range wrongTokens {
+			a.fail(remote(i), now)
 		}
 	}
-	for range wrongTokens {
-		a.fail("192.0.2.1:1", now)
+	a.fail(remote(0), now) // it is the latest now
+	later := now.Add(time.Second)
+	for i := range 100 {
+		a.fail(remote(maxClients+i), later)
+		if len(a.clients) != maxClients || a.order.Len() != maxClients {
+			t.Fatalf("%d clients are known, %d in order", len(a.clients), a.order.Len())
+		}
 	}
-	if wait := a.wait("192.0.2.1:2", now); wait != wrongTokenEvery {
-		t.Errorf("a client that guesses waits %s", wait)
+	for i := range maxClients {
+		forgotten := i >= 1 && i <= 100
+		if wait := a.wait(remote(i), later); (wait == 0) != forgotten {
+			t.Errorf("client %d waits for %v; forgotten: %v", i, wait, forgotten)
+		}
 	}
-	if wait := a.wait("192.0.2.2:2", now); wait != 0 {
-		t.Errorf("another client waits %s", wait)
+	if wait := a.wait(remote(maxClients+300), later); wait != 0 {
+		t.Errorf("a client without a wrong token waits %s", wait)
 	}
-	later := now.Add(time.Hour)
-	a.forgetLocked(later)
-	if len(a.full) != 0 {
-		t.Errorf("%d clients are remembered an hour later", len(a.full))
+	// Clients that have all their attempts again are not looked for.
+	a.fail(remote(maxClients+200), now.Add(time.Hour))
+	if len(a.clients) != maxClients {
+		t.Errorf("%d clients are known", len(a.clients))
 	}
 }
 

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
+
+	"github.com/facetheory/isr/internal/canonical"
 )
 
 // maxListed bounds the URLs that are listed of one finding.
@@ -33,19 +34,12 @@ func (r *Report) Write(w io.Writer) error {
 	if r.More > 0 {
 		fmt.Fprintf(&b, "%d further URLs were not examined; raise --max-pages to include them.\n", r.More)
 	}
-	_, err := io.WriteString(w, printable(b.String()))
+	lines := strings.Split(b.String(), "\n")
+	for i, line := range lines {
+		lines[i] = canonical.Printable(line)
+	}
+	_, err := io.WriteString(w, strings.Join(lines, "\n"))
 	return err
-}
-
-// printable replaces control characters, which the site may have sent to change what a terminal
-// shows.
-func printable(text string) string {
-	return strings.Map(func(c rune) rune {
-		if c != '\n' && !unicode.IsPrint(c) {
-			return unicode.ReplacementChar
-		}
-		return c
-	}, text)
 }
 
 func (r *Report) writeGroup(b *strings.Builder, severity Severity, title string) {
