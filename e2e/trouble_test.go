@@ -17,6 +17,7 @@ type trouble struct {
 	name      string
 	behave    func(*origin) behaviour // nil: the origin is down
 	cold      string                  // the first visitor of a page without a stored copy
+	coldLate  string                  // the first, if the origin was faster than a busy machine; empty if that changes nothing
 	coldAgain string                  // the next one
 	kept      string                  // the first visitor once a stale copy is there
 	keptAgain string                  // the next, when its regeneration has come to its end
@@ -52,7 +53,7 @@ func troubles() []trouble {
 	cookie := refused("Set-Cookie", "set-cookie", setCookie)
 	cookie.withdraws = true
 	endless := refused("50 MB in chunks", "too-large", big(false))
-	endless.cold = "200 " + originsOwn + " | isr; fwd=miss; fwd-status=200; stored" // it was being stored
+	endless.cold, endless.coldLate = "200 "+originsOwn+" | isr; fwd=miss; fwd-status=200; stored", endless.cold // it was being stored, or was known to be too large
 	blank := refused("an empty page", "empty", empty)
 	blank.keptAgain = theStaleCopy // a blank page never takes the place of a good one
 	return []trouble{
@@ -125,7 +126,7 @@ func expectReplies(t *testing.T, tr trouble, got []reply) {
 	var cookies []string
 	for i, want := range []string{tr.cold, tr.coldAgain, tr.kept, tr.keptAgain} {
 		who := []string{"cold", "cold, next", "with a stale copy", "with a stale copy, next"}[i]
-		if text := describe(got[i]); text != want {
+		if text := describe(got[i]); text != want && (i > 0 || text != tr.coldLate) {
 			t.Errorf("%s: %s\n got  %s\n want %s", tr.name, who, text, want)
 		} else {
 			t.Logf("%-16s | %-24s | %s | %s", tr.name, who, text, got[i].took.Round(time.Millisecond))
