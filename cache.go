@@ -66,14 +66,14 @@ type Cache struct {
 	created time.Time
 	log     *slog.Logger
 
-	node     *nodecache.Cache // what this process knows of pages
-	activity *activity        // what requests have begun and need not wait for
-	flights  *fill.Flights
-	engine   *fill.Engine  // executes fills
-	unstored *fill.Flights // those that call no store
-	follower *changelog.Follower
-	presence *fleet.Members // nil: it has no name
-	peers    *fleet.Peers
+	node        *nodecache.Cache // what this process knows of pages
+	activity    *activity        // what requests have begun and need not wait for
+	flights     *fill.Flights
+	engine      *fill.Engine  // executes fills
+	unpublished *fill.Flights // those that call no store
+	follower    *changelog.Follower
+	presence    *fleet.Members // nil: it has no name
+	peers       *fleet.Peers
 
 	operator      *generations.Operator
 	purges        *purge.Purges
@@ -131,7 +131,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		routes:     make(map[string]*boundRoute),
 	}
 	c.sections.log, c.sections.logger = guard.NewComplaints(cfg.Logger, slog.LevelWarn), cfg.Logger
-	c.flights, c.unstored = newFlights(c.activity), newFlights(c.activity)
+	c.flights, c.unpublished = newFlights(c.activity), newFlights(c.activity)
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)
 	}
@@ -180,7 +180,7 @@ func newNode(c *Cache) (*nodecache.Cache, error) {
 		Learn:      c.flights.Learn,
 		InvalidateFlights: func(k store.Key, now time.Time) {
 			c.flights.Invalidate(k, now)
-			c.unstored.Invalidate(k, now)
+			c.unpublished.Invalidate(k, now)
 		},
 	}
 	if c.cfg.Observer != nil {
@@ -229,7 +229,7 @@ func newEncoder(c *Cache) *encoder.Encoder {
 func newCacheEngine(c *Cache) *fill.Engine {
 	o := fill.Options{
 		Meta: c.meta, Bodies: c.bodies, Reader: c.reader, Encoder: c.encoder, Node: c.node, Follower: c.follower, Sender: c.sender, Variants: c.variants, Peers: c.peers,
-		Flights: c.flights, Unstored: c.unstored, Closing: c.ctx, Go: c.background.Go,
+		Flights: c.flights, Unpublished: c.unpublished, Closing: c.ctx, Go: c.background.Go,
 		Now: c.now, Random: c.cfg.Random, Below: c.below, Jitter: c.jitter, NewToken: c.cfg.NewToken, Partition: c.cfg.Partition,
 		StoreTimeout: c.cfg.StoreTimeout, Lease: c.cfg.Lease, Retention: c.cfg.Retention, RenderTimeout: c.cfg.RenderTimeout,
 		MaxBody: c.cfg.MaxBody, Memory: c.rendered, Freezes: c.cfg.Freezes,
@@ -463,9 +463,9 @@ func (c *Cache) Close(ctx context.Context) error {
 // other kind.
 func (c *Cache) closeFlights(ctx context.Context) error {
 	c.flights.Shut()
-	c.unstored.Shut()
+	c.unpublished.Shut()
 	c.invalidations.Shut()
-	return errors.Join(c.flights.Wait(ctx), c.unstored.Wait(ctx), c.invalidations.Wait(ctx))
+	return errors.Join(c.flights.Wait(ctx), c.unpublished.Wait(ctx), c.invalidations.Wait(ctx))
 }
 
 // partition returns the partition key of a caller's key. Errors wrap ErrInvalidKey.

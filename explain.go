@@ -182,7 +182,7 @@ func (x *explainer) step(d *decision) {
 		}
 	case actFindSince:
 		x.Because("no page in memory is as new as the ISR-Min-Seq of the request demands", "")
-	case actUnstored:
+	case actUnpublished:
 		x.Because("the stores are not used: the page is rendered once for all requests that wait for it, and not stored", "")
 	}
 }
@@ -245,8 +245,8 @@ func (x *explainer) regenerated() {
 func (x *explainer) join(_ *http.Request, d *decision) joined {
 	h := x.h
 	f := h.c.flights.Current(d.key)
-	if d.act == actUnstored {
-		f = h.c.unstored.Current(d.key)
+	if d.act == actUnpublished {
+		f = h.c.unpublished.Current(d.key)
 	}
 	if f != nil && d.act != actFindStored {
 		return x.joinCurrent(d, f)
@@ -255,8 +255,8 @@ func (x *explainer) join(_ *http.Request, d *decision) joined {
 	s.Skip = h.c.sections.peek(h.route, d.key)
 	s.MinSeq, s.Uncounted, s.OnlyStored = d.minSeq, 1, d.act == actFindStored
 	var open bool
-	if d.act == actUnstored {
-		f, open = h.c.engine.DryRunUnstored(x.ctx(), s, x)
+	if d.act == actUnpublished {
+		f, open = h.c.engine.DryRunUnpublished(x.ctx(), s, x)
 	} else {
 		f, open = h.c.engine.DryRun(x.ctx(), s, x)
 	}
@@ -286,7 +286,7 @@ func (x *explainer) joinCurrent(d *decision, f *fill.Flight) joined {
 			return joined{reply: reply{outcome: fill.StoredPage{Page: p}, state: state}}
 		}
 	}
-	if d.act != actUnstored {
+	if d.act != actUnpublished {
 		x.Because("another request in this process has started to find or render the page, and this one waits for it", "RFC 9211, section 2.6")
 	}
 	return joined{end: joinOpen, collapsed: true}
@@ -398,7 +398,7 @@ func (h *handler) remembered(k store.Key) Memory {
 	if k == (store.Key{}) {
 		return m
 	}
-	m.Rendering = h.c.flights.Current(k) != nil || h.c.unstored.Current(k) != nil
+	m.Rendering = h.c.flights.Current(k) != nil || h.c.unpublished.Current(k) != nil
 	p := h.c.node.Get(k)
 	if known := h.c.node.Negative.Get(k, time.Now()); known != nil {
 		m.Refused, m.Until = known.Refused, now.Add(time.Until(known.Until))

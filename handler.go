@@ -40,7 +40,7 @@ import (
 //	    │                 ├─ join the flight of the key ─► its reply ───┼─► serve, stream, own
 //	    │                 │                                             ├─► pass
 //	    │                 ▼   ▲  the store was slow, and answers again  └─► fail
-//	    │               unstored: the flight that calls no store
+//	    │               unpublished: the flight that calls no store
 //	    │
 //	    └─ select ◄─ hit, serve: the page is for requests with other headers, which Vary names
 //
@@ -107,7 +107,7 @@ const (
 	actFindStored                 // look for a stored page, and render nothing
 	actFindSince                  // find a page that is as new as the receipt demands
 	actFind                       // find the page, or render it
-	actUnstored                   // render the page for all requests that wait, without a store
+	actUnpublished                // render the page for all requests that wait, without a store
 
 	// The final states.
 	actHit    // serve the page in memory
@@ -452,8 +452,8 @@ func (h *handler) step(fx effects, r *http.Request, d *decision) {
 		h.findSince(fx, r, d)
 	case actFindStored:
 		h.findStored(fx, r, d)
-	case actUnstored:
-		h.findUnstored(fx, r, d)
+	case actUnpublished:
+		h.findUnpublished(fx, r, d)
 	}
 }
 
@@ -537,15 +537,15 @@ func (h *handler) withoutStore(r *http.Request, d *decision) {
 	d.status = httpcache.Status{Forward: forwardFor(d.page)}
 	got := h.orStale(nil, fill.Failure{Cause: guard.ErrSlow, Detail: fill.DetailStoreError}, d.page)
 	if got.outcome.(fill.Failure).Fallback == nil {
-		d.act = actUnstored
+		d.act = actUnpublished
 		return
 	}
 	h.answer(r, d, joined{reply: got})
 }
 
-// findUnstored finds a page that is rendered once for all waiting requests, and is not stored. If
+// findUnpublished finds a page that is rendered once for all waiting requests, and is not stored. If
 // there is none, d.page, an older one, is served if it may be instead of a failure.
-func (h *handler) findUnstored(fx effects, r *http.Request, d *decision) {
+func (h *handler) findUnpublished(fx effects, r *http.Request, d *decision) {
 	got := fx.join(r, d)
 	if got.end == joinAgain {
 		d.act = actFind
@@ -898,8 +898,8 @@ func (v *visit) join(r *http.Request, d *decision) joined {
 		return v.joinSince(r, d)
 	case actFindStored:
 		return v.joinStored(r, d)
-	case actUnstored:
-		return v.joinUnstored(r, d)
+	case actUnpublished:
+		return v.joinUnpublished(r, d)
 	}
 	return v.joinAny(r, d)
 }
@@ -936,14 +936,14 @@ func (v *visit) joinAny(r *http.Request, d *decision) (j joined) {
 	}
 }
 
-// joinUnstored waits for a page that is rendered without a store.
-func (v *visit) joinUnstored(r *http.Request, d *decision) (j joined) {
+// joinUnpublished waits for a page that is rendered without a store.
+func (v *visit) joinUnpublished(r *http.Request, d *decision) (j joined) {
 	h, k, old := v.h, d.key, d.page
 	own := h.handOver(r)
 	defer func() { own.waive(j.reply) }()
 	came, known := time.Now(), h.c.follower.Committed()
 	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, own, h.c.engine.JoinUnstored)
+		f, leader := h.joinFor(r, k, own, h.c.engine.JoinUnpublished)
 		if f == nil {
 			return joined{reply: reply{outcome: fill.Failure{Cause: ErrClosed, Detail: fill.DetailClosing}}}
 		}
@@ -1063,7 +1063,7 @@ func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *fill.Fil
 }
 
 // joinFor joins a flight for a visitor, by join, which is [fill.Engine.Join] or
-// [fill.Engine.JoinUnstored]. leader: the visitor's request started it.
+// [fill.Engine.JoinUnpublished]. leader: the visitor's request started it.
 func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*fill.Fill) (*fill.Flight, bool)) (f *fill.Flight, leader bool) {
 	s := h.waiting(r, k, own)
 	s.Skip = h.c.sections.ask(h.route, k)
@@ -1341,10 +1341,10 @@ func withoutReceipt(r *http.Request) *http.Request {
 //	                           ^                                |
 //	                           |              it fails, or takes too long
 //	                           |                                v
-//	                           +--- render, not stored <- unstored flight
+//	                           +--- render, not stored <- unpublished flight
 //
 // A flight whose store calls have failed, or have taken longer than Config.StoreTimeout
-// in all, sends its waiting requests to the unstored flight of the key, which renders
+// in all, sends its waiting requests to the unpublished flight of the key, which renders
 // once, within the origin's budget, and never calls a store. The first flight goes on in
 // the background, and publishes what was rendered if the page is not stored yet: a store
 // that is slow, but not down, gets its page by the same render. After several failures

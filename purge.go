@@ -115,7 +115,7 @@ func newPurges(c *Cache) *purge.Purges {
 // learn tells all flights of a page of its purges.
 func (c *Cache) learn(k store.Key, purges store.PurgeState) {
 	c.flights.Learn(k, purges)
-	c.unstored.Learn(k, purges)
+	c.unpublished.Learn(k, purges)
 }
 
 // newVariants returns the list of the variants of pages.

@@ -44,7 +44,7 @@ func (c *Cache) Stats() Stats {
 		PurgeMarks:      c.node.Marks.Len(),
 		Renders:         int(c.engine.Rendering.Load()),
 		Queued:          int(c.engine.Queued.Load()),
-		Flights:         c.flights.Len() + c.unstored.Len(),
+		Flights:         c.flights.Len() + c.unpublished.Len(),
 		LeasesHeld:      len(c.engine.Held()),
 		StoresDown:      c.StoresDown(),
 	}

@@ -210,7 +210,7 @@ func (c *Cache) purgePosted(ctx context.Context, p store.Purge) (store.Receipt, 
 		for _, t := range p.Targets {
 			k := store.Key{Tenant: t.Tenant, Text: t.Value}
 			c.flights.Posted(k, seq)
-			c.unstored.Posted(k, seq)
+			c.unpublished.Posted(k, seq)
 		}
 	})
 	if err == nil {

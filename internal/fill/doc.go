@@ -13,7 +13,7 @@
 //	                        │          └ publishes; or backs off, withdraws, quarantines
 //	                        └─► Outcome: StoredPage, RenderedPage, UnpublishedPage, Refusal or Failure
 //
-// JoinUnstored starts a flight of the same key that calls no store, for visitors of whom the store takes
+// JoinUnpublished starts a flight of the same key that calls no store, for visitors of whom the store takes
 // too much time. DryRun executes the steps of a fill without their effects, and tells an Explainer what
 // they find.
 //

@@ -54,15 +54,15 @@ func (e *Engine) DryRun(ctx context.Context, s *Fill, to Explainer) (f *Flight, 
 	return e.newDryRun(s, to).from(ctx, stepLook)
 }
 
-// DryRunUnstored is DryRun for a fill that calls no store.
-func (e *Engine) DryRunUnstored(ctx context.Context, s *Fill, to Explainer) (f *Flight, open bool) {
-	s.unstored = DetailStoreError
-	return e.newDryRun(s, to).from(ctx, stepUnstored)
+// DryRunUnpublished is DryRun for a fill that calls no store.
+func (e *Engine) DryRunUnpublished(ctx context.Context, s *Fill, to Explainer) (f *Flight, open bool) {
+	s.unpublished = DetailStoreError
+	return e.newDryRun(s, to).from(ctx, stepUnpublished)
 }
 
 // DryRender calls the renderer for a fill whose page is not stored, for a reason.
-func (e *Engine) DryRender(ctx context.Context, s *Fill, unstored string, to Explainer) {
-	e.newDryRun(s, to).renderUnstored(ctx, unstored)
+func (e *Engine) DryRender(ctx context.Context, s *Fill, unpublished string, to Explainer) {
+	e.newDryRun(s, to).renderUnpublished(ctx, unpublished)
 }
 
 // newDryRun gives a fill a flight that no request joins.
@@ -95,12 +95,12 @@ func (d *dryRun) ask(rec store.Record, call func() (render.Rendering, timing)) {
 	d.to.Fetched(s.Key, s.got, s.at.generatedAt, s.at.took, rejected)
 }
 
-// renderUnstored renders a page that is not stored, for a reason.
-func (d *dryRun) renderUnstored(ctx context.Context, unstored string) {
+// renderUnpublished renders a page that is not stored, for a reason.
+func (d *dryRun) renderUnpublished(ctx context.Context, unpublished string) {
 	s := d.s
 	s.asOf = s.e.Follower.Committed()
 	d.ask(store.Record{}, func() (render.Rendering, timing) {
-		return s.render(ctx, store.Record{}, s.asOf, unstored, nil)
+		return s.render(ctx, store.Record{}, s.asOf, unpublished, nil)
 	})
 }
 
@@ -120,7 +120,7 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 		return d.offer()
 	case stepTooLarge:
 		return s.end(Refusal{httpcache.RefusedTooLarge})
-	case stepChoose, stepUnstored:
+	case stepChoose, stepUnpublished:
 		return d.choose(at)
 	case stepEnter:
 		if s.Policy.Budget.IsOpen() {
@@ -152,34 +152,34 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 		d.to.Because((&store.HeldError{Lock: *s.rec.Lock}).Error()+"; the request waits for its page", "RFC 9211, section 2.6")
 		return d.leaveOpen(StoredPage{Waited: true})
 	}
-	return d.doUnstored(ctx, at)
+	return d.doUnpublished(ctx, at)
 }
 
-// doUnstored is do for the steps of a page that is not stored.
-func (d *dryRun) doUnstored(ctx context.Context, at step) step {
+// doUnpublished is do for the steps of a page that is not stored.
+func (d *dryRun) doUnpublished(ctx context.Context, at step) step {
 	s := d.s
 	switch at {
-	case stepEnterUnstored:
+	case stepEnterUnpublished:
 		if err := (&budget.Error{Open: true}); s.Policy.Budget.IsOpen() {
 			return s.end(Failure{Cause: err, Detail: admissionDetail(err)})
 		}
-		return stepRenderUnstored
-	case stepRenderUnstored:
+		return stepRenderUnpublished
+	case stepRenderUnpublished:
 		if !d.to.Fetches() {
-			d.to.Because("the page is rendered, and not stored ("+s.unstored+")", "")
+			d.to.Because("the page is rendered, and not stored ("+s.unpublished+")", "")
 			return d.leaveOpen(nil)
 		}
-		d.renderUnstored(ctx, s.unstored)
-		return stepJudgeUnstored
-	case stepFailUnstored:
+		d.renderUnpublished(ctx, s.unpublished)
+		return stepJudgeUnpublished
+	case stepFailUnpublished:
 		return s.end(Failure{Cause: s.got.Failure, Detail: FailureDetail(s.got.Failure), response: s.got.Failed, Own: s.got.Own})
 	case stepWithdrawHere:
 		if s.got.Refused != "" {
 			return s.end(Refusal{s.got.Refused})
 		}
-		return stepServeUnstored
-	case stepServeUnstored:
-		return s.end(UnpublishedPage{Page: s.renderedUnstored(), Detail: s.unstored})
+		return stepServeUnpublished
+	case stepServeUnpublished:
+		return s.end(UnpublishedPage{Page: s.renderedUnpublished(), Detail: s.unpublished})
 	}
 	return s.decide(at)
 }

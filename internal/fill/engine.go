@@ -88,8 +88,8 @@ type Options struct {
 	// knows none.
 	AwaitLease func(ctx context.Context, at netip.AddrPort, k store.Key) bool
 
-	// Flights are the flights in progress, and Unstored those that call no store.
-	Flights, Unstored *Flights
+	// Flights are the flights in progress, and Unpublished those that call no store.
+	Flights, Unpublished *Flights
 	// Closing ends when flights must end.
 	Closing context.Context //nolint:containedctx // of all flights
 	Go      func(func())    // starts a goroutine that the process awaits at its end
@@ -151,9 +151,9 @@ func (e *Engine) Join(s *Fill) (f *Flight, leader bool) {
 	return f, leader
 }
 
-// JoinUnstored is join for a fill that calls no store.
-func (e *Engine) JoinUnstored(s *Fill) (f *Flight, leader bool) {
-	f, leader = e.startIn(e.Unstored, s, s.runUnstored)
+// JoinUnpublished is join for a fill that calls no store.
+func (e *Engine) JoinUnpublished(s *Fill) (f *Flight, leader bool) {
+	f, leader = e.startIn(e.Unpublished, s, s.runUnpublished)
 	e.joined(f, leader, s.Cause)
 	return f, leader
 }

@@ -44,7 +44,7 @@ import (
 //	  │
 //	  ▼
 //	look ──► consult ──► load ──► offer ──► choose ─────┬──► wait ──► sleep ──► look
-//	  ▲                    └─► found                    ├──► unstored ──► enter… ──► render… ──► judge…
+//	  ▲                    └─► found                    ├──► unpublished ──► enter… ──► render… ──► judge…
 //	  │                                                 └──► delegate (to the queue)
 //	  │      waits for a turn                           ┌───────┘
 //	  ├─────────────────────────────────────── enter ◄──┘
@@ -66,20 +66,20 @@ type Fill struct {
 	f  *Flight
 
 	// What the steps hand to the next ones.
-	out      Outcome      // of the fill; nil under the lease: another writer was faster
-	rec      store.Record // read last
-	state    store.State  // of its entry
-	page     *page.Page   // of it
-	trouble  Failure      // why there is no new page
-	unstored string       // the reason for which the page is rendered without being stored
-	followed bool         // this process followed the log before that
-	seq      int64        // a purge sequence from before the render
-	got      render.Rendering
-	at       timing
-	made     made
-	rejected string // why got is suspicious
-	rendered bool   // the renderer was called, and endRender was not
-	held     *tenure
+	out         Outcome      // of the fill; nil under the lease: another writer was faster
+	rec         store.Record // read last
+	state       store.State  // of its entry
+	page        *page.Page   // of it
+	trouble     Failure      // why there is no new page
+	unpublished string       // the reason for which the page is rendered without being stored
+	followed    bool         // this process followed the log before that
+	seq         int64        // a purge sequence from before the render
+	got         render.Rendering
+	at          timing
+	made        made
+	rejected    string // why got is suspicious
+	rendered    bool   // the renderer was called, and endRender was not
+	held        *tenure
 
 	// memory is what the body of the last render has of the budget; nil if there is none.
 	memory *render.Memory
@@ -91,7 +91,7 @@ type Fill struct {
 
 	ended   bool      // this process knows of a withdrawal of the entry, and the store does not
 	waited  bool      // another process held the lease, or may have while this one queued
-	gaveWay bool      // this fill has waited for an unstored flight
+	gaveWay bool      // this fill has waited for an unpublished flight
 	losses  int       // how often another process was faster
 	since   time.Time // when the fill began
 	listed  time.Time // until when this fill has listed a variant that is not stored; else zero
@@ -218,14 +218,14 @@ const (
 	stepSleep       // until it is time to look again
 	stepUnavailable // end with s.trouble, and with an older page if there is one
 
-	// A page that is rendered and not stored, for the reason s.unstored.
-	stepUnstored       // * must it be rendered?
-	stepEnterUnstored  // wait for a turn at the origin
-	stepRenderUnstored // call the renderer
-	stepJudgeUnstored  // * what is made of the response?
-	stepFailUnstored   // remember the failure
-	stepWithdrawHere   // end the stored copy in this process
-	stepServeUnstored  // end with the page
+	// A page that is rendered and not stored, for the reason s.unpublished.
+	stepUnpublished       // * must it be rendered?
+	stepEnterUnpublished  // wait for a turn at the origin
+	stepRenderUnpublished // call the renderer
+	stepJudgeUnpublished  // * what is made of the response?
+	stepFailUnpublished   // remember the failure
+	stepWithdrawHere      // end the stored copy in this process
+	stepServeUnpublished  // end with the page
 )
 
 // do executes a step, and returns the next one.
@@ -279,22 +279,22 @@ func (s *Fill) do(ctx context.Context, at step) step {
 	case stepUnavailable:
 		return s.end(s.unavailable(ctx, s.rec, s.trouble.Cause, s.trouble.Detail))
 	}
-	return s.doUnstored(ctx, at)
+	return s.doUnpublished(ctx, at)
 }
 
-// doUnstored is do for the steps of a page that is not stored.
-func (s *Fill) doUnstored(ctx context.Context, at step) step {
+// doUnpublished is do for the steps of a page that is not stored.
+func (s *Fill) doUnpublished(ctx context.Context, at step) step {
 	switch at {
-	case stepEnterUnstored:
-		return s.enterUnstored(ctx)
-	case stepRenderUnstored:
-		return s.renderUnstored(ctx)
-	case stepFailUnstored:
-		return s.end(s.failedUnstored(s.got, s.at))
+	case stepEnterUnpublished:
+		return s.enterUnpublished(ctx)
+	case stepRenderUnpublished:
+		return s.renderUnpublished(ctx)
+	case stepFailUnpublished:
+		return s.end(s.failedUnpublished(s.got, s.at))
 	case stepWithdrawHere:
-		return s.withdrawUnstored()
-	case stepServeUnstored:
-		return s.serveUnstored()
+		return s.withdrawUnpublished()
+	case stepServeUnpublished:
+		return s.serveUnpublished()
 	}
 	return s.decide(at)
 }
@@ -310,10 +310,10 @@ func (s *Fill) decide(at step) step {
 		return s.judge()
 	case stepWait:
 		return s.wait()
-	case stepUnstored:
-		return s.findUnstored()
-	case stepJudgeUnstored:
-		return s.judgeUnstored()
+	case stepUnpublished:
+		return s.findUnpublished()
+	case stepJudgeUnpublished:
+		return s.judgeUnpublished()
 	}
 	panic(fmt.Sprintf("isr: no step %d", at))
 }
@@ -475,10 +475,10 @@ func (s *Fill) choose() step {
 	if pass := s.passesUnknown(); unknown && pass != "" {
 		return s.end(Refusal{pass})
 	}
-	s.unstored = s.notWorthStoring(rec)
+	s.unpublished = s.notWorthStoring(rec)
 	switch {
-	case s.unstored != "":
-		return stepUnstored
+	case s.unpublished != "":
+		return stepUnpublished
 	case held:
 		return stepWait
 	case s.delegates():
@@ -550,10 +550,10 @@ func (s *Fill) stalePage(rec store.Record) offload.Page {
 // remains to be stored, and needs none.
 func (s *Fill) enter(ctx context.Context) step {
 	s.endLeaseWait("ok")
-	if s.awaitUnstored(ctx) {
+	if s.awaitUnpublished(ctx) {
 		return stepLook
 	}
-	if s.unstoredPage(s.rec) != nil {
+	if s.unpublishedPage(s.rec) != nil {
 		return stepAcquire
 	}
 	switch come, err := s.awaitTurn(ctx, s.rec); {
@@ -565,14 +565,14 @@ func (s *Fill) enter(ctx context.Context) step {
 	return stepAcquire
 }
 
-// awaitUnstored waits for the unstored flight of the key, if there is one and the store
+// awaitUnpublished waits for the unpublished flight of the key, if there is one and the store
 // has kept visitors waiting for too long: this fill then does not render the page a
 // second time. It waits only once, and reports whether it did.
-func (s *Fill) awaitUnstored(ctx context.Context) bool {
+func (s *Fill) awaitUnpublished(ctx context.Context) bool {
 	if s.Force || s.gaveWay || !s.isOverdue() {
 		return false
 	}
-	f := s.e.Unstored.Current(s.Key)
+	f := s.e.Unpublished.Current(s.Key)
 	if f == nil {
 		return false
 	}
@@ -593,12 +593,12 @@ func (s *Fill) isOverdue() bool {
 	}
 }
 
-// unstoredPage returns the page that was rendered without the store while this fill was
+// unpublishedPage returns the page that was rendered without the store while this fill was
 // calling it, if the holder of the lease may publish that page: it is fresh, and would
 // replace nothing. Otherwise nil. The page has the purge sequence that was known before
 // the render, so that later purges cover it.
-func (s *Fill) unstoredPage(rec store.Record) *page.Page {
-	p := s.f.unstored.Load()
+func (s *Fill) unpublishedPage(rec store.Record) *page.Page {
+	p := s.f.unpublished.Load()
 	if p == nil || s.Force || rec.Entry != nil || rec.Malformed != nil ||
 		s.e.Node.Outdated(&s.f.State, p.Read.Began) ||
 		store.Freshness(&p.Entry, s.e.Node.Purges(&s.f.State, p, s.e.Now()), s.e.Now()) != store.Fresh || s.staysInMemory(rec, &p.Entry) {
@@ -793,7 +793,7 @@ func (s *Fill) confirm(ctx context.Context) step {
 	if s.seq, err = s.sequence(held, s.rec); err != nil {
 		return s.abandon(ctx, s.storeFailed(held, err))
 	}
-	if p := s.unstoredPage(s.rec); p != nil {
+	if p := s.unpublishedPage(s.rec); p != nil {
 		s.turn.leave(budget.ErrNoVerdict)
 		s.made = made{entry: p.Entry, body: p.Body(), at: timing{began: p.Read.Began, took: p.Entry.RenderTime}}
 		return stepStoreBody
@@ -964,8 +964,8 @@ func (s *Fill) negativePage() *page.Page {
 
 // render calls the renderer, with conditions if they are not nil, and shows visitors the
 // response as it comes. rec is what it replaces, seq a purge sequence from before the render, and
-// unstored the reason for which the response will not be stored; empty if it will.
-func (s *Fill) render(ctx context.Context, rec store.Record, seq int64, unstored string, conditions http.Header) (render.Rendering, timing) {
+// unpublished the reason for which the response will not be stored; empty if it will.
+func (s *Fill) render(ctx context.Context, rec store.Record, seq int64, unpublished string, conditions http.Header) (render.Rendering, timing) {
 	at := timing{began: time.Now(), generatedAt: s.e.Now().Truncate(time.Millisecond)}
 	fields := s.Forwarded
 	if conditions != nil {
@@ -977,7 +977,7 @@ func (s *Fill) render(ctx context.Context, rec store.Record, seq int64, unstored
 		Begun: func(r render.Head) {
 			if s.streamable(rec, r.Status, r.Header) {
 				e := s.draft(r.Status, r.Header, r.Verdict, at, seq)
-				s.offerStream(r.Stream, e, at, unstored, httpcache.DeclaredLength(r.Header))
+				s.offerStream(r.Stream, e, at, unpublished, httpcache.DeclaredLength(r.Header))
 			}
 		},
 		Refused: func(r render.Head) bool {
@@ -1254,7 +1254,7 @@ func (s *Fill) background() bool {
 }
 
 // overdue is called when the store has taken too long for the waiting requests. They
-// join the unstored flight, which must not queue behind the turn of a fill that waits
+// join the unpublished flight, which must not queue behind the turn of a fill that waits
 // for the store, so the turn is given up. A forced fill keeps it: it cannot start
 // again once its request is claimed.
 func (s *Fill) overdue() {
@@ -1296,57 +1296,57 @@ func (s *Fill) notPublished(err error) Outcome {
 	return UnpublishedPage{Page: p, Detail: DetailUnpublished, cause: err}
 }
 
-// runUnstored executes a fill without the stores: it renders the page for the waiting
+// runUnpublished executes a fill without the stores: it renders the page for the waiting
 // requests, by the same projection and under the same rules as any render.
-func (s *Fill) runUnstored(ctx context.Context) Outcome {
+func (s *Fill) runUnpublished(ctx context.Context) Outcome {
 	defer s.releaseMemory()
 	defer s.turn.leave(budget.ErrNoVerdict)
-	s.unstored = DetailStoreError
-	return s.steps(ctx, stepUnstored, s.do)
+	s.unpublished = DetailStoreError
+	return s.steps(ctx, stepUnpublished, s.do)
 }
 
-// findUnstored decides whether a page that will not be stored is rendered. unstored is the reason in
+// findUnpublished decides whether a page that will not be stored is rendered. unpublished is the reason in
 // Cache-Status.
-func (s *Fill) findUnstored() step {
+func (s *Fill) findUnpublished() step {
 	s.since = time.Now()
 	if p := s.e.Node.Unpublished.Get(s.Key); p != nil {
-		return s.end(UnpublishedPage{Page: p, Detail: s.unstored}) // of the previous flight
+		return s.end(UnpublishedPage{Page: p, Detail: s.unpublished}) // of the previous flight
 	}
 	if pass := s.passesUnknown(); pass != "" {
 		return s.end(Refusal{pass})
 	}
-	return stepEnterUnstored
+	return stepEnterUnpublished
 }
 
-// enterUnstored waits for the turn at the origin.
-func (s *Fill) enterUnstored(ctx context.Context) step {
+// enterUnpublished waits for the turn at the origin.
+func (s *Fill) enterUnpublished(ctx context.Context) step {
 	switch come, err := s.awaitTurn(ctx, store.Record{}); {
 	case err != nil:
 		return s.end(Failure{Cause: err, Detail: admissionDetail(err)})
 	case !come:
-		return stepEnterUnstored
+		return stepEnterUnpublished
 	}
-	return stepRenderUnstored
+	return stepRenderUnpublished
 }
 
-// renderUnstored renders a page that will not be stored.
-func (s *Fill) renderUnstored(ctx context.Context) step {
+// renderUnpublished renders a page that will not be stored.
+func (s *Fill) renderUnpublished(ctx context.Context) step {
 	s.storeWait.stop()                // no store is called
 	s.asOf = s.e.Follower.Committed() // before the render: a later purge has a higher number
 	_, s.followed = s.e.Follower.Applied()
-	ctx = s.beginRender(ctx, triggerUnstored)
+	ctx = s.beginRender(ctx, triggerUnpublished)
 	s.rendered = true
-	s.got, s.at = s.render(ctx, store.Record{}, s.asOf, s.unstored, nil)
+	s.got, s.at = s.render(ctx, store.Record{}, s.asOf, s.unpublished, nil)
 	s.learn(s.got)
 	s.turn.leave(s.verdict(ctx, 0, s.got))
 	if ctx.Err() != nil {
 		return s.end(Failure{Cause: context.Cause(ctx), Detail: DetailClosing})
 	}
-	return stepJudgeUnstored
+	return stepJudgeUnpublished
 }
 
-// judgeUnstored decides what is made of a rendering that will not be stored.
-func (s *Fill) judgeUnstored() step {
+// judgeUnpublished decides what is made of a rendering that will not be stored.
+func (s *Fill) judgeUnpublished() step {
 	if s.got.Response != nil {
 		if why := s.Policy.Reject.Why(s.got.Response, nil, nil); why != "" {
 			s.got = rejection(why)
@@ -1354,45 +1354,45 @@ func (s *Fill) judgeUnstored() step {
 	}
 	switch {
 	case s.got.Failure != nil:
-		return stepFailUnstored
+		return stepFailUnpublished
 	case s.got.Verdict.Withdraws:
 		return stepWithdrawHere
 	case s.got.Refused != "":
 		return stepRefuse
 	}
-	return stepServeUnstored
+	return stepServeUnpublished
 }
 
-// withdrawUnstored ends the copy that the store may have, and that cannot be updated, in this
+// withdrawUnpublished ends the copy that the store may have, and that cannot be updated, in this
 // process.
-func (s *Fill) withdrawUnstored() step {
+func (s *Fill) withdrawUnpublished() step {
 	s.withdrawHere(s.at, s.got.Refused)
 	if s.got.Refused != "" {
 		return s.end(Refusal{s.got.Refused})
 	}
-	return stepServeUnstored
+	return stepServeUnpublished
 }
 
-// serveUnstored ends the fill with the page that was rendered.
-func (s *Fill) serveUnstored() step {
-	p := s.renderedUnstored()
+// serveUnpublished ends the fill with the page that was rendered.
+func (s *Fill) serveUnpublished() step {
+	p := s.renderedUnpublished()
 	s.e.Node.Unpublished.Put(p, &s.f.State)
 	if s.followed {
-		s.e.Flights.Each(s.Key, func(f *Flight) { f.unstored.Store(p) })
+		s.e.Flights.Each(s.Key, func(f *Flight) { f.unpublished.Store(p) })
 	}
-	return s.end(UnpublishedPage{Page: p, Detail: s.unstored})
+	return s.end(UnpublishedPage{Page: p, Detail: s.unpublished})
 }
 
-// renderedUnstored is the page of a rendering that will not be stored.
-func (s *Fill) renderedUnstored() *page.Page {
+// renderedUnpublished is the page of a rendering that will not be stored.
+func (s *Fill) renderedUnpublished() *page.Page {
 	p := newUnpublishedPage(s.Key, s.entry(s.got, s.at, s.asOf, store.Record{}), s.at, s.got.Response.Body, s.Policy.View)
-	p.Outage = s.unstored == DetailStoreError
+	p.Outage = s.unpublished == DetailStoreError
 	return p
 }
 
-// failedUnstored remembers a failure in this process, since the back-off cannot be
+// failedUnpublished remembers a failure in this process, since the back-off cannot be
 // stored.
-func (s *Fill) failedUnstored(got render.Rendering, at timing) Outcome {
+func (s *Fill) failedUnpublished(got render.Rendering, at timing) Outcome {
 	o, pause := Failure{Cause: got.Failure, Detail: FailureDetail(got.Failure), response: got.Failed, Own: got.Own}, s.e.backOff(0)
 	s.e.Log.Warn("rendering failed", "key", s.Key.String(), "error", got.Failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
 	s.e.Node.Negative.Put(s.Key, &nodecache.NegativeEntry{ReadAt: at.began, Seq: s.asOf, Until: time.Now().Add(pause), Failed: o.Shown()}, &s.f.State)

@@ -48,9 +48,9 @@ type Flight struct {
 	Streaming chan struct{}
 	Stream    atomic.Pointer[Offer] // nil before the first bytes; it does not change then
 
-	// unstored is the page that another flight rendered because the store was slow; nil if
+	// unpublished is the page that another flight rendered because the store was slow; nil if
 	// there is none. This flight may publish it.
-	unstored atomic.Pointer[page.Page]
+	unpublished atomic.Pointer[page.Page]
 
 	// begun is closed once work is set.
 	begun chan struct{}

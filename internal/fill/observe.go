@@ -151,12 +151,12 @@ func (e *Engine) joined(f *Flight, leader bool, request context.Context) {
 
 // Values of Operation.Trigger.
 const (
-	triggerMiss     = "miss"
-	triggerStale    = "stale"
-	triggerEarly    = "early"
-	triggerCommand  = "command"
-	triggerPurge    = "purge"
-	triggerUnstored = "unstored"
+	triggerMiss        = "miss"
+	triggerStale       = "stale"
+	triggerEarly       = "early"
+	triggerCommand     = "command"
+	triggerPurge       = "purge"
+	triggerUnpublished = "unstored"
 )
 
 // trigger returns why the fill renders the page. rec is what it replaces.

@@ -72,8 +72,8 @@ type Offer struct {
 }
 
 // offerStream shows a response, of which the first bytes have arrived, to the visitors who
-// wait for it. unstored is the reason for which it is not stored; empty if it is.
-func (s *Fill) offerStream(st *render.Stream, e store.Entry, at timing, unstored string, length int64) {
+// wait for it. unpublished is the reason for which it is not stored; empty if it is.
+func (s *Fill) offerStream(st *render.Stream, e store.Entry, at timing, unpublished string, length int64) {
 	size := length
 	if size < 0 {
 		size = coding.MinBody
@@ -85,7 +85,7 @@ func (s *Fill) offerStream(st *render.Stream, e store.Entry, at timing, unstored
 		Stream: st,
 		Page:   page.New(s.Key, e, store.PurgeState{}, page.Interval{Began: at.began, Ended: at.began}, nil, s.Policy.View),
 		Length: length,
-		Status: httpcache.Status{Stored: unstored == "", Detail: unstored},
+		Status: httpcache.Status{Stored: unpublished == "", Detail: unpublished},
 		settle: sync.OnceFunc(func() { close(stored) }),
 	})
 	time.AfterFunc(streamAfter, func() { close(s.f.Streaming) })

@@ -35,7 +35,7 @@ func mutants() []mutant {
 		}},
 		{"visitors that cannot wait for the store render alone", "network", []edited{
 			{"internal/fill/engine.go", "import (\n", "import (\n\t\"github.com/facetheory/isr/internal/singleflight\"\n"},
-			{"internal/fill/engine.go", "\treturn all.Join(", "\tif all == e.Unstored && mutated(\"visitors that cannot wait for the store render alone\") {\n\t\tall = singleflight.New[*Flight](func() {}, func() {})\n\t}\n\treturn all.Join("},
+			{"internal/fill/engine.go", "\treturn all.Join(", "\tif all == e.Unpublished && mutated(\"visitors that cannot wait for the store render alone\") {\n\t\tall = singleflight.New[*Flight](func() {}, func() {})\n\t}\n\treturn all.Join("},
 		}},
 		{"a reload throws bodies away", "rollbacks", []edited{
 			{"internal/nodecache/memory.go", "return p, otter.CancelOp\n\t})\n\tif dropped", "return p, func() otter.ComputeOp {\n\t\tif mutated(\"a reload throws bodies away\") {\n\t\t\treturn otter.InvalidateOp\n\t\t}\n\t\treturn otter.CancelOp\n\t}()\n\t})\n\tif dropped"},
