@@ -169,8 +169,8 @@ func (e *Engine) startIn(all *Flights, s *Fill, run func(context.Context) Outcom
 // SettleTime bounds what a cancelled flight still has to write.
 const SettleTime = 5 * time.Second
 
-// Settling returns a context for writes after the flight was cancelled.
-func Settling(ctx context.Context) (context.Context, context.CancelFunc) {
+// settling returns a context for writes after the flight was cancelled.
+func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), SettleTime)
 }
 

@@ -723,7 +723,7 @@ func (s *Fill) conclude(ctx context.Context, lease store.Lease, o Outcome) {
 			return
 		}
 	}
-	settle, cancel := Settling(ctx)
+	settle, cancel := settling(ctx)
 	defer cancel()
 	if err := s.e.Meta.EndRequest(settle, lease, end); err != nil {
 		s.e.Log.Warn("failed to record the end of a request; it stays in progress until its lease would have expired",
@@ -886,7 +886,7 @@ func (s *Fill) fail(ctx context.Context) step {
 	pause := s.e.backOff(h.lease.Failures())
 	s.e.Log.Warn("rendering failed", "key", s.Key.String(), "error", got.Failure, "took", s.at.took.Round(time.Millisecond),
 		"failures", h.lease.Failures()+1, "next", pause.Round(time.Millisecond))
-	settle, cancel := Settling(ctx)
+	settle, cancel := settling(ctx)
 	defer cancel()
 	s.unlistVariant(settle)
 	if err := s.e.Meta.BackOff(settle, h.lease, pause); err != nil {
@@ -1177,7 +1177,7 @@ func (s *Fill) mustRenderAgain(p *page.Page) bool {
 
 // release gives up the lease. If that fails, the lease expires.
 func (s *Fill) release(ctx context.Context, lease store.Lease) {
-	settle, cancel := Settling(ctx)
+	settle, cancel := settling(ctx)
 	defer cancel()
 	s.unlistVariant(settle)
 	if err := s.e.Meta.Release(settle, lease); err != nil {
