@@ -61,6 +61,7 @@ type HealthCheck struct {
 // connections, and which addresses are up. It survives reloads that do not change it.
 type runningOrigin struct {
 	cfg     Origin
+	scheme  string // SiteConfig.PublicScheme
 	handler http.Handler
 	budget  *budget.Budget
 	pool    *pool         // nil for a handler
@@ -71,7 +72,7 @@ type runningOrigin struct {
 func startOrigin(name string, cfg Origin, site SiteConfig, gateway pseudonym) (*runningOrigin, error) {
 	cfg = cfg.withDefaults()
 	o := &runningOrigin{
-		cfg: cfg, handler: cfg.Handler,
+		cfg: cfg, scheme: site.PublicScheme, handler: cfg.Handler,
 		budget: budget.New(budget.Config{Origin: name, Renders: cfg.Renders, Failures: cfg.Failures, Logger: site.Logger}),
 	}
 	switch {
@@ -94,8 +95,11 @@ func startOrigin(name string, cfg Origin, site SiteConfig, gateway pseudonym) (*
 	return o, nil
 }
 
-// same reports whether a configuration is the origin's, so that it can go on.
-func (o *runningOrigin) same(cfg Origin) bool {
+// same reports whether a configuration is the origin's, in a site with a public scheme, so that it can go on.
+func (o *runningOrigin) same(cfg Origin, scheme string) bool {
+	if o.scheme != scheme {
+		return false
+	}
 	a, b := o.cfg, cfg.withDefaults()
 	if (a.Handler == nil) != (b.Handler == nil) {
 		return false

@@ -144,7 +144,7 @@ func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tr
 		return nil, nil, err
 	}
 	for origin, o := range cfg.Origins {
-		if old != nil && old.origins[origin] != nil && old.origins[origin].same(o) {
+		if old != nil && old.origins[origin] != nil && old.origins[origin].same(o, cfg.PublicScheme) {
 			t.origins[origin] = old.origins[origin]
 			continue
 		}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,7 +12,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/facetheory/isr/internal/testbed"
 )
 
 // reload replaces the file of a running server.
@@ -268,5 +274,136 @@ func TestReloadIsAudited(t *testing.T) {
 	s.contains(s.log.String(), `audit.action=reloadConfiguration audit.target="the configuration file: draft.secrets, memory" audit.result=ok`)
 	if strings.Contains(s.log.String(), testToken) {
 		t.Errorf("the log has the secret: %s", s.log)
+	}
+}
+
+// visit sends requests by new connections and by a kept one until end is called, which fails if one was refused or cut off.
+func (s *fieldServer) visit() (end func()) {
+	ctx, cancel := context.WithCancel(s.Context())
+	var visiting sync.WaitGroup
+	for _, kept := range []bool{true, false} {
+		transport := &http.Transport{DisableKeepAlives: !kept}
+		client := &http.Client{Transport: transport}
+		visiting.Go(func() {
+			defer transport.CloseIdleConnections()
+			for ctx.Err() == nil {
+				r, _ := http.NewRequest(http.MethodPost, s.url+"/", strings.NewReader("x")) // is not repeated
+				res, err := client.Do(r)
+				if err != nil {
+					s.Errorf("a visitor (connections are kept: %v) got %v", kept, err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+			}
+		})
+	}
+	return func() {
+		cancel()
+		visiting.Wait()
+	}
+}
+
+// A reload opens listeners, changes them at their addresses, and closes them. No visitor of an address that stays notices. One that
+// cannot be opened refuses the file.
+func TestReloadOfListeners(t *testing.T) {
+	s := startFields(t, "listen: [{address: FREE}]\ndefaults: {revalidate: 1h}", func(_ *countedSite, _ int, w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, r.Header["X-Forwarded-For"], r.Header["X-Forwarded-Proto"])
+	}, nil)
+	end := s.visit()
+	first := s.file
+	address := strings.TrimPrefix(s.url, "http://")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	s.refuse(strings.Replace(first, address+"}", address+", h2c: true}, {address: '"+taken.Addr().String()+"'}", 1), "cannot listen on "+taken.Addr().String())
+	s.contains(s.isr("reload"), "nothing has changed")
+	added, err := testbed.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reload(strings.Replace(first, address+"}", address+", trusted_proxies: [loopback]}, {address: '"+added+"'}", 1))
+	s.expect("http://"+added+"/", 200, "isr; ")
+	if v := s.do(http.MethodPost, "/", "X-Forwarded-For", "192.0.2.7"); !strings.Contains(v.body, "192.0.2.7") {
+		t.Errorf("the client that a trusted proxy names: %s", v)
+	}
+	for _, scheme := range []string{"https", "http"} {
+		s.reload(first + "public_scheme: " + scheme)
+		s.contains(s.expect("/by/"+scheme, 200, "isr; fwd=").body, "["+scheme+"]")
+	}
+	s.until("the listener that is gone is closed", func() bool {
+		_, err := s.try(http.MethodGet, "http://"+added+"/")
+		return err != nil
+	})
+	end()
+}
+
+// A reload begins to encrypt at an address, and ends it.
+func TestReloadOfTLS(t *testing.T) {
+	s := startFields(t, "hosts: [127.0.0.1]\nlisten: [{address: FREE}]", nil, tlsFiles)
+	address := strings.TrimPrefix(s.url, "http://")
+	s.reload(strings.Replace(s.file, address+"}", address+", tls: [{cert: DIR/crt, key: DIR/key}]}", 1))
+	s.client.CloseIdleConnections()
+	s.expect("https://"+address+"/", 200, "isr; fwd=")
+	s.contains(s.origin.last().Header.Get("X-Forwarded-Proto"), "https")
+	s.refuse(strings.Replace(s.file, address+"}", address+", tls: [{cert: DIR/none, key: DIR/key}]}", 1), "none")
+	s.expect("https://"+address+"/more", 200, "isr; fwd=")
+	s.reload(s.file)
+	s.client.CloseIdleConnections()
+	s.expect("/again", 200, "isr; fwd=")
+}
+
+// A reload begins to obtain certificates, and obtains them in another way.
+func TestReloadOfACME(t *testing.T) {
+	a := new(authority)
+	s := startFields(t, "hosts: [a.test]\nlisten: [{address: FREE}]", nil, a.start)
+	with := strings.Replace(s.file, "listen: [", "listen: [{address: 127.0.0.1:0, acme: true}, ", 1) +
+		"acme: {email: ops@example.com, agree: true, directory: 'AUTHORITY/directory', ca_file: DIR/ca}"
+	contacted := func(email string) func() bool {
+		return func() bool {
+			var account struct{ Contact []string }
+			a.await(s, "/account").decode(s, &account)
+			return len(account.Contact) == 1 && account.Contact[0] == "mailto:"+email
+		}
+	}
+	s.reload(with)
+	s.until("an account is asked for", contacted("ops@example.com"))
+	s.reload(strings.Replace(with, "ops@example.com", "new@example.com", 1))
+	s.until("another account is asked for", contacted("new@example.com"))
+	s.reload(s.file)
+	s.expect("/", 200, "isr; fwd=", "Host", "a.test")
+}
+
+// A reload moves the health and the metrics to other addresses.
+func TestReloadOfAddresses(t *testing.T) {
+	s := startFields(t, "listen: [{address: FREE}]\nhealth: {address: FREE}\nmetrics: {address: FREE}", nil, nil)
+	urls := []string{s.logged(`health on (http://[^"\s]+)`), s.logged(`metrics on (http://[^"\s]+)`)}
+	s.until("the server is ready", func() bool { return s.get(urls[0]).code == 200 })
+	next := s.file
+	for _, u := range urls {
+		address := regexp.MustCompile(`127.0.0.1:\d+`).FindString(u)
+		other, err := testbed.FreeAddress()
+		if err != nil {
+			t.Fatal(err)
+		}
+		next = strings.Replace(next, address, other, 1)
+	}
+	s.reload(strings.Replace(next, "health: {", "health: {path: /-/ready, ", 1))
+	if v := s.get("/-/ready"); v.code != 200 || !strings.Contains(v.body, `"ready"`) {
+		t.Errorf("the new health path: %s", v)
+	}
+	for _, u := range urls {
+		at := regexp.MustCompile(`127.0.0.1:\d+`)
+		key := map[bool]string{true: "health: {path: /-/ready, address: ", false: "metrics: {address: "}[strings.HasSuffix(u, "/readyz")]
+		_, rest, _ := strings.Cut(s.complete(strings.Replace(next, "health: {", "health: {path: /-/ready, ", 1)), key)
+		if v := s.get(at.ReplaceAllString(u, at.FindString(rest))); v.code != 200 {
+			t.Errorf("%s at the new address: %s", u, v)
+		}
+		s.until("the old address is closed", func() bool {
+			_, err := s.try(http.MethodGet, u)
+			return err != nil
+		})
 	}
 }

@@ -47,8 +47,8 @@ type Config struct {
 	Node string
 	// Naming returns how a setting is set, for hints. Nil: hints have the names of the configuration file.
 	Naming details.Naming
-	// Sites are URLs at which visitors reach the server, for examples in the console.
-	Sites []string
+	// Sites returns URLs at which visitors reach the server, for examples in the console. Nil: there are none.
+	Sites func() []string
 	// Embedded: the store is embedded. Demo: the demonstration site is served.
 	Embedded, Demo bool
 	// Problems returns what the server does without, and why. Nil: nothing.

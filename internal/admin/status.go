@@ -97,7 +97,7 @@ func (a *API) overview() (Overview, error) {
 	}
 	o := Overview{
 		Snapshot: a.cfg.Live.Snapshot(time.Now()), Node: a.cfg.Node, Version: a.cfg.Version, Started: a.began.UTC(), Store: a.cfg.Place,
-		Sites: append([]string{}, a.cfg.Sites...), Demo: a.cfg.Demo, Status: "ok", Problems: []string{}, Now: a.gauges(), Holding: a.holding(maxShownLeases),
+		Sites: a.sites(), Demo: a.cfg.Demo, Status: "ok", Problems: []string{}, Now: a.gauges(), Holding: a.holding(maxShownLeases),
 		Learned: a.learned(),
 	}
 	o.Details = a.detailsOf(o.Snapshot)
@@ -241,4 +241,12 @@ func (a *API) showActivity() operation {
 		}
 		return shown, nil
 	})
+}
+
+// sites returns the URLs at which visitors reach the server.
+func (a *API) sites() []string {
+	if a.cfg.Sites == nil {
+		return []string{}
+	}
+	return a.cfg.Sites()
 }

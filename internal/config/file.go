@@ -7,12 +7,12 @@ import "time"
 type File struct {
 	Preset string `yaml:"preset" enum:"next,nuxt,astro,sveltekit,react-router,django,rails,laravel,wordpress" help:"Framework of the site: settings for all routes, and routes for paths that must not be cached (isr config preset NAME shows them)." unset:"none" example:"next"`
 
-	Listen []Listener `yaml:"listen" other:"listeners,address,port,addr" max:"16" help:"Addresses of the site." unset:"one listener on 127.0.0.1:8080" restart:"yes"`
+	Listen []Listener `yaml:"listen" other:"listeners,address,port,addr" max:"16" help:"Addresses of the site." unset:"one listener on 127.0.0.1:8080"`
 	Hosts  []string   `yaml:"hosts" max:"1000" format:"host" help:"Hosts to serve: example.com, *.example.com, or * for any. Requests for other hosts get 421. Required if a listener is reachable from other machines." unset:"localhost" example:"[example.com, www.example.com]"`
 
-	ACME ACME `yaml:"acme" other:"letsencrypt,lets_encrypt" help:"Certificates of listeners with acme: one for each of hosts, obtained from a certificate authority and renewed." restart:"yes"`
+	ACME ACME `yaml:"acme" other:"letsencrypt,lets_encrypt" help:"Certificates of listeners with acme: one for each of hosts, obtained from a certificate authority and renewed."`
 
-	PublicScheme string `yaml:"public_scheme" enum:"http,https" help:"Scheme of the public URL of the site, sent to origins as X-Forwarded-Proto: with renders, and with requests of a listener that no other one with tls or acme is beside, unless a trusted proxy states another." unset:"https if a listener has tls or acme, else http" example:"https" restart:"yes"`
+	PublicScheme string `yaml:"public_scheme" enum:"http,https" help:"Scheme of the public URL of the site, sent to origins as X-Forwarded-Proto: with renders, and with requests of a listener that no other one with tls or acme is beside, unless a trusted proxy states another." unset:"https if a listener has tls or acme, else http" example:"https"`
 	HSTS         string `yaml:"hsts" format:"hsts" help:"Strict-Transport-Security of responses over https, which replaces the site's: max-age in seconds, includeSubDomains, preload. For this time browsers use only https for the hosts, even without a valid certificate: begin with a short max-age." unset:"none: the header of the site, if it sends one" example:"max-age=31536000; includeSubDomains"`
 
 	Origins  map[string]Origin `yaml:"origins" other:"origin,upstreams,backends,services,sites" max:"100" format:"name" help:"Sites behind the cache, by name."`
@@ -22,10 +22,10 @@ type File struct {
 	Store   Store   `yaml:"store" help:"Where pages are stored."`
 	Peer    Peer    `yaml:"peer" other:"peers" help:"Direct channel between the servers of a table (docs/fleet.md)." restart:"yes"`
 	Admin   Admin   `yaml:"admin" help:"Admin API." restart:"yes"`
-	Health  Health  `yaml:"health" help:"Health checks of orchestrators and load balancers, and the shutdown." restart:"yes"`
-	Metrics Metrics `yaml:"metrics" help:"Metrics for Prometheus (docs/metrics.md)." restart:"yes"`
+	Health  Health  `yaml:"health" help:"Health checks of orchestrators and load balancers, and the shutdown."`
+	Metrics Metrics `yaml:"metrics" help:"Metrics for Prometheus (docs/metrics.md)."`
 	Draft   Draft   `yaml:"draft" other:"drafts,preview" help:"Links with which editors see unpublished content (docs/drafts.md)."`
-	Purge   Purge   `yaml:"purge" help:"Purging by the HTTP method PURGE at the public addresses." restart:"yes"`
+	Purge   Purge   `yaml:"purge" help:"Purging by the HTTP method PURGE at the public addresses."`
 
 	Warm Warm `yaml:"warm" other:"warmup,warm_up,prewarm,warming" help:"Rendering pages before visitors ask for them, from a schedule (docs/warm.md)."`
 
@@ -41,9 +41,9 @@ type File struct {
 	RequestID            string        `yaml:"request_id" default:"misses" enum:"always,misses,errors,off" help:"Responses that name their request in X-Request-Id: always, misses (all but hits), errors (from status 400 on), or off: requests have no ids. Ids come from trusted_proxies or are made, are sent to origins, and are in logs and traces (docs/logs.md)." restart:"yes"`
 	Memory               Size          `yaml:"memory" default:"256MiB" max:"1PiB" help:"Size of the page cache in memory; 0 disables it." restart:"from or to 0"`
 	Buffers              *Size         `yaml:"buffers" min:"4MiB" max:"1PiB" help:"Bytes that are buffered for requests and responses, of all clients; one client may use a quarter." unset:"a quarter of memory, at least 32MiB" example:"128MiB" restart:"yes"`
-	MaxClientConnections int           `yaml:"max_client_connections" min:"1" max:"16777216" help:"Connections that one client, an IPv4 address or an IPv6 /64, may have. Connections of trusted_proxies are not limited; with proxy_protocol, the clients that they name are." unset:"a quarter of the limit of open files, at most 1024" example:"4096" restart:"yes"`
-	ClientTimeout        time.Duration `yaml:"client_timeout" default:"60s" min:"1s" max:"24h" help:"How long a client may neither read nor send a byte of a body before its connection is closed." restart:"yes"`
-	FastPath             bool          `yaml:"fast_path" default:"true" help:"Answer hits in memory, and serve other ordinary GET and HEAD requests, on listeners of plain HTTP/1.1 without net/http, Go's HTTP server, which is faster. Not with h2c or proxy_protocol, with traces, or with request_id: always." restart:"yes"`
+	MaxClientConnections int           `yaml:"max_client_connections" min:"1" max:"16777216" help:"Connections that one client, an IPv4 address or an IPv6 /64, may have. Connections of trusted_proxies are not limited; with proxy_protocol, the clients that they name are." unset:"a quarter of the limit of open files, at most 1024" example:"4096"`
+	ClientTimeout        time.Duration `yaml:"client_timeout" default:"60s" min:"1s" max:"24h" help:"How long a client may neither read nor send a byte of a body before its connection is closed."`
+	FastPath             bool          `yaml:"fast_path" default:"true" help:"Answer hits in memory, and serve other ordinary GET and HEAD requests, on listeners of plain HTTP/1.1 without net/http, Go's HTTP server, which is faster. Not with h2c or proxy_protocol, with traces, or with request_id: always."`
 	MinUses              int           `yaml:"min_uses" default:"1" min:"1" max:"100" help:"Store a page only from this request on, counted within half an hour." restart:"yes"`
 	MaxBody              Size          `yaml:"max_body" default:"16MiB" min:"1B" max:"1GiB" help:"Largest page that is stored." restart:"yes"`
 	MaxHeader            Size          `yaml:"max_header" default:"64KiB" min:"1KiB" max:"128KiB" help:"Largest response header that is stored, where each field counts for its name, its value and 32 bytes; the tags of a page may have as many bytes in addition. Responses with larger ones pass through." restart:"yes"`

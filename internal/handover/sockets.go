@@ -108,6 +108,32 @@ func (s *Sockets) Listen(ctx context.Context, address string) (l net.Listener, g
 	return l, given, nil
 }
 
+// Again returns another listener on the socket of one that Listen has returned. Connections go to either of them; the socket stays
+// open until both are closed.
+func (s *Sockets) Again(l net.Listener) (net.Listener, error) {
+	raw, err := l.(*net.TCPListener).SyscallConn() //nolint:forcetypeassert // of Listen
+	if err != nil {
+		return nil, err
+	}
+	fd, err := duplicate(raw)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), l.Addr().String())
+	again, err := net.FileListener(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	raw, err = again.(*net.TCPListener).SyscallConn() //nolint:forcetypeassert // of the same socket
+	if err != nil {
+		return nil, errors.Join(err, again.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = append(s.open, raw)
+	return again, nil
+}
+
 // takeLocked returns a listener on the socket that was given for an address; nil if there is none. Callers must hold mu.
 func (s *Sockets) takeLocked(address string) (net.Listener, error) {
 	if len(s.given) == 0 {

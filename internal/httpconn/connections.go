@@ -95,6 +95,13 @@ func (k *Connections) Limit(s *http.Server, l net.Listener, peer Peer) {
 	}
 }
 
+// SetPerClient changes how many connections one client may have, for those that it opens from now on.
+func (k *Connections) SetPerClient(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.limits.PerClient = n
+}
+
 // innermost returns the connection of [CoalesceWrites] within others; nil if there is none.
 func innermost(conn net.Conn) *coalescingConn {
 	for {

@@ -1,66 +1,103 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
+	"reflect"
+	"slices"
 
 	"github.com/facetheory/isr/internal/acme"
 	"github.com/facetheory/isr/internal/config"
 )
 
+// An acmeUse is what certificates are obtained by. A reload keeps the certificates that are obtained by the same.
+type acmeUse struct {
+	config.ACME
+	hmacKey       string
+	storage       string
+	tlsALPN, http string // the addresses of challenges
+}
+
 // useACME prepares the certificates of the listeners that use ACME, whose addresses are open.
-// data is the data folder. Nothing is requested before the first edge.
-func (p *public) useACME(f *config.File, data string) error {
+// Nothing is requested before the first edge.
+func (p *public) useACME(next *listening, s *setup) (err error) {
+	f := s.file
 	if f.CertificateHosts() == nil {
 		return nil
 	}
-	cfg := acme.Config{Directory: f.ACME.Directory, Email: f.ACME.Email, KeyID: f.ACME.ExternalAccount.KeyID, Storage: f.ACME.Storage, Logger: p.log}
-	for _, l := range p.listeners {
-		challenge := &cfg.HTTP
+	cfg := acme.Config{Directory: f.ACME.Directory, Email: f.ACME.Email, KeyID: f.ACME.ExternalAccount.KeyID, Storage: cmp.Or(f.ACME.Storage, filepath.Join(s.Data, "acme")), Logger: p.log}
+	next.acmeOf = acmeUse{ACME: f.ACME, storage: cfg.Storage}
+	for _, l := range next.listeners {
+		challenge, address := &cfg.HTTP, &next.acmeOf.http
 		if l.cfg.Encrypted() {
-			challenge = &cfg.TLSALPN
+			challenge, address = &cfg.TLSALPN, &next.acmeOf.tlsALPN
 		}
 		if f.AnswersChallenges(l.cfg) && *challenge == nil {
-			*challenge = l.inner.Addr()
+			*challenge, *address = l.inner.Addr(), l.inner.Addr().String()
 		}
 	}
-	if cfg.Storage == "" {
-		cfg.Storage = filepath.Join(data, "acme")
-	}
-	var err error
 	if cfg.HMACKey, err = f.ACME.ExternalAccount.HMACKey.Read(); err != nil {
 		return fmt.Errorf("acme.external_account.hmac_key: %w", err)
 	}
+	next.acmeOf.hmacKey = cfg.HMACKey
+	if now := p.now(); now.acme != nil && reflect.DeepEqual(now.acmeOf, next.acmeOf) {
+		next.acme = now.acme
+	} else if next.acme, err = p.newACME(cfg, f); err != nil {
+		return err
+	}
+	return p.certify(next)
+}
+
+// newACME returns certificates that request nothing yet.
+func (p *public) newACME(cfg acme.Config, f *config.File) (c *acme.Certificates, err error) {
 	if cfg.Roots, err = f.ACME.Roots(); err != nil {
-		return fmt.Errorf("acme.ca_file: %w", err)
+		return nil, fmt.Errorf("acme.ca_file: %w", err)
 	}
-	if p.acme, err = acme.New(cfg); err != nil {
-		return fmt.Errorf("acme.storage: %w", err)
+	if c, err = acme.New(cfg); err != nil {
+		return nil, fmt.Errorf("acme.storage: %w", err)
 	}
-	for _, l := range p.listeners {
-		if l.cfg.ACME {
-			l.tls = p.acme.TLSConfig()
+	return c, nil
+}
+
+// certify has the listeners with ACME use its certificates. Listeners that serve with others are opened again.
+func (p *public) certify(next *listening) (err error) {
+	now := p.now()
+	for i, l := range next.listeners {
+		if !l.cfg.ACME {
+			continue
 		}
+		if slices.Contains(now.listeners, l) {
+			if next.acme == now.acme {
+				continue
+			}
+			if l, err = p.openAgain(l, l.listenerUse); err != nil {
+				return err
+			}
+			next.listeners[i] = l
+		}
+		l.tls = next.acme.TLSConfig()
 	}
 	return nil
 }
 
 // problems returns what is wrong with certificates.
 func (p *public) problems() (all []problem) {
-	if p.acme == nil {
+	certificates := p.now().acme
+	if certificates == nil {
 		return nil
 	}
-	for _, text := range p.acme.Problems() {
+	for _, text := range certificates.Problems() {
 		all = append(all, problem{checkCertificates, text})
 	}
 	return all
 }
 
 // closeACME stops obtaining certificates.
-func (p *public) closeACME(ctx context.Context) error {
-	if p.acme == nil {
+func (at *listening) closeACME(ctx context.Context) error {
+	if at.acme == nil {
 		return nil
 	}
-	return p.acme.Close(ctx)
+	return at.acme.Close(ctx)
 }

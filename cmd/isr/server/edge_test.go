@@ -12,19 +12,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/handover"
 )
 
+// listen opens the listeners of a file, which do not serve yet.
+func listen(t *testing.T, f *config.File, clientTimeout time.Duration, log *slog.Logger) (*public, *setup, error) {
+	t.Helper()
+	s := &setup{ServeCommand: new(ServeCommand), file: f}
+	s.Data, s.ClientTimeout = t.TempDir(), cli.Span(clientTimeout)
+	p := &public{failed: make(chan error, 1), sockets: new(handover.Sockets), log: log}
+	opened, err := p.open(t.Context(), s)
+	if err == nil {
+		p.present.Store(opened)
+	}
+	return p, s, err
+}
+
 // serveFile serves the listeners of a file until the test ends.
 func serveFile(t *testing.T, f *config.File, h http.Handler) *public {
 	t.Helper()
-	p, err := listen(t.Context(), new(handover.Sockets), f, t.TempDir(), slog.New(slog.DiscardHandler))
+	p, of, err := listen(t, f, time.Minute, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.edge(f, h, nil, "", newHealth())
-	p.start(f, time.Minute)
+	p.edge(p.now(), of, h, nil, newHealth())
+	p.serve(context.Background(), p.now())
 	t.Cleanup(func() { p.stop(context.Background()) })
 	return p
 }
@@ -43,7 +57,7 @@ func TestForwardingFieldsOfUnnamedClientsAreDropped(t *testing.T) {
 		"PROXY UNKNOWN\r\n":                      `127.0.0.1:PORT []`,
 		"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00": `127.0.0.1:PORT []`, // version 2, LOCAL
 	} {
-		c, err := net.Dial("tcp", p.listeners[0].inner.Addr().String())
+		c, err := net.Dial("tcp", p.now().listeners[0].inner.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +81,7 @@ func TestPlainListenerBesideACME(t *testing.T) {
 		ACME:   config.ACME{Directory: authority.URL, Agree: true},
 	}
 	p := serveFile(t, f, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "site at ", r.URL.Path) }))
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.listeners[1].inner.Addr().String()+"/a", http.NoBody)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.now().listeners[1].inner.Addr().String()+"/a", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

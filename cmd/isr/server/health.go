@@ -57,18 +57,14 @@ func (f *healthFlags) graceTime(render time.Duration) time.Duration {
 	return render + 5*time.Second
 }
 
-// serve serves /livez and /readyz. Without --health it returns an idle server, which never
-// fails.
-func (f *healthFlags) serve(ctx context.Context, sockets *handover.Sockets, h *health, log *slog.Logger) (*Running, error) {
-	if f.Health == "" {
-		return &Running{server: new(http.Server)}, nil
-	}
+// serve serves /livez and /readyz.
+func (f *healthFlags) serve(ctx context.Context, sockets *handover.Sockets, h *health, failed chan error, log *slog.Logger) (*Running, error) {
 	listener, _, err := sockets.Listen(ctx, f.Health)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w; give another address with --health", f.Health, err)
 	}
 	log.Info("health on http://" + displayAddress(listener.Addr()) + "/readyz")
-	return start(newServer(h.handler(), log), listener), nil
+	return startWith(newServer(h.handler(), log), listener, failed), nil
 }
 
 // health is the health of a server. It is safe for concurrent use.

@@ -191,13 +191,20 @@ const (
 // connections returns the limits of visitors' connections for a process that may have that many open files, 0 if that
 // is not known. perClient is the limit of a client; 0 means the default. within is the budget of their buffers.
 func connections(files int64, perClient int, within *buffers.Budget, log *slog.Logger) *httpconn.Connections {
-	cfg := httpconn.ConnectionLimits{Total: int(files - min(files/2, reservedFiles)), PerClient: clientConnections, Buffers: within, Logger: log}
-	if cfg.Total > 0 {
-		cfg.PerClient = max(min(clientConnections, cfg.Total/clientParts), 1)
-	}
-	cfg.PerClient = cmp.Or(perClient, cfg.PerClient)
+	cfg := httpconn.ConnectionLimits{Total: visitorConnections(files), PerClient: connectionsOfClient(files, perClient), Buffers: within, Logger: log}
 	log.Debug("limits of connections", "files", files, "visitors", cfg.Total, "client", cfg.PerClient)
 	return httpconn.NewConnections(cfg)
+}
+
+// visitorConnections is how many connections visitors may have; 0 or less if there is no limit.
+func visitorConnections(files int64) int { return int(files - min(files/2, reservedFiles)) }
+
+// connectionsOfClient is how many of them one client may have: chosen, if it is not 0.
+func connectionsOfClient(files int64, chosen int) int {
+	if total := visitorConnections(files); chosen == 0 && total > 0 {
+		return max(min(clientConnections, total/clientParts), 1)
+	}
+	return cmp.Or(chosen, clientConnections)
 }
 
 // peerOf returns which client the connections of a listener are of. The connections of trusted proxies are of many

@@ -38,11 +38,8 @@ func (f *metricsFlags) validate() error {
 	return nil
 }
 
-// serve serves the metrics. Without --metrics it returns an idle server, which never fails.
-func (f *metricsFlags) serve(ctx context.Context, sockets *handover.Sockets, m *metrics.Metrics, log *slog.Logger) (*Running, error) {
-	if f.Metrics == "" {
-		return &Running{server: new(http.Server)}, nil
-	}
+// serve serves the metrics.
+func (f *metricsFlags) serve(ctx context.Context, sockets *handover.Sockets, m *metrics.Metrics, failed chan error, log *slog.Logger) (*Running, error) {
 	listener, _, err := sockets.Listen(ctx, f.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w; give another address with --metrics", f.Metrics, err)
@@ -55,7 +52,7 @@ func (f *metricsFlags) serve(ctx context.Context, sockets *handover.Sockets, m *
 		log.Warn("metrics without a token at an address that other machines reach: allow only your Prometheus to connect", "address", listener.Addr().String())
 	}
 	log.Info("metrics on " + url)
-	return start(newServer(handler, log), listener), nil
+	return startWith(newServer(handler, log), listener, failed), nil
 }
 
 // loopbackOnly refuses requests whose Host is no loopback address: a web page could read the

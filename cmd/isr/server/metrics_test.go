@@ -70,7 +70,7 @@ func TestMetricsAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer stop()
-		r, err := (&metricsFlags{Metrics: address}).serve(t.Context(), new(handover.Sockets), m, slog.New(slog.NewTextHandler(log, nil)))
+		r, err := (&metricsFlags{Metrics: address}).serve(t.Context(), new(handover.Sockets), m, nil, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,81 +28,162 @@ import (
 	"github.com/facetheory/isr/internal/httpconn"
 )
 
-// A public is the public side of a server: its listeners, and the hosts that they serve.
+// A public is the public side of a server: its listeners, and the hosts that they serve. A reload replaces both.
 type public struct {
-	listeners []*publicListener
-	hosts     atomic.Pointer[gateway.Hosts] // with the ports of all listeners
-	failed    chan error                    // receives the error of a listener that fails
-	acme      *acme.Certificates            // nil unless a listener uses it
-	peers     gateway.Peers                 // of all listeners
-	limits    *httpconn.Connections         // of all listeners, once they serve
-	ending    atomic.Bool                   // connections are closed after their next response
+	present atomic.Pointer[listening]
+	hosts   atomic.Pointer[gateway.Hosts] // with the ports of all listeners
+	failed  chan error                    // receives the error of a listener that fails
+	peers   gateway.Peers                 // of all listeners
+	limits  *httpconn.Connections         // of all listeners, once they serve
+	ending  atomic.Bool                   // connections are closed after their next response
 	// observe is [gateway.EdgeConfig.Observe]; nil if requests are not observed.
 	observe func(http.ResponseWriter, *http.Request, http.Handler)
-	// fast are the instruments of hits that net/http does not answer; nil if it answers all.
-	fast *instruments
-	log  *slog.Logger
+	// hits are the instruments of hits that net/http does not answer; nil if it answers all.
+	hits    *instruments
+	sockets *handover.Sockets
+	log     *slog.Logger
+}
+
+// listening are the listeners of a configuration. It is immutable.
+type listening struct {
+	listeners []*publicListener
+	acme      *acme.Certificates // nil unless a listener uses it
+	acmeOf    acmeUse            // what acme was made of
 }
 
 // A publicListener is one address of the site.
 type publicListener struct {
-	cfg     config.Listener
+	listenerUse
 	inner   net.Listener
 	tls     *tls.Config // nil if there is no TLS
 	handler atomic.Pointer[http.Handler]
+	ending  atomic.Bool        // its connections are closed after their next response
 	server  *Running           // once it serves
 	fast    *httpconn.FastPath // nil if there is none
 	fresh   sync.Map           // of net.Conn: the connections that have sent no request yet
 }
 
-// listen listens on all addresses of a file. data is the data folder.
-func listen(ctx context.Context, sockets *handover.Sockets, f *config.File, data string, log *slog.Logger) (p *public, err error) {
-	p = &public{failed: make(chan error, len(f.Listen)), log: log}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.close())
-		}
-	}()
-	for _, cfg := range f.Listen {
-		l := &publicListener{cfg: cfg}
-		var files []httpconn.CertificateFile
-		for _, c := range cfg.TLS {
-			files = append(files, httpconn.CertificateFile{Cert: c.Cert, Key: c.Key})
-		}
-		if len(files) > 0 {
-			certs, err := httpconn.LoadCertificates(files, log)
-			if err != nil {
-				return p, fmt.Errorf("listener %s: %w", cfg.Address, err)
-			}
-			l.tls = &tls.Config{GetCertificate: certs.Get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-		}
-		var given bool
-		if l.inner, given, err = sockets.Listen(ctx, cfg.Address); err != nil {
-			return p, fmt.Errorf("cannot listen on %s: %w; give another address with --listen", cfg.Address, err)
-		}
-		if sockets.Managed() && !given {
-			log.Warn("the service manager hands in sockets, but none for this listener: a restart refuses connections to it; add it to the socket unit, like ListenStream="+cfg.Address, "listener", cfg.Address)
-		}
-		p.listeners = append(p.listeners, l)
-	}
-	p.setHosts(f)
-	return p, p.useACME(f, data)
+// A listenerUse is what a listener is made of. A reload keeps the listeners that are made of the same.
+type listenerUse struct {
+	cfg    config.Listener
+	common gateway.Listener
+	hits   bool // without net/http
 }
 
-// close closes listeners that do not serve yet.
-func (p *public) close() error {
-	var errs []error
-	for _, l := range p.listeners {
-		errs = append(errs, l.inner.Close())
+// use returns what a listener of a configuration is made of.
+func (p *public) use(s *setup, cfg config.Listener) listenerUse {
+	return listenerUse{
+		cfg:    cfg,
+		common: gateway.Listener{PublicScheme: s.file.PublicScheme, Scheme: s.file.SchemeOf(cfg), ClientTimeout: time.Duration(s.ClientTimeout), StreamWindow: streamWindow},
+		hits:   p.hits != nil && s.FastPath && !cfg.Encrypted() && !cfg.H2C && !cfg.ProxyProtocol,
 	}
-	errs = append(errs, p.closeACME(context.Background()))
-	return errors.Join(errs...)
+}
+
+// open opens the listeners of a configuration, which do not serve yet. Listeners that are present and made of the same are
+// taken over; others at the same address share its socket, so that no connection is refused.
+func (p *public) open(ctx context.Context, s *setup) (next *listening, err error) {
+	next = new(listening)
+	defer func() {
+		if err != nil {
+			p.discard(next)
+		}
+	}()
+	before := slices.Clone(p.now().listeners)
+	for _, cfg := range s.file.Listen {
+		use := p.use(s, cfg)
+		at := slices.IndexFunc(before, func(l *publicListener) bool { return l.cfg.Address == cfg.Address })
+		l := new(publicListener)
+		switch {
+		case at >= 0 && reflect.DeepEqual(before[at].listenerUse, use):
+			l = before[at]
+		case at >= 0:
+			l, err = p.openAgain(before[at], use)
+		default:
+			l, err = p.openAt(ctx, use)
+		}
+		if err != nil {
+			return next, err
+		}
+		if at >= 0 {
+			before = slices.Delete(before, at, at+1)
+		}
+		next.listeners = append(next.listeners, l)
+	}
+	return next, p.useACME(next, s)
+}
+
+// openAt opens a listener at an address that no listener is at.
+func (p *public) openAt(ctx context.Context, use listenerUse) (*publicListener, error) {
+	inner, given, err := p.sockets.Listen(ctx, use.cfg.Address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w; give another address with --listen", use.cfg.Address, err)
+	}
+	if p.sockets.Managed() && !given {
+		p.log.Warn("the service manager hands in sockets, but none for this listener: a restart refuses connections to it; add it to the socket unit, like ListenStream="+use.cfg.Address, "listener", use.cfg.Address)
+	}
+	return p.newListener(use, inner)
+}
+
+// openAgain opens another listener at the address of one.
+func (p *public) openAgain(l *publicListener, use listenerUse) (*publicListener, error) {
+	inner, err := p.sockets.Again(l.inner)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s again: %w", use.cfg.Address, err)
+	}
+	return p.newListener(use, inner)
+}
+
+// newListener returns a listener at an address that is open, which it closes after an error.
+func (p *public) newListener(use listenerUse, inner net.Listener) (*publicListener, error) {
+	l := &publicListener{listenerUse: use, inner: inner}
+	var files []httpconn.CertificateFile
+	for _, c := range use.cfg.TLS {
+		files = append(files, httpconn.CertificateFile{Cert: c.Cert, Key: c.Key})
+	}
+	if len(files) == 0 {
+		return l, nil
+	}
+	certs, err := httpconn.LoadCertificates(files, p.log)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listener %s: %w", use.cfg.Address, err), inner.Close())
+	}
+	l.tls = &tls.Config{GetCertificate: certs.Get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	return l, nil
+}
+
+// now returns the present listeners; none before the first are used.
+func (p *public) now() *listening {
+	if l := p.present.Load(); l != nil {
+		return l
+	}
+	return new(listening)
+}
+
+// discard closes the listeners that are not in use.
+func (p *public) discard(next *listening) {
+	now := p.now()
+	for _, l := range next.listeners {
+		if !slices.Contains(now.listeners, l) {
+			_ = l.inner.Close() // nothing was accepted
+		}
+	}
+	if next.acme != now.acme {
+		_ = next.closeACME(context.Background()) // it has not begun
+	}
+}
+
+// close closes listeners that do not serve.
+func (p *public) close() {
+	now := p.present.Swap(nil)
+	if now != nil {
+		p.discard(now)
+	}
 }
 
 // setHosts sets the hosts that the server serves.
-func (p *public) setHosts(f *config.File) {
+func (p *public) setHosts(f *config.File, at *listening) {
 	hosts := hostsOf(f)
-	for _, l := range p.listeners {
+	for _, l := range at.listeners {
 		hosts = hosts.WithListener(l.inner.Addr())
 	}
 	p.hosts.Store(&hosts)
@@ -130,46 +213,47 @@ func trustOf(l config.Listener) (gateway.Trust, error) {
 // served returns the hosts that the listeners serve.
 func (p *public) served() admin.Hosts { return p.hosts.Load() }
 
-// edge replaces what the listeners do with requests: edges for the hosts of a file, before the
+// edge sets what listeners do with requests: edges for the hosts of a configuration, before the
 // handler that onPublic, if not nil, returns for the site. The redirect to https is between the two:
 // webhooks are accepted at all listeners.
-func (p *public) edge(f *config.File, site http.Handler, onPublic func(http.Handler) http.Handler, healthPath string, h *health) {
-	p.setHosts(f)
+func (p *public) edge(at *listening, s *setup, site http.Handler, onPublic func(http.Handler) http.Handler, h *health) {
+	f := s.file
+	p.setHosts(f, at)
 	keyScheme := ""
 	if f.BothSchemes() {
 		keyScheme = f.PublicScheme
 	}
-	for i, l := range p.listeners {
+	for i, l := range at.listeners {
 		trust, _ := trustOf(l.cfg) // validated
-		next := p.redirected(f, i, site)
+		next := at.redirected(f, i, site)
 		if onPublic != nil {
 			next = onPublic(next)
 		}
 		edge := gateway.Edge(gateway.EdgeConfig{
 			Hosts: hostsOf(f).WithListener(l.inner.Addr()), Trust: trust, Unnamed: unnamed, Peers: &p.peers,
 			Scheme: f.SchemeOf(l.cfg), KeyScheme: keyScheme, HSTS: f.HSTS,
-			HealthPath: healthPath, Health: http.HandlerFunc(h.public), Observe: p.observe, Logger: p.log,
+			HealthPath: s.HealthPath, Health: http.HandlerFunc(h.public), Observe: p.observe, Logger: p.log,
 		}, next)
-		if p.acme != nil && f.AnswersChallenges(l.cfg) && !l.cfg.Encrypted() {
-			edge = p.acme.Answer(edge)
+		if at.acme != nil && f.AnswersChallenges(l.cfg) && !l.cfg.Encrypted() {
+			edge = at.acme.Answer(edge)
 		}
 		l.handler.Store(&edge)
 	}
-	if p.acme != nil {
-		p.acme.Serve(f.CertificateHosts())
+	if at.acme != nil {
+		at.acme.Serve(f.CertificateHosts())
 	}
 }
 
 // redirected returns the handler of a listener: a redirect to https before the site, if visitors of
 // the listener are redirected.
-func (p *public) redirected(f *config.File, i int, site http.Handler) http.Handler {
+func (at *listening) redirected(f *config.File, i int, site http.Handler) http.Handler {
 	to := f.RedirectTo(i)
 	if to < 0 {
 		return site
 	}
-	cfg := gateway.RedirectConfig{Port: portOf(p.listeners[i].inner.Addr()), TLSPort: portOf(p.listeners[to].inner.Addr()), Unnamed: unnamed}
-	if p.listeners[to].cfg.ACME {
-		cfg.Certified = p.acme.Has
+	cfg := gateway.RedirectConfig{Port: portOf(at.listeners[i].inner.Addr()), TLSPort: portOf(at.listeners[to].inner.Addr()), Unnamed: unnamed}
+	if at.listeners[to].cfg.ACME {
+		cfg.Certified = at.acme.Has
 	}
 	return gateway.RedirectHTTPS(cfg, site)
 }
@@ -179,11 +263,45 @@ func portOf(a net.Addr) int {
 	return tcp.Port
 }
 
-// start serves on all listeners, which have an edge.
-func (p *public) start(f *config.File, clientTimeout time.Duration) {
-	for _, l := range p.listeners {
-		l.server = l.start(gateway.Listener{PublicScheme: f.PublicScheme, Scheme: f.SchemeOf(l.cfg), ClientTimeout: clientTimeout}, p)
+// serve serves on listeners, which have an edge, unless they serve already. It returns those that it has replaced, which accept no
+// more connections.
+func (p *public) serve(ctx context.Context, next *listening) (before *listening) {
+	for _, l := range next.listeners {
+		if l.server == nil {
+			l.server = l.start(p)
+		}
 	}
+	before = p.now()
+	p.present.Store(next)
+	for _, l := range before.listeners {
+		if !slices.Contains(next.listeners, l) { // the next connection is for the new configuration
+			l.end()
+			l.server.stopAccepting(ctx, l.inner)
+		}
+	}
+	return before
+}
+
+// retire ends the listeners that are not in use any more, once the requests in flight of their connections are answered, or ctx is
+// done. Other listeners accept the connections to those of their addresses that are still configured.
+func (p *public) retire(ctx context.Context, before *listening) {
+	now := p.now()
+	if before.acme != now.acme {
+		if err := before.closeACME(ctx); err != nil {
+			p.log.Warn("certificate orders of the old configuration canceled", "error", err)
+		}
+	}
+	var stopping sync.WaitGroup
+	for _, l := range before.listeners {
+		if slices.Contains(now.listeners, l) {
+			continue
+		}
+		stopping.Go(func() {
+			_ = backoff.Wait(ctx, lastResponses)
+			l.stop(ctx, p.limits, p.log)
+		})
+	}
+	stopping.Wait()
 }
 
 // Limits of HTTP/2 connections.
@@ -200,11 +318,11 @@ const (
 	readFrame = 16 << 10
 )
 
-func (l *publicListener) start(common gateway.Listener, p *public) *Running {
+func (l *publicListener) start(p *public) *Running {
+	common := l.common
 	clientTimeout := common.ClientTimeout
-	common.StreamWindow = streamWindow
 	s := newServer(httpconn.LimitStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p.ending.Load() && r.Header.Get("Upgrade") == "" {
+		if (p.ending.Load() || l.ending.Load()) && r.Header.Get("Upgrade") == "" {
 			w.Header().Set("Connection", "close") // HTTP/2 then ends the connection, too
 		}
 		(*l.handler.Load()).ServeHTTP(w, r)
@@ -222,11 +340,11 @@ func (l *publicListener) start(common gateway.Listener, p *public) *Running {
 	s.Protocols.SetUnencryptedHTTP2(l.cfg.H2C)
 	coalescing := httpconn.CoalesceWrites(s, l.inner, clientTimeout)
 	p.limits.Limit(s, coalescing, peerOf(l.cfg))
-	if p.fast != nil && l.tls == nil && !l.cfg.H2C && !l.cfg.ProxyProtocol {
+	if l.hits {
 		l.fast = httpconn.NewFastPath(s, coalescing, fastpath.New(fastpath.Config{
 			Handler:  func() http.Handler { return *l.handler.Load() },
-			Recorder: p.fast.recorder,
-			Counter:  p.fast.metrics.FastPath(),
+			Recorder: p.hits.recorder,
+			Counter:  p.hits.metrics.FastPath(),
 		}))
 	}
 	inner := acceptProxy(l.cfg, s, coalescing)
@@ -296,33 +414,35 @@ func (l *publicListener) hasFresh() (found bool) {
 // connections are still accepted.
 func (p *public) end() {
 	p.ending.Store(true)
-	for _, l := range p.listeners {
-		if l.fast != nil {
-			l.fast.End()
-		}
+	for _, l := range p.now().listeners {
+		l.end()
+	}
+}
+
+// end has the connections of a listener closed after their next response.
+func (l *publicListener) end() {
+	l.ending.Store(true)
+	if l.fast != nil {
+		l.fast.End()
 	}
 }
 
 // stop accepts no more requests, and lets those in flight finish until ctx is done.
 func (p *public) stop(ctx context.Context) {
-	done := make(chan struct{}, len(p.listeners))
-	for _, l := range p.listeners {
-		go func() {
-			l.stop(ctx, p.limits, p.log)
-			done <- struct{}{}
-		}()
+	now := p.now()
+	var stopping sync.WaitGroup
+	for _, l := range now.listeners {
+		stopping.Go(func() { l.stop(ctx, p.limits, p.log) })
 	}
-	for range p.listeners {
-		<-done
-	}
-	if err := p.closeACME(ctx); err != nil {
+	stopping.Wait()
+	if err := now.closeACME(ctx); err != nil {
 		p.log.Warn("certificate orders canceled at shutdown", "error", err)
 	}
 }
 
 // urls returns the addresses that a browser on this machine can open.
 func (p *public) urls() (texts []string) {
-	for _, l := range p.listeners {
+	for _, l := range p.now().listeners {
 		scheme := "http://"
 		if l.tls != nil {
 			scheme = "https://"
@@ -334,7 +454,7 @@ func (p *public) urls() (texts []string) {
 
 // addresses returns the addresses of the listeners.
 func (p *public) addresses() (all []net.Addr) {
-	for _, l := range p.listeners {
+	for _, l := range p.now().listeners {
 		all = append(all, l.inner.Addr())
 	}
 	return all

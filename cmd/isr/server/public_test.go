@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/config"
-	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/testbed"
 )
@@ -62,7 +61,7 @@ func TestListeners(t *testing.T) {
 		{2, "http", h1, "Client sent an HTTP request to an HTTPS server.\n"},
 	} {
 		client := &http.Client{Transport: &http.Transport{Protocols: c.protocols, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // a certificate of the test
-		address := p.listeners[c.listener].inner.Addr()
+		address := p.now().listeners[c.listener].inner.Addr()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.scheme+"://"+address.String(), http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -87,7 +86,8 @@ func TestListeners(t *testing.T) {
 	if h := p.served(); !h.Serve("a.test:"+port(p, 0)) || !h.Serve("a.test:"+port(p, 2)) || h.Serve("b.test") {
 		t.Error("the admin API knows other hosts than the listeners")
 	}
-	p.edge(&config.File{Hosts: []string{"b.test"}, Listen: f.Listen}, http.NotFoundHandler(), nil, "", newHealth())
+	other := &setup{ServeCommand: new(ServeCommand), file: &config.File{Hosts: []string{"b.test"}, Listen: f.Listen}}
+	p.edge(p.now(), other, http.NotFoundHandler(), nil, newHealth())
 	if h := p.served(); h.Serve("a.test") || !h.Serve("b.test") {
 		t.Error("after a change of hosts, the old ones are served")
 	}
@@ -108,7 +108,7 @@ func TestAmbiguousRequests(t *testing.T) {
 		fmt.Fprintf(w, "%t %s", unnamed(r), r.RemoteAddr)
 	}))
 	const chunked = "Transfer-Encoding: chunked\r\n"
-	for i, l := range p.listeners {
+	for i, l := range p.now().listeners {
 		ask := func(proxied, request string) string {
 			c, err := net.Dial("tcp", l.inner.Addr().String())
 			if err != nil {
@@ -153,7 +153,7 @@ func TestAmbiguousRequests(t *testing.T) {
 }
 
 func port(p *public, i int) string {
-	_, port, _ := strings.Cut(p.listeners[i].inner.Addr().String(), ":")
+	_, port, _ := strings.Cut(p.now().listeners[i].inner.Addr().String(), ":")
 	return port
 }
 
@@ -161,21 +161,21 @@ func port(p *public, i int) string {
 // client timeout.
 func TestStalledStreamEnds(t *testing.T) {
 	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0", H2C: true}}}
-	p, err := listen(t.Context(), new(handover.Sockets), f, t.TempDir(), slog.New(slog.DiscardHandler))
+	p, of, err := listen(t, f, 100*time.Millisecond, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	p.edge(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	p.edge(p.now(), of, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, err := w.Write(make([]byte, 64<<20))
 		ended <- err
-	}), nil, "", newHealth())
-	p.start(f, 100*time.Millisecond)
+	}), nil, newHealth())
+	p.serve(context.Background(), p.now())
 	t.Cleanup(func() { p.stop(context.Background()) })
 	h2c := new(http.Protocols)
 	h2c.SetUnencryptedHTTP2(true)
 	client := &http.Client{Transport: &http.Transport{Protocols: h2c}}
-	res, err := client.Get("http://" + p.listeners[0].inner.Addr().String())
+	res, err := client.Get("http://" + p.now().listeners[0].inner.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,14 +193,14 @@ func TestStalledStreamEnds(t *testing.T) {
 // A request that comes while the server stops is answered, also if net/http takes its connection for idle.
 func TestStopAnswersWhatComes(t *testing.T) {
 	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0"}}}
-	p, err := listen(t.Context(), new(handover.Sockets), f, t.TempDir(), slog.New(slog.DiscardHandler))
+	p, of, err := listen(t, f, time.Minute, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.limits = httpconn.NewConnections(httpconn.ConnectionLimits{})
-	p.edge(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }), nil, "", newHealth())
-	p.start(f, time.Minute)
-	address := p.listeners[0].inner.Addr().String()
+	p.edge(p.now(), of, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }), nil, newHealth())
+	p.serve(context.Background(), p.now())
+	address := p.now().listeners[0].inner.Addr().String()
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -247,15 +247,15 @@ func TestStopAnswersWhatComes(t *testing.T) {
 // Connections that wait to be accepted when the server stops are accepted, and their requests are answered.
 func TestStopAcceptsWhatWaits(t *testing.T) {
 	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0"}}}
-	p, err := listen(t.Context(), new(handover.Sockets), f, t.TempDir(), slog.New(slog.DiscardHandler))
+	p, of, err := listen(t, f, time.Minute, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.limits = httpconn.NewConnections(httpconn.ConnectionLimits{})
-	p.edge(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }), nil, "", newHealth())
+	p.edge(p.now(), of, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }), nil, newHealth())
 	var waiting []net.Conn
 	for range 50 {
-		c, err := net.Dial("tcp", p.listeners[0].inner.Addr().String())
+		c, err := net.Dial("tcp", p.now().listeners[0].inner.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestStopAcceptsWhatWaits(t *testing.T) {
 		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
 		waiting = append(waiting, c)
 	}
-	p.start(f, time.Minute)
+	p.serve(context.Background(), p.now())
 	p.stop(context.Background())
 	for i, c := range waiting {
 		if answer, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(answer), "page") {
@@ -275,18 +275,18 @@ func TestStopAcceptsWhatWaits(t *testing.T) {
 
 // Listeners that cannot be opened name their address, and leave no other one open.
 func TestListenFails(t *testing.T) {
-	first, err := listen(t.Context(), new(handover.Sockets), &config.File{Listen: []config.Listener{{Address: "127.0.0.1:0"}}}, t.TempDir(), slog.Default())
+	first, _, err := listen(t, &config.File{Listen: []config.Listener{{Address: "127.0.0.1:0"}}}, time.Minute, slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.close()
-	taken := first.listeners[0].inner.Addr().String()
-	if _, err := listen(t.Context(), new(handover.Sockets), &config.File{Listen: []config.Listener{{Address: "127.0.0.1:0"}, {Address: taken}}}, t.TempDir(), slog.Default()); err == nil || !strings.Contains(err.Error(), "cannot listen on "+taken) {
+	taken := first.now().listeners[0].inner.Addr().String()
+	if _, _, err := listen(t, &config.File{Listen: []config.Listener{{Address: "127.0.0.1:0"}, {Address: taken}}}, time.Minute, slog.Default()); err == nil || !strings.Contains(err.Error(), "cannot listen on "+taken) {
 		t.Errorf("got %v", err)
 	}
 	var log bytes.Buffer
 	bad := config.Listener{Address: "127.0.0.1:0", TLS: []config.Certificate{{Cert: "none.crt", Key: "none.key"}}}
-	if _, err := listen(t.Context(), new(handover.Sockets), &config.File{Listen: []config.Listener{bad}}, t.TempDir(), slog.New(slog.NewTextHandler(&log, nil))); err == nil || !strings.Contains(err.Error(), "certificate none.crt with key none.key") {
+	if _, _, err := listen(t, &config.File{Listen: []config.Listener{bad}}, time.Minute, slog.New(slog.NewTextHandler(&log, nil))); err == nil || !strings.Contains(err.Error(), "certificate none.crt with key none.key") {
 		t.Errorf("got %v", err)
 	}
 	roots := filepath.Join(t.TempDir(), "roots")
@@ -302,7 +302,7 @@ func TestListenFails(t *testing.T) {
 		{config.ACME{Storage: filepath.Join(roots, "x")}, "acme.storage: "},
 	} {
 		f := &config.File{Listen: []config.Listener{{Address: "127.0.0.1:0", ACME: true}}, Hosts: []string{"a.test"}, ACME: c.cfg}
-		if _, err := listen(t.Context(), new(handover.Sockets), f, t.TempDir(), slog.Default()); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := listen(t, f, time.Minute, slog.Default()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}

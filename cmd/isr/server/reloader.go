@@ -95,7 +95,8 @@ type reloader struct {
 	current atomic.Pointer[setup]
 
 	mu       sync.Mutex
-	ended    bool           // guarded by mu: the server ends
+	begun    bool           // guarded by mu: the server serves
+	ended    bool           // guarded by mu: it ends
 	retiring sync.WaitGroup // of the parts that were replaced
 	// retired is done when parts that were replaced must end at once.
 	retired context.Context
@@ -119,6 +120,9 @@ func (r *reloader) reload(ctx context.Context) (done admin.Reloaded, err error) 
 		r.metrics.Reloaded(err)
 		r.live.Happen(reloadHappening(err))
 	}()
+	if !r.begun {
+		return admin.Reloaded{}, r.refuse("starting", http.StatusConflict, "the server is starting", "reload again once it serves")
+	}
 	if r.ended {
 		return admin.Reloaded{}, r.refuse("shutting_down", http.StatusConflict, "the server is shutting down", "start it again: it reads the file then")
 	}
@@ -188,11 +192,23 @@ func (r *reloader) replace(ctx context.Context, old, next *setup) error {
 	return nil
 }
 
-// drain lets the parts that were replaced finish, until ctx is done. From then on a reload is refused.
-func (r *reloader) drain(ctx context.Context) {
+// begin begins to accept reloads.
+func (r *reloader) begin() {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begun = true
+}
+
+// close refuses reloads from now on.
+func (r *reloader) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.ended = true
-	r.mu.Unlock()
+}
+
+// drain lets the parts that were replaced finish, until ctx is done.
+func (r *reloader) drain(ctx context.Context) {
+	r.close()
 	stop := context.AfterFunc(ctx, r.endAll)
 	defer stop()
 	r.retiring.Wait()

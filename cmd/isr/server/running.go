@@ -72,7 +72,7 @@ func startWith(server *http.Server, listener net.Listener, failed chan error) *R
 	go func() {
 		defer close(r.accepts)
 		if err := r.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !r.stopping.Load() {
-			r.Failed <- err
+			r.Failed <- fmt.Errorf("serving %s: %w", listener.Addr(), err)
 		}
 	}()
 	return r

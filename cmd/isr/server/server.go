@@ -109,7 +109,7 @@ func drainParts(ctx context.Context, parts []part) {
 func (s *server) parts() []part {
 	return []part{
 		{start: s.startFolder},
-		{start: s.startWatch},
+		{start: s.startWatch, prepare: s.prepareWatch},
 		{start: s.startBackend, prepare: s.prepareDeliveries},
 		{start: s.startPeers},
 		{start: s.startDisk, prepare: s.prepareDisk},
@@ -122,12 +122,12 @@ func (s *server) parts() []part {
 		{start: s.startShared, drain: s.drainShared},
 		{drain: s.drainCache}, // after everything that asks it for regenerations
 		{start: s.startReloads, drain: s.drainReloads},
-		{start: s.startEdge, prepare: s.prepareEdge},
+		{start: s.startEdge},
 		{start: s.startTriggers, drain: s.drainTriggers},
 		{start: s.checkSockets},
+		{start: s.startPublic, drain: s.drainPublic, prepare: s.preparePublic},
 		{start: s.startHangups},
 		{start: s.startFileWatch},
-		{start: s.startPublic, drain: s.drainPublic},
 		{start: s.startWarm, drain: s.drainWarm, prepare: s.prepareWarm},
 		{start: s.startUpgrades},
 	}
@@ -177,15 +177,13 @@ func (s *server) addresses() (all []string) {
 func (s *server) failure(ctx context.Context) error {
 	select {
 	case err := <-s.public.failed:
-		return fmt.Errorf("serving %s: %w", strings.Join(s.public.urls(), ", "), err)
+		return err
 	case err := <-s.shared.Failed:
-		return fmt.Errorf("serving %s: %w", s.DynamodbListen, err)
-	case err := <-s.watch.probed.Failed:
-		return fmt.Errorf("serving %s: %w", s.Health, err)
-	case err := <-s.watch.scraped.Failed:
-		return fmt.Errorf("serving %s: %w", s.Metrics, err)
+		return err
+	case err := <-s.watch.failed:
+		return err
 	case err := <-s.peers.Failed:
-		return fmt.Errorf("serving %s: %w", s.Peer, err)
+		return err
 	case s.successor = <-s.successors:
 		return nil
 	case <-ctx.Done():
@@ -196,6 +194,7 @@ func (s *server) failure(ctx context.Context) error {
 // drain keeps serving for a while, before connections are refused, and returns the time that work in flight then gets. Load
 // balancers are told by /readyz, unless a successor takes over, and clients by Connection: close.
 func (s *server) drain(ctx context.Context) (graceful time.Duration) {
+	s.reloader.close()
 	now := s.reloader.present()
 	drain := now.drainTime(s.public.addresses()...)
 	graceful = now.graceTime(longestRender(now.file, time.Duration(now.RenderTimeout)))
@@ -261,6 +260,10 @@ func (s *server) startWatch(ctx context.Context) (end func(), err error) {
 	return s.watch.close, nil
 }
 
+func (s *server) prepareWatch(ctx context.Context, old, next *setup) (replacement, error) {
+	return s.watch.prepare(ctx, s.sockets, old, next, s.log)
+}
+
 func (s *server) startBackend(ctx context.Context) (end func(), err error) {
 	s.buffered = buffers.New(s.bufferBytes())
 	if s.back, err = s.openBackend(ctx, s.file, s.watch.inst, s.node, nil, s.log); err != nil {
@@ -317,15 +320,19 @@ func (s *server) prepareTriggers(ctx context.Context, old, next *setup) (replace
 // startListeners listens at the public addresses. Requests wait until startPublic.
 func (s *server) startListeners(ctx context.Context) (end func(), err error) {
 	s.admin.triggers, s.admin.health = &s.triggers, s.watch.health
-	if s.public, err = listen(ctx, s.sockets, s.file, s.Data, s.log); err != nil {
+	s.public = &public{failed: make(chan error, 1), sockets: s.sockets, log: s.log}
+	if inst := s.watch.inst; inst.observesHits() {
+		s.public.hits = inst
+	}
+	listening, err := s.public.open(ctx, s.setup)
+	if err != nil {
 		return nil, err
 	}
+	s.public.present.Store(listening)
+	s.public.setHosts(s.file, listening)
 	return func() {
-		if s.serves {
-			return
-		}
-		if err := s.public.close(); err != nil {
-			s.log.Warn("failed to close listeners", "error", err)
+		if !s.serves {
+			s.public.close()
 		}
 	}, nil
 }
@@ -339,9 +346,6 @@ func (s *server) startSite(context.Context) (end func(), err error) {
 	s.reloader.read = func() (*config.File, error) { return s.base.read(s.flags) }
 	s.reloader.plan = func(f *config.File) (*setup, error) { return s.base.plan(s.flags, f, s.ServeCommand) }
 	s.public.observe, s.reloader.reopenLogs = inst.observe(), inst.reopenLogs()
-	if s.FastPath && inst.observesHits() {
-		s.public.fast = inst
-	}
 	return s.reloader.site.Close, nil
 }
 
@@ -401,23 +405,40 @@ func (s *server) drainReloads(ctx context.Context) { s.reloader.drain(ctx) }
 
 // startEdge puts the site behind the edges of all listeners.
 func (s *server) startEdge(context.Context) (end func(), err error) {
-	begin, err := s.prepareEdge(context.Background(), nil, s.setup)
+	site, err := s.withPurgeMethod(s.reloader.site, s.administration, s.admin, s.folder, s.streams, s.log)
 	if err != nil {
 		return nil, err
 	}
-	begin.use()
+	s.edge(s.public.now(), s.setup, site)
 	return nil, nil
 }
 
-// prepareEdge prepares the edges of a configuration.
-func (s *server) prepareEdge(_ context.Context, _, next *setup) (replacement, error) {
+// edge puts a site behind the edges of listeners.
+func (s *server) edge(at *listening, of *setup, site http.Handler) {
+	s.public.edge(at, of, withDrafts(of.draftSecrets, s.reloader.site, site), s.triggers.Load().onPublic, s.watch.health)
+}
+
+// preparePublic prepares the listeners of a configuration, and their edges. Addresses that are new are opened before those that
+// are gone are closed; one that cannot be opened refuses the configuration.
+func (s *server) preparePublic(ctx context.Context, _, next *setup) (replacement, error) {
 	site, err := next.withPurgeMethod(s.reloader.site, s.administration, next.admin, s.folder, s.streams, s.log)
 	if err != nil {
 		return replacement{}, err
 	}
-	return replacement{use: func() {
-		s.public.edge(next.file, withDrafts(next.draftSecrets, s.reloader.site, site), s.triggers.Load().onPublic, next.HealthPath, s.watch.health)
-	}}, nil
+	opened, err := s.public.open(ctx, next)
+	if err != nil {
+		return replacement{}, err
+	}
+	var before *listening
+	return replacement{
+		use: func() {
+			s.public.limits.SetPerClient(connectionsOfClient(ReadSystemLimits().Files, next.MaxClientConnections))
+			s.edge(opened, next, site)
+			before = s.public.serve(ctx, opened)
+		},
+		discard: func() { s.public.discard(opened) },
+		retire:  func(ctx context.Context) { s.public.retire(ctx, before) },
+	}, nil
 }
 
 func (s *server) drainCache(ctx context.Context) {
@@ -450,8 +471,9 @@ func (s *server) startFileWatch(ctx context.Context) (end func(), err error) {
 func (s *server) startPublic(ctx context.Context) (end func(), err error) {
 	p, inst := s.public, s.watch.inst
 	p.limits = connections(ReadSystemLimits().Files, s.MaxClientConnections, s.buffered, s.log)
-	p.start(s.file, time.Duration(s.ClientTimeout))
+	p.serve(ctx, p.now())
 	s.serves = true
+	s.reloader.begin()
 	s.watch.health.ready(s.problems)
 	s.log.Info("serving "+strings.Join(p.urls(), ", "), "origin", originText(s.file), "store", s.back.st.Where)
 	for _, origin := range addresses(s.file) {

@@ -65,34 +65,106 @@ type instruments struct {
 type watched struct {
 	health          *health
 	inst            *instruments
-	probed, scraped *Running // the servers of both
+	probed, scraped *Running   // the servers of both; nil without an address
+	failed          chan error // receives the error of one that fails
 }
 
 // observed opens what a command has in which servers run: its health and its metrics can be
 // asked for before its stores are open.
 func (c *ServeCommand) observed(ctx context.Context, sockets *handover.Sockets, out io.Writer, log *slog.Logger) (_ *watched, err error) {
-	w := &watched{health: newHealth()}
-	if w.probed, err = c.healthFlags.serve(ctx, sockets, w.health, log); err != nil {
+	w := &watched{health: newHealth(), failed: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	if w.probed, err = w.probe(ctx, sockets, c, log); err != nil {
 		return nil, err
 	}
 	if w.inst, err = c.instruments(ctx, out, log); err != nil {
-		_ = w.probed.server.Close()
 		return nil, err
 	}
-	if w.scraped, err = c.metricsFlags.serve(ctx, sockets, w.inst.metrics, log); err != nil {
-		w.inst.close()
-		_ = w.probed.server.Close()
+	if w.scraped, err = w.scrape(ctx, sockets, c, log); err != nil {
 		return nil, err
 	}
 	w.inst.metrics.Sample(metrics.Sources{Ready: w.health.checks})
 	return w, nil
 }
 
+// probe serves the health at the address of a configuration; nil if it has none.
+func (w *watched) probe(ctx context.Context, sockets *handover.Sockets, c *ServeCommand, log *slog.Logger) (*Running, error) {
+	if c.Health == "" {
+		return nil, nil
+	}
+	return c.healthFlags.serve(ctx, sockets, w.health, w.failed, log)
+}
+
+// scrape serves the metrics at the address of a configuration; nil if it has none.
+func (w *watched) scrape(ctx context.Context, sockets *handover.Sockets, c *ServeCommand, log *slog.Logger) (*Running, error) {
+	if c.Metrics == "" {
+		return nil, nil
+	}
+	return c.metricsFlags.serve(ctx, sockets, w.inst.metrics, w.failed, log)
+}
+
+// prepare prepares other addresses of the health and the metrics. New ones answer before those that are gone are closed.
+func (w *watched) prepare(ctx context.Context, sockets *handover.Sockets, old, next *setup, log *slog.Logger) (replacement, error) {
+	probed, scraped := w.probed, w.scraped
+	discard := func() {
+		if probed != w.probed {
+			closeRunning(probed)
+		}
+		if scraped != w.scraped {
+			closeRunning(scraped)
+		}
+	}
+	var err error
+	if old.Health != next.Health {
+		probed, err = w.probe(ctx, sockets, next.ServeCommand, log)
+	}
+	if err == nil && old.Metrics != next.Metrics {
+		scraped, err = w.scrape(ctx, sockets, next.ServeCommand, log)
+	}
+	if err != nil {
+		discard()
+		return replacement{}, err
+	}
+	var before [2]*Running
+	return replacement{
+		use: func() {
+			if w.probed != probed {
+				before[0] = w.probed
+			}
+			if w.scraped != scraped {
+				before[1] = w.scraped
+			}
+			w.probed, w.scraped = probed, scraped
+		},
+		discard: discard,
+		retire: func(ctx context.Context) {
+			for _, r := range before {
+				if r != nil {
+					r.Stop(ctx, log)
+				}
+			}
+		},
+	}, nil
+}
+
 // close closes them; both servers answer to the end.
 func (w *watched) close() {
-	_ = w.scraped.server.Close()
-	w.inst.close()
-	_ = w.probed.server.Close()
+	closeRunning(w.scraped)
+	if w.inst != nil {
+		w.inst.close()
+	}
+	closeRunning(w.probed)
+}
+
+// closeRunning closes a server at once; r may be nil.
+func closeRunning(r *Running) {
+	if r != nil {
+		_ = r.server.Close()
+	}
 }
 
 // instruments returns the instruments that the flags and the environment ask for.

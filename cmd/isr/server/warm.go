@@ -139,7 +139,7 @@ type ownTransport struct {
 // RoundTrip implements [http.RoundTripper].
 func (t ownTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	file := t.file()
-	l := t.public.listeners[receiver(file, r)]
+	l := t.public.now().listeners[receiver(file, r)]
 	listener := gateway.Listener{PublicScheme: file.PublicScheme, Scheme: file.SchemeOf(l.cfg), ClientTimeout: time.Minute}
 	received := r.Clone(listener.Context(r.Context()))
 	received.RequestURI, received.RemoteAddr, received.Host = r.URL.RequestURI(), "127.0.0.1:0", r.URL.Host

@@ -123,7 +123,7 @@ type worker struct {
 // queue.
 func (w *worker) parts() []part {
 	return []part{
-		{start: w.startWatch},
+		{start: w.startWatch, prepare: w.prepareWatch},
 		{start: w.startBackend, prepare: w.prepareDeliveries},
 		{start: w.startSite},
 		{start: w.startReloads, drain: w.drainReloads},
@@ -161,10 +161,8 @@ func (w *worker) run(ctx context.Context) error {
 // failure waits for the failure of a part. It returns nil once ctx is done.
 func (w *worker) failure(ctx context.Context) error {
 	select {
-	case err := <-w.watch.probed.Failed:
-		return fmt.Errorf("serving %s: %w", w.Health, err)
-	case err := <-w.watch.scraped.Failed:
-		return fmt.Errorf("serving %s: %w", w.Metrics, err)
+	case err := <-w.watch.failed:
+		return err
 	case <-ctx.Done():
 		return nil
 	}
@@ -188,6 +186,10 @@ func (w *worker) startWatch(ctx context.Context) (end func(), err error) {
 		return nil, err
 	}
 	return w.watch.close, nil
+}
+
+func (w *worker) prepareWatch(ctx context.Context, old, next *setup) (replacement, error) {
+	return w.watch.prepare(ctx, new(handover.Sockets), old, next, w.log)
 }
 
 func (w *worker) startBackend(ctx context.Context) (end func(), err error) {
@@ -252,6 +254,7 @@ func (w *worker) startConsumer(ctx context.Context) (end func(), err error) {
 	inst.metrics.Sample(sources(w.back.st, w.back.cache, w.reloader.site, nil, nil, w.back.deliveries, w.watch.health, inst))
 	supervisor{w.log}.ready()
 	w.log.Info("regenerating pages", "queue", w.Queue, "concurrency", w.Concurrency, "origin", originText(w.file), "store", w.back.st.Where)
+	w.reloader.begin()
 	ctx, w.refuse = context.WithCancel(ctx)
 	w.finished = make(chan struct{})
 	go func() {
