@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -115,12 +114,9 @@ func Changes(old, new *File) []Change {
 // maxShown bounds a value in a message, in bytes.
 const maxShown = 200
 
-// shownText is a value for people, without a password in a URL.
+// shownText is a value for people.
 func shownText(v reflect.Value) string {
 	text := valueText(v)
-	if u, err := url.Parse(text); err == nil && u.User != nil {
-		text = u.Redacted()
-	}
 	if len(text) > maxShown {
 		return strings.ToValidUTF8(text[:maxShown], "") + "\u2026"
 	}

@@ -9,7 +9,7 @@ import (
 
 // What differs between two files is named, with its values unless they may be secret, and whether it needs a restart.
 func TestChanges(t *testing.T) {
-	const text = "memory: 1MiB\nlisten: [{address: \"127.0.0.1:80\", acme: true}]\norigins: {a: {url: \"http://a\"}}\nstore: {disk: 1GiB}\nhosts: [a]\nlease: 30s\nacme: {email: ops@a, agree: true}\nlog: {level: info}\npeer: {secret: {file: /run/a}}\ndownstream: {cdn: {to: \"varnish:http://a\"}}\n"
+	const text = "memory: 1MiB\nlisten: [{address: \"127.0.0.1:80\", acme: true}]\norigins: {a: {url: \"http://a\"}}\nstore: {disk: 1GiB}\nhosts: [a]\nlease: 30s\nacme: {email: ops@a, agree: true}\nlog: {level: info}\ndynamodb: {address: \"127.0.0.1:1\", access_key: {file: /run/k}, secret_key: {file: /run/a}}\ndownstream: {cdn: {to: \"varnish:http://a\"}}\n"
 	parse := func(text string) *config.File {
 		f, err := config.Parse("isr.yaml", []byte(text), environment)
 		if err != nil {
@@ -29,8 +29,8 @@ func TestChanges(t *testing.T) {
 		{"memory: 1MiB", "memory: 0", "memory (from 1MiB to 0)†"},
 		{"1GiB", "2GiB", "store.disk (from 1GiB to 2GiB)"},
 		{"disk: 1GiB", "data: /x", "store.data (from ./isr-data to /x)†, store.disk (from 1GiB to unset)"},
-		{"disk: 1GiB", "region: a, dynamodb_endpoint: \"http://u:geheim@a\"", "store.disk (from 1GiB to unset), store.dynamodb_endpoint (from unset to http://u:xxxxx@a)†, store.region (from unset to a)†"},
-		{"/run/a", "/run/b", "peer.secret†"},
+		{"disk: 1GiB", "disk: 1GiB, timeout: 1s", "store.timeout (from 300ms to 1s)†"},
+		{"/run/a", "/run/b", "dynamodb.secret_key†"},
 		{"varnish:http://a", "varnish:http://b", "downstream"},
 		{"lease: 30s", "lease: 31s", "lease (from 30s to 31s)†"},
 	} {
