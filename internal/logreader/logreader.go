@@ -95,6 +95,7 @@ type Reader struct {
 	columns map[string]int // of cloudFront, by name
 	names   *jsonNames     // of json; nil until a line is read
 	hosts   map[string]string
+	stamps  stamps // of combined
 
 	// Lines are the lines that were read, and Invalid those that are no entries.
 	Lines, Invalid int64

@@ -47,16 +47,35 @@ func (s *scanner) next() (field []byte, ok bool) {
 		field, s.rest = s.rest[:at], s.rest[at:]
 		return field, true
 	}
-	for at := 1; at < len(s.rest); at++ {
-		switch s.rest[at] {
-		case '\\':
-			at++
-		case end:
-			field, s.rest = s.rest[1:at], s.rest[at+1:]
-			return field, true
+	at := closing(s.rest, end)
+	if at < 0 {
+		return nil, false
+	}
+	field, s.rest = s.rest[1:at], s.rest[at+1:]
+	return field, true
+}
+
+// closing returns where the first field ends that begins with a quote or a bracket: at the first end without a
+// backslash before it that is not escaped itself; -1 if it does not end.
+func closing(text []byte, end byte) int {
+	next := func(from int) int {
+		if at := bytes.IndexByte(text[from:], end); at >= 0 {
+			return from + at
+		}
+		return -1
+	}
+	from := 1
+	at := next(from)
+	for at >= 0 {
+		escape := bytes.IndexByte(text[from:at], '\\')
+		if escape < 0 {
+			return at
+		}
+		if from += escape + 2; from > at {
+			at = next(min(from, len(text)))
 		}
 	}
-	return nil, false
+	return -1
 }
 
 var (
@@ -90,7 +109,7 @@ func (r *Reader) combined(line []byte, e *Entry) (result, error) {
 		return skip, errCombined
 	}
 	var err error
-	if e.Time, err = time.Parse("02/Jan/2006:15:04:05 -0700", string(stamp)); err != nil {
+	if e.Time, ok = r.stamps.parse(stamp); !ok {
 		return skip, errTime
 	}
 	if e.Status, err = strconv.Atoi(string(status)); err != nil {
