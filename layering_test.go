@@ -59,6 +59,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/assess", []string{module + "/internal/config", module + "/cmd"}, "a forecast is given its configuration"},
 		{"/internal/survey", []string{module + "$", module + "/store", module + "/gateway", module + "/internal/config"}, "a site is surveyed from outside"},
 		{"/internal/cost", []string{module}, "bills are calculated"},
+		{"/internal/units", []string{module}, "numbers are written without what they count"},
 		{"/internal/nginx", []string{module + "$", module + "/store", module + "/gateway", module + "/internal/config"}, "directives are translated to text"},
 		{"/internal/visit", []string{module}, "pages are visited without a cache"},
 		{"/internal/draft", []string{module + "$", module + "/store", module + "/gateway"}, "tokens know no cache"},

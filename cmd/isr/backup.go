@@ -12,6 +12,7 @@ import (
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/backup"
 	"github.com/facetheory/isr/internal/localfile"
+	"github.com/facetheory/isr/internal/units"
 )
 
 type backupCommand struct {
@@ -51,12 +52,12 @@ func (c *backupCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if err := localfile.SyncFolder(filepath.Dir(c.File)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.Out, "backed up %s to %s, %s\n", c.Source, c.File, cli.BytesText(info.Size()))
+	_, err = fmt.Fprintf(s.Out, "backed up %s to %s, %s\n", c.Source, c.File, units.Bytes(info.Size()))
 	return err
 }
 
 func (c *backupCommand) write(ctx context.Context, s *cli.Streams, to io.Writer) error {
-	show, end := progressBar(s, "backing up", cli.BytesText)
+	show, end := progressBar(s, "backing up", units.Bytes)
 	defer end()
 	return keeping{
 		online:  func(client *backup.Client) error { return client.Write(ctx, to, show) },

@@ -9,6 +9,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/backup"
+	"github.com/facetheory/isr/internal/units"
 )
 
 type checkCommand struct {
@@ -59,13 +60,13 @@ func (c *checkCommand) checkBackup(ctx context.Context, s *cli.Streams) error {
 		return err
 	}
 	defer from.Close()
-	show, end := progressBar(s, "checking", cli.BytesText)
+	show, end := progressBar(s, "checking", units.Bytes)
 	found, err := backup.Verify(ctx, from, withTotal(show, size))
 	end()
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.Out, "%s is a complete backup of %s: %d bodies, %s\n", filepath.Base(c.Source), found.Created.Format("2006-01-02 15:04:05 MST"), found.Bodies, cli.BytesText(found.Bytes))
+	_, err = fmt.Fprintf(s.Out, "%s is a complete backup of %s: %d bodies, %s\n", filepath.Base(c.Source), found.Created.Format("2006-01-02 15:04:05 MST"), found.Bodies, units.Bytes(found.Bytes))
 	return err
 }
 

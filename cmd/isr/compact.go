@@ -6,6 +6,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/backup"
+	"github.com/facetheory/isr/internal/units"
 )
 
 type compactCommand struct {
@@ -22,7 +23,7 @@ there is one (isr restore).`
 
 func (c *compactCommand) Run(ctx context.Context, s *cli.Streams) error {
 	var done []string
-	show, end := progressBar(s, "compacting", cli.BytesText)
+	show, end := progressBar(s, "compacting", units.Bytes)
 	err := keeping{
 		online: func(client *backup.Client) (err error) {
 			done, err = client.Compact(ctx, c.Discard, show)

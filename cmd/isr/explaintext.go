@@ -12,6 +12,7 @@ import (
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/cmd/isr/server"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/units"
 )
 
 // writeExplained writes an explanation as text.
@@ -196,7 +197,7 @@ func fetchedText(f *admin.Fetched) string {
 	case !f.Stored:
 		return "not cacheable"
 	}
-	text := fmt.Sprintf("%s, cacheable: fresh for %s", cli.BytesText(f.Bytes), cli.Seconds(f.FreshFor))
+	text := fmt.Sprintf("%s, cacheable: fresh for %s", units.Bytes(f.Bytes), cli.Seconds(f.FreshFor))
 	if f.StaleFor > 0 {
 		text += ", then stale for " + cli.Seconds(f.StaleFor)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/units"
 )
 
 type gcCommand struct {
@@ -41,7 +42,7 @@ func (c *gcCommand) Run(ctx context.Context, s *cli.Streams) error {
 			case c.JSON:
 				err = out.Encode(g)
 			case g.Sum == nil:
-				_, err = fmt.Fprintf(s.Out, "%s  %s  %s\n", g.ModifiedAt.Format(time.RFC3339), g.Body, cli.BytesText(g.Bytes))
+				_, err = fmt.Fprintf(s.Out, "%s  %s  %s\n", g.ModifiedAt.Format(time.RFC3339), g.Body, units.Bytes(g.Bytes))
 			default:
 				err = c.writeSum(s, *g.Sum)
 			}
@@ -62,7 +63,7 @@ func (c *gcCommand) writeSum(s *cli.Streams, sum admin.Collected) error {
 	if sum.Young > 0 {
 		young = fmt.Sprintf("; not checked: %d younger than %s", sum.Young, time.Duration(c.Grace))
 	}
-	_, err := fmt.Fprintf(s.Out, "%s %d of %d bodies, %s%s\n", did, sum.Bodies, sum.Bodies+sum.Kept, cli.BytesText(sum.Bytes), young)
+	_, err := fmt.Fprintf(s.Out, "%s %d of %d bodies, %s%s\n", did, sum.Bodies, sum.Bodies+sum.Kept, units.Bytes(sum.Bytes), young)
 	if err == nil && sum.Marks > 0 {
 		_, err = fmt.Fprintf(s.Out, "%s %d purge marks that newer purges include\n", did, sum.Marks)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/units"
 	"github.com/facetheory/isr/store"
 )
 
@@ -65,7 +66,7 @@ func writePage(w io.Writer, p admin.Page) error {
 		line("generated", "%s (%s ago)", p.GeneratedAt.Format(time.RFC3339), cli.Seconds(p.AgeSeconds))
 		line("status", "%d", p.Status)
 		line("etag", "%s", p.ETag)
-		line("body", "%s, %s", p.Body, cli.BytesText(p.BodyBytes))
+		line("body", "%s, %s", p.Body, units.Bytes(p.BodyBytes))
 		if p.BodyProblem != "" {
 			line("problem", "the body cannot be served: %s; the next request regenerates the page", p.BodyProblem)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/units"
 )
 
 type lsCommand struct {
@@ -181,5 +182,5 @@ func writeRow(t *tabwriter.Writer, p admin.Page) {
 		key = p.Partition
 	}
 	fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", p.State, cli.Seconds(p.AgeSeconds), cli.Seconds(max(left, 0)),
-		p.Status, cli.BytesText(p.BodyBytes), pageLease(p), key)
+		p.Status, units.Bytes(p.BodyBytes), pageLease(p), key)
 }

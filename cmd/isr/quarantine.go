@@ -9,6 +9,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/units"
 	"github.com/facetheory/isr/store"
 )
 
@@ -50,7 +51,7 @@ func (c *quarantineListCommand) Run(ctx context.Context, s *cli.Streams) error {
 				fmt.Fprintln(t, "PAGE\tGENERATION\tREJECTED\tSTATUS\tSIZE\tREASON")
 			}
 			key := store.Key{Tenant: q.Tenant, Text: q.Key}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", key, q.Generation, q.RejectedAt.Format(time.RFC3339), q.Status, cli.BytesText(q.BodyBytes), oneLine(q.Reason))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", key, q.Generation, q.RejectedAt.Format(time.RFC3339), q.Status, units.Bytes(q.BodyBytes), oneLine(q.Reason))
 		}
 		if n == 0 && !c.JSON {
 			fmt.Fprintln(s.Err, "nothing is in quarantine")

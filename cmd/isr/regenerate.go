@@ -6,6 +6,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/units"
 	"github.com/facetheory/isr/store"
 )
 
@@ -47,7 +48,7 @@ func (c *regenerateCommand) Run(ctx context.Context, s *cli.Streams) error {
 			did = "already executed, not repeated:"
 		}
 		_, err = fmt.Fprintf(s.Out, "%s %s: %s, status %d, %s, generation %s\n",
-			did, p.Key, p.State, p.Status, cli.BytesText(p.BodyBytes), p.Generation)
+			did, p.Key, p.State, p.Status, units.Bytes(p.BodyBytes), p.Generation)
 		return err
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/backup"
+	"github.com/facetheory/isr/internal/units"
 )
 
 type restoreCommand struct {
@@ -29,13 +30,13 @@ func (c *restoreCommand) Run(ctx context.Context, s *cli.Streams) error {
 		return err
 	}
 	defer from.Close()
-	show, end := progressBar(s, "restoring", cli.BytesText)
+	show, end := progressBar(s, "restoring", units.Bytes)
 	found, err := backup.Restore(ctx, from, c.Path, withTotal(show, size))
 	end()
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.Out, "restored %s of %s to %s: %d bodies, %s\n", c.File, found.Created.Format("2006-01-02 15:04:05 MST"), c.Path, found.Bodies, cli.BytesText(found.Bytes))
+	_, err = fmt.Fprintf(s.Out, "restored %s of %s to %s: %d bodies, %s\n", c.File, found.Created.Format("2006-01-02 15:04:05 MST"), c.Path, found.Bodies, units.Bytes(found.Bytes))
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/telemetry/live"
+	"github.com/facetheory/isr/internal/units"
 )
 
 // A topFrame is what isr top shows at a moment.
@@ -117,7 +118,7 @@ func (f topFrame) site() string {
 func (f topFrame) writeNow(p *frameWriter) {
 	g := f.Now
 	p.line("", "memory %s of %s, %s   renders %d, %d waiting   leases held %d   log read %.0fms ago",
-		cli.BytesText(g.MemoryBytes), cli.BytesText(g.MemoryLimit), cli.Counted(g.MemoryEntries, "page"), g.Renders, g.Queued, g.LeasesHeld, g.PollLagMS)
+		units.Bytes(g.MemoryBytes), units.Bytes(g.MemoryLimit), cli.Counted(g.MemoryEntries, "page"), g.Renders, g.Queued, g.LeasesHeld, g.PollLagMS)
 	for _, down := range g.StoresDown {
 		p.line(red, "the store of the %s does not answer: its circuit breaker is open", down)
 	}

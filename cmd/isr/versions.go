@@ -9,6 +9,7 @@ import (
 
 	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/units"
 	"github.com/facetheory/isr/store"
 )
 
@@ -54,7 +55,7 @@ func writeVersions(s *cli.Streams, versions []admin.Version) error {
 	fmt.Fprintln(t, "GENERATION\tRENDERED\tSTATUS\tSIZE\tTAGS\tCURRENT\tPINNED\tKEPT UNTIL")
 	for _, v := range versions {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", orNone(v.Generation), v.GeneratedAt.Format(time.RFC3339), v.Status,
-			cli.BytesText(v.BodyBytes), orNone(strings.Join(v.Tags, " ")), yesOrNo(v.Current), pinText(v.PinnedUntil), keptText(v.KeptUntil))
+			units.Bytes(v.BodyBytes), orNone(strings.Join(v.Tags, " ")), yesOrNo(v.Current), pinText(v.PinnedUntil), keptText(v.KeptUntil))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/facetheory/isr/internal/units"
 )
 
 // A Source is where a value comes from.
@@ -85,7 +87,7 @@ func valueText(v reflect.Value) string {
 	}
 	switch value := v.Interface().(type) {
 	case time.Duration:
-		return formatDuration(value)
+		return units.Duration(value)
 	case []string:
 		return strings.Join(value, ", ")
 	case Keys:

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/facetheory/isr/internal/units"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -114,7 +115,7 @@ func setScalar(v reflect.Value, f *field, text string) error {
 	}
 	switch v.Type() {
 	case typeOf[time.Duration]():
-		return setParsed(v, f, text, ParseDuration, formatDuration)
+		return setParsed(v, f, text, ParseDuration, units.Duration)
 	case typeOf[Window]():
 		w, err := parseWindow(text)
 		if err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/internal/routing"
+	"github.com/facetheory/isr/internal/units"
 )
 
 // validate reports combinations of fields that are impossible, or in which one has no effect.
@@ -253,7 +254,7 @@ func (f *File) validateOrigins(d *decoder) {
 			}
 		}
 		if o.Health.Timeout > o.Health.Interval {
-			d.failAt(at+".health", "timeout (%s) must be at most interval (%s)", formatDuration(o.Health.Timeout), formatDuration(o.Health.Interval))
+			d.failAt(at+".health", "timeout (%s) must be at most interval (%s)", units.Duration(o.Health.Timeout), units.Duration(o.Health.Interval))
 		}
 	}
 	if o := f.Defaults.Origin; o != "" && !d.broken["origins"] {

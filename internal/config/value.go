@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/facetheory/isr/internal/units"
 )
 
 // A Size is a number of bytes.
@@ -43,9 +45,9 @@ func parseWindow(text string) (Window, error) {
 // String is the inverse of parseWindow.
 func (w Window) String() string {
 	if w.Min == w.Max {
-		return formatDuration(w.Min)
+		return units.Duration(w.Min)
 	}
-	return "auto " + formatDuration(w.Min) + " to " + formatDuration(w.Max)
+	return "auto " + units.Duration(w.Min) + " to " + units.Duration(w.Max)
 }
 
 // A Percent is a part of a whole, from 0 to 1.
@@ -124,28 +126,12 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// formatDuration is the inverse of ParseDuration: "1d", "5m", "1m30s".
-func formatDuration(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d > 0 && d%day == 0 {
-		return strconv.FormatInt(int64(d/day), 10) + "d"
-	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
 type unit struct {
 	suffix string
 	bytes  int64
 }
 
-func units() []unit {
+func sizeUnits() []unit {
 	return []unit{
 		{"PiB", 1 << 50},
 		{"TiB", 1 << 40},
@@ -162,7 +148,7 @@ func units() []unit {
 
 // parseSize parses a number of bytes: "256MiB".
 func parseSize(text string) (Size, error) {
-	for _, u := range units() {
+	for _, u := range sizeUnits() {
 		digits, ok := strings.CutSuffix(text, u.suffix)
 		if !ok {
 			continue
@@ -178,7 +164,7 @@ func parseSize(text string) (Size, error) {
 
 // String is the inverse of parseSize, in the largest binary unit without a fraction.
 func (s Size) String() string {
-	for _, u := range units()[:5] {
+	for _, u := range sizeUnits()[:5] {
 		if s > 0 && int64(s)%u.bytes == 0 {
 			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.suffix
 		}

@@ -31,12 +31,6 @@ func Polls(servers int, interval, in time.Duration) float64 {
 	return float64(servers) * float64(in) / (meanPause * float64(interval))
 }
 
-// Units returns the read and write units of the activity.
-func (a Activity) Units() (reads, writes float64) {
-	regenerationReads, regenerationWrites := a.regenerationUnits()
-	return regenerationReads + readReads*a.Reads + a.Polls, regenerationWrites
-}
-
 func (a Activity) regenerationUnits() (reads, writes float64) {
 	if a.History {
 		return historyReads * a.Regenerations, historyWrites * a.Regenerations
@@ -84,16 +78,6 @@ type Line struct {
 func (b Bill) Sum() (dollars float64) {
 	for _, line := range b {
 		dollars += line.Dollars
-	}
-	return dollars
-}
-
-// Service returns the dollars of the lines of a service.
-func (b Bill) Service(name string) (dollars float64) {
-	for _, line := range b {
-		if line.Service == name {
-			dollars += line.Dollars
-		}
 	}
 	return dollars
 }

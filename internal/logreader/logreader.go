@@ -170,9 +170,6 @@ func (r *Reader) detect() error {
 	return nil
 }
 
-// Format returns the name of the format.
-func (r *Reader) Format() string { return r.format.name }
-
 // Next reads the next entry into e. It returns io.EOF after the last one.
 func (r *Reader) Next(e *Entry) error {
 	for {

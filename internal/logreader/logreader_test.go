@@ -82,9 +82,6 @@ func TestFormats(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if r.Format() != test.format {
-					t.Errorf("the format is %s, want %s", r.Format(), test.format)
-				}
 				var got logreader.Entry
 				if err := r.Next(&got); err != nil {
 					t.Fatalf("%v: %v", err, r.Examples)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/units"
 )
 
 // comment returns the comment of what was translated from a directive.
@@ -90,7 +91,7 @@ func (c *caching) windows() {
 				c.note(d, "isr keeps a response with status %s only if the response states how long it is fresh (statuses)", code)
 				continue
 			}
-			if entry := name + ": " + written(window); !slices.ContainsFunc(negative, func(s string) bool { return strings.HasPrefix(s, name+":") }) {
+			if entry := name + ": " + units.Duration(window); !slices.ContainsFunc(negative, func(s string) bool { return strings.HasPrefix(s, name+":") }) {
 				negative = append(negative, entry)
 			}
 		}
@@ -105,7 +106,7 @@ func (c *caching) windows() {
 
 func (c *caching) window(d time.Duration, from *Directive) {
 	if !has(c.settings, "revalidate") {
-		c.set("revalidate", written(d), comment(from))
+		c.set("revalidate", units.Duration(d), comment(from))
 	}
 }
 
@@ -120,10 +121,10 @@ func (c *caching) staleness() {
 	window := c.inactive()
 	switch {
 	case slices.Contains(d.Args, "updating"):
-		c.set("stale", written(window), comment(d))
+		c.set("stale", units.Duration(window), comment(d))
 	default:
 		c.set("stale", "0s", "")
-		c.set("stale_if_error", written(window), comment(d))
+		c.set("stale_if_error", units.Duration(window), comment(d))
 	}
 }
 
@@ -223,7 +224,7 @@ func (c *caching) bypass() {
 func (c *caching) limits() {
 	if d := c.one("read_timeout"); d != nil {
 		if limit, ok := duration(d.Args[0]); ok && limit > 0 {
-			c.set("render_timeout", written(limit), comment(d))
+			c.set("render_timeout", units.Duration(limit), comment(d))
 		}
 	}
 	if d := c.one("cache_min_uses"); d != nil && d.Args[0] != "1" {

@@ -81,8 +81,8 @@ func TestSettings(t *testing.T) {
 	const cached = "proxy_cache zone; proxy_pass http://127.0.0.1:3000;"
 	for name, c := range map[string]struct{ conf, want string }{
 		"any":                          {"location / { " + cached + " proxy_cache_valid any 5m; }", "revalidate: 5m"},
-		"no code":                      {"location / { " + cached + " proxy_cache_valid 90; }", "revalidate: 90s"},
-		"two units":                    {"location / { " + cached + " proxy_cache_valid 200 '1h 30m'; }", "revalidate: 90m"},
+		"no code":                      {"location / { " + cached + " proxy_cache_valid 90; }", "revalidate: 1m30s"},
+		"two units":                    {"location / { " + cached + " proxy_cache_valid 200 '1h 30m'; }", "revalidate: 1h30m"},
 		"only freshness of responses":  {"location / { " + cached + " }", "revalidate: 0s"},
 		"404":                          {"location / { " + cached + " proxy_cache_valid 404 2m; }", "negative: {404: 2m}"},
 		"inherited":                    {"proxy_cache_valid 3m; location / { " + cached + " }", "revalidate: 3m"},

@@ -46,19 +46,6 @@ func duration(text string) (total time.Duration, ok bool) {
 	return total, true
 }
 
-// written returns a duration as isr.yaml has it, in the largest unit that fits.
-func written(d time.Duration) string {
-	for _, unit := range []struct {
-		d    time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
-		if d >= unit.d && d%unit.d == 0 {
-			return fmt.Sprint(int64(d/unit.d), unit.name)
-		}
-	}
-	return fmt.Sprint(d.Milliseconds(), "ms")
-}
-
 // size parses a size of nginx, in bytes, k, m or g, and returns it as isr.yaml has it.
 func size(text string) (string, bool) {
 	number, unit := text, "B"
