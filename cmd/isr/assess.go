@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -17,10 +18,12 @@ import (
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/logreader"
+	"github.com/facetheory/isr/internal/survey"
+	"github.com/facetheory/isr/internal/units"
 )
 
 type assessCommand struct {
-	Logs     []string `arg:"" name:"log" placeholder:"LOG" help:"Access logs, with gzip or without, in any order; - reads standard input."`
+	Logs     []string `arg:"" optional:"" name:"log" placeholder:"LOG" help:"Access logs, with gzip or without, in any order; - reads standard input."`
 	Format   string   `env:"-" enum:",combined,json,caddy,alb,cloudfront" default:"" placeholder:"NAME" help:"Format of the logs: combined (nginx, Apache), json (nginx, isr), caddy, alb or cloudfront (by their first lines)."`
 	Config   string   `env:"-" type:"path" placeholder:"FILE" help:"Configuration file to assess, instead of the usual settings."`
 	Preset   string   `env:"-" placeholder:"NAME" help:"Preset to assess, instead of the usual settings."`
@@ -29,6 +32,13 @@ type assessCommand struct {
 	JSON     bool     `name:"json" help:"Write JSON."`
 	HTML     string   `name:"html" env:"-" type:"path" placeholder:"FILE" help:"Write the report to this file too, as one HTML page with plots."`
 	MaxPages int      `env:"-" default:"20000" placeholder:"N" help:"Pages that are simulated for each setting, 1000 to 10000000; a site with more is estimated from a part of them. Each needs some 2 KB (${default})."`
+	Sample   float64  `env:"-" default:"0" placeholder:"SHARE" help:"Share of the pages that are simulated, besides those that are requested often, more than 0 and at most 1; 1 replays the whole log (${default}: as many as bound the time)."`
+
+	URL       string  `name:"url" env:"-" placeholder:"URL" help:"Visit the pages of the site with this page, instead of reading a log."`
+	Sitemap   string  `env:"-" placeholder:"URL" help:"Visit the pages of this sitemap, instead of reading a log."`
+	Pages     int     `env:"-" default:"100" placeholder:"N" help:"Pages to visit, 1 to 5000 (${default})."`
+	VisitRate float64 `env:"-" default:"4" placeholder:"N" help:"Pages to visit in a second, one at a time, at most: 0.1 to 50 (${default})."`
+	Rate      float64 `env:"-" default:"0" placeholder:"N" help:"Requests per second that visitors make for the pages, for the forecast of a visited site (${default}: not known)."`
 }
 
 func (c *assessCommand) Help() string {
@@ -42,13 +52,40 @@ the site still gets, the settings that gain most, memory and the cost of DynamoD
 The cache itself answers the requests of the log, at the times of the log, with a site that answers what the log has.
 Without --config and --preset it has a freshness window of a minute and a stale window of a day. A log shows no
 cookies: the report says what the forecast assumes. It contains no addresses of clients and no values of query
-parameters. Nothing is sent over the network.`
+parameters. Nothing is sent over the network.
+
+Of a long log, a part of the pages is simulated, which the hashes of their keys choose, and those that are requested
+often; the hit ratio is then within a point of that of all pages (--sample 1).
+
+Without a log, --url and --sitemap visit pages of the site, and tell which can be cached, which not and why:
+
+  isr assess --url https://example.com/
+  isr assess --sitemap https://example.com/sitemap.xml --pages 500 --rate 20
+
+They send GET requests, one at a time, to this site alone, and follow robots.txt. They end after an hour or a gibibyte.`
 }
 
 // maxLogs bounds the logs that are open at once.
 const maxLogs = 500
 
 func (c *assessCommand) Run(ctx context.Context, s *cli.Streams) error {
+	sources := 0
+	for _, given := range []bool{len(c.Logs) > 0, c.URL != "", c.Sitemap != ""} {
+		if given {
+			sources++
+		}
+	}
+	switch {
+	case sources != 1:
+		return cli.Usagef("give access logs, or one of --url URL and --sitemap URL")
+	case len(c.Logs) == 0:
+		return c.visit(ctx, s)
+	}
+	return c.read(ctx, s)
+}
+
+// read reads logs.
+func (c *assessCommand) read(ctx context.Context, s *cli.Streams) error {
 	opts, err := c.options()
 	if err != nil {
 		return err
@@ -58,7 +95,7 @@ func (c *assessCommand) Run(ctx context.Context, s *cli.Streams) error {
 		return err
 	}
 	defer logs.close()
-	show, end := progressBar(s, "reading", cli.BytesText)
+	show, end := progressBar(s, "reading", units.Bytes)
 	if show != nil {
 		opts.Progress = func() { show(logs.done.Load(), logs.total) }
 	}
@@ -72,6 +109,58 @@ func (c *assessCommand) Run(ctx context.Context, s *cli.Streams) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(c.Logs, ", "), err)
 	}
+	return c.show(s, report)
+}
+
+// visit visits the pages of a site.
+func (c *assessCommand) visit(ctx context.Context, s *cli.Streams) error {
+	at, err := c.site()
+	if err != nil {
+		return err
+	}
+	cfg := survey.CrawlConfig{Sitemap: c.Sitemap, Pages: c.Pages, Rate: c.VisitRate}
+	show, end := progressBar(s, "visiting", numberText)
+	if show != nil {
+		cfg.Visited = func(pages int) { show(int64(pages), int64(c.Pages)) }
+	}
+	found, err := survey.Crawl(ctx, at, cfg)
+	end()
+	if err != nil {
+		return err
+	}
+	return c.show(s, assess.OfSite(found, c.Rate))
+}
+
+// site returns the URL of the site that is visited, and validates the flags.
+func (c *assessCommand) site() (*url.URL, error) {
+	flag, text := "--url", c.URL
+	if c.Sitemap != "" {
+		flag, text = "--sitemap", c.Sitemap
+	}
+	at, ok := cli.ParsePageURL(text)
+	switch {
+	case !ok:
+		return nil, cli.Usagef("%s %q is not a URL; expected one like https://example.com/", flag, canonical.Shown(text))
+	case c.Config != "" || c.Preset != "":
+		return nil, cli.Usagef("--config and --preset are for logs; isr init %s writes and tests a configuration for the site", canonical.Shown(text))
+	case c.Pages < 1 || c.Pages > survey.MaxCrawl:
+		return nil, cli.Usagef("--pages must be between 1 and %d (got %d)", survey.MaxCrawl, c.Pages)
+	case !(c.VisitRate >= 0.1 && c.VisitRate <= 50): // also refuses NaN
+		return nil, cli.Usagef("--visit-rate must be between 0.1 and 50 (got %g)", c.VisitRate)
+	case !(c.Rate >= 0 && c.Rate <= 1e6):
+		return nil, cli.Usagef("--rate must be between 0 and 1000000 (got %g)", c.Rate)
+	}
+	return at, nil
+}
+
+// An assessment is a report of a log or of a site.
+type assessment interface {
+	Write(to io.Writer) error
+	WriteHTML(to io.Writer) error
+}
+
+// show writes a report as the flags say.
+func (c *assessCommand) show(s *cli.Streams, report assessment) error {
 	if c.HTML != "" {
 		if err := writeHTML(c.HTML, report); err != nil {
 			return err
@@ -84,7 +173,7 @@ func (c *assessCommand) Run(ctx context.Context, s *cli.Streams) error {
 }
 
 // writeHTML writes a report to a file.
-func writeHTML(name string, report *assess.Report) error {
+func writeHTML(name string, report assessment) error {
 	file, err := os.Create(name)
 	if err != nil {
 		return err
@@ -127,7 +216,10 @@ func (c *assessCommand) options() (opts assess.Options, err error) {
 	if !ok {
 		return opts, cli.Usagef("--host %q is not a host name", canonical.Shown(c.Host))
 	}
-	opts = assess.Options{Name: name, Host: host, Compare: c.Compare, MaxPages: c.MaxPages}
+	if !(c.Sample >= 0 && c.Sample <= 1) { // also refuses NaN
+		return opts, cli.Usagef("--sample must be between 0 and 1 (got %g)", c.Sample)
+	}
+	opts = assess.Options{Name: name, Host: host, Compare: c.Compare, MaxPages: c.MaxPages, Sample: c.Sample}
 	opts.Site, err = server.SiteConfig(file, slog.New(slog.DiscardHandler))
 	return opts, err
 }

@@ -18,9 +18,14 @@
 // "Cache-Control: only-if-cached".
 //
 // Guarantees:
-//   - Memory is bounded, whatever the log contains. Each forecast knows at most Options.MaxPages pages. Beyond
-//     that it goes on with a part of them, chosen by the hashes of their keys, and with those that were
-//     requested often; each page counts for as many as it stands for (a Horvitz-Thompson estimate).
+//   - Memory is bounded, whatever the log contains: each forecast knows at most Options.MaxPages pages. Beyond
+//     that it goes on with a part of the pages, chosen by the hashes of their keys (spatial sampling: Waldspurger
+//     et al., FAST 2015), and with those that were requested often. A page counts for as many as it stands for,
+//     corrected by the number of requests, which is known (forecast.estimated).
+//   - Time is bounded: a render takes as long as a thousand other requests. So the outcome of a request is not found
+//     out again while it is certain; a page that was rendered eight times in the same way is taken to be rendered so
+//     the next 64 times; and after many renders of pages that are not requested often, half of these are left out.
+//     TestSample compares with a replay of everything (Options.Sample 1), from which the last two are left out.
 //   - The report has no client addresses and no values of query parameters.
 package assess
 
@@ -60,6 +65,10 @@ type Options struct {
 	Compare bool
 	// MaxPages bounds the pages of each forecast. Zero means DefaultMaxPages.
 	MaxPages int
+	// Sample is the share of the pages that are simulated after the first 10,000 requests, besides those that are
+	// requested often: more than 0 and at most 1. 1 also means that nothing is assumed of renders: the log is replayed.
+	// Zero means as many as bound the time.
+	Sample float64
 	// Progress is called now and then. Nil means not.
 	Progress func()
 }
@@ -93,9 +102,9 @@ func Run(ctx context.Context, log Source, opts Options) (*Report, error) {
 		return nil, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	feeds := make([]chan []logreader.Entry, len(forecasts))
+	feeds := make([]chan []request, len(forecasts))
 	for i, f := range forecasts {
-		feeds[i] = make(chan []logreader.Entry, queued)
+		feeds[i] = make(chan []request, queued)
 		group.Go(func() error { return f.run(ctx, feeds[i]) })
 	}
 	group.Go(func() error {
@@ -117,6 +126,7 @@ type intake struct {
 	log        Source
 	opts       Options
 	parameters *parameters
+	identify   identifier
 
 	from, until time.Time
 	requests    int64
@@ -126,9 +136,9 @@ type intake struct {
 }
 
 // begin reads the first entries.
-func (in *intake) begin() (first []logreader.Entry, err error) {
+func (in *intake) begin() (first []request, err error) {
 	for len(first) < lookAhead {
-		var e logreader.Entry
+		var e request
 		switch err := in.next(&e); {
 		case errors.Is(err, io.EOF) && len(first) == 0:
 			return nil, ErrEmpty
@@ -143,7 +153,8 @@ func (in *intake) begin() (first []logreader.Entry, err error) {
 }
 
 // next reads one entry.
-func (in *intake) next(e *logreader.Entry) error {
+func (in *intake) next(q *request) error {
+	e := &q.Entry
 	if err := in.log.Next(e); err != nil {
 		return err
 	}
@@ -163,12 +174,13 @@ func (in *intake) next(e *logreader.Entry) error {
 	in.bytes += e.Bytes
 	in.series.add(e.Time, 1)
 	in.parameters.add(e)
+	q.id = in.identify.of(e)
 	return nil
 }
 
 // feed passes all entries to all forecasts.
-func (in *intake) feed(ctx context.Context, first []logreader.Entry, feeds []chan []logreader.Entry) error {
-	send := func(batch []logreader.Entry) error {
+func (in *intake) feed(ctx context.Context, first []request, feeds []chan []request) error {
+	send := func(batch []request) error {
 		for _, feed := range feeds {
 			select {
 			case feed <- batch: // read by all, changed by none
@@ -189,10 +201,10 @@ func (in *intake) feed(ctx context.Context, first []logreader.Entry, feeds []cha
 		first = first[n:]
 	}
 	for {
-		batch := make([]logreader.Entry, 0, batchSize)
+		batch := make([]request, 0, batchSize)
 		var err error
 		for len(batch) < batchSize && err == nil {
-			var e logreader.Entry
+			var e request
 			if err = in.next(&e); err == nil {
 				batch = append(batch, e)
 			}

@@ -361,3 +361,51 @@ func TestMemoryOfLongLogs(t *testing.T) {
 		t.Errorf("the hit ratio is %.4f, want about 0.5", got.HitRatio)
 	}
 }
+
+// zipfian returns the log of a site on which the request of rank r gets a share of the requests in proportion to 1/r:
+// most pages are requested seldom, and some may not be stored.
+func zipfian(n int, seed uint64) (log entries) {
+	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same log each time
+	popular := rand.NewZipf(rng, 1.05, 4, 100_000)
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	for range n {
+		now = now.Add(time.Duration(rng.ExpFloat64() * float64(20*time.Millisecond)))
+		page := popular.Uint64()
+		e := logreader.Entry{Time: now, Method: "GET", Host: "example.com", URI: fmt.Sprintf("/page/%d", page), Status: 200, Bytes: 5000}
+		switch {
+		case page%97 == 5:
+			e.CacheControl = "private"
+		case rng.IntN(50) == 0:
+			e.URI += "?session=1"
+		}
+		log = append(log, e)
+	}
+	return log
+}
+
+// A part of the pages, which is chosen by itself or by Sample, has nearly the hit ratio of all.
+func TestSample(t *testing.T) {
+	log := zipfian(40_000, 3)
+	forecast := func(sample float64) assess.Forecast {
+		entries := slices.Clone(log)
+		report, err := assess.Run(t.Context(), &entries, assess.Options{Site: siteOf(isr.Route{Revalidate: time.Minute, Stale: -1}), Sample: sample})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report.Forecasts[0]
+	}
+	all := forecast(1)
+	if all.Sampled {
+		t.Error("pages were left out")
+	}
+	for name, sample := range map[string]float64{"as many as bound the time": 0, "a quarter": 0.25} {
+		part := forecast(sample)
+		t.Logf("%s: hit ratio %.4f of %.4f, %d of %d to the site", name, part.HitRatio, all.HitRatio, part.Origin, all.Origin)
+		if !part.Sampled {
+			t.Errorf("%s: no pages were left out", name)
+		}
+		if math.Abs(part.HitRatio-all.HitRatio) >= 0.01 {
+			t.Errorf("%s: the hit ratio is %.4f, and of all pages %.4f", name, part.HitRatio, all.HitRatio)
+		}
+	}
+}

@@ -34,8 +34,11 @@ const (
 	tierBytes = 16 << 20
 	// oftenRequested is after how many requests a page stays when others are left out, at first.
 	oftenRequested = 4
-	// maxRenders is how many pages are rendered before half of the pages are left out, which bounds the time.
-	maxRenders = 100_000
+	// maxRenders is how many renders of pages that are not requested often there are before half of these pages are left
+	// out, which bounds the time: a render takes as long as a thousand requests whose outcome is known.
+	maxRenders = 10_000
+	// sampledAfter is after how many requests Options.Sample applies, so that pages that are requested often are known.
+	sampledAfter = 10_000
 	// everything is the threshold by which no page is left out.
 	everything uint64 = math.MaxUint64
 )
@@ -57,13 +60,17 @@ type forecast struct {
 	now   atomic.Int64 // of its clock, in nanoseconds since epoch
 	line  *logreader.Entry
 	asked atomic.Int64 // how often the origin was asked for the present entry
+	known outcomes     // of requests that the cache need not answer again
+	// refreshesEarly: a hit may begin a render.
+	refreshesEarly bool
 
 	pages     map[uint64]*page // by the hashes of their keys
 	maxPages  int
 	threshold uint64  // keys with a larger hash are left out
+	sample    float64 // Options.Sample
 	often     int64   // after how many requests a page stays
+	answered  int64   // requests
 	renders   int64   // since pages were left out
-	halvings  int     // because of renders
 	passed    counts  // requests without a key
 	reasons   reasons // of what was not answered from the cache
 	hits      series
@@ -79,17 +86,21 @@ type page struct {
 	counts
 	key   store.Key
 	size  int64     // of the largest response
-	share float64   // of the pages for which it stands, more than 0 and at most 1
-	stays bool      // it is not left out any more
+	limit uint64    // the threshold by which it is not left out: all pages with a smaller hash are counted as it is
+	stays bool      // it was requested often
 	until time.Time // when the response to the last miss ended
+	rhythm
 }
+
+// weight returns for how many pages it stands.
+func (p *page) weight() float64 { return math.MaxUint64 / float64(p.limit) }
 
 // newForecasts returns the forecasts of all settings that differ, which the caller closes, also after an error.
 func newForecasts(opts Options, p *parameters) (all []*forecast, err error) {
 	for _, s := range settings(opts, p) {
 		f := &forecast{
-			setting: s.name, maxPages: opts.MaxPages, threshold: everything, often: oftenRequested,
-			pages: make(map[uint64]*page), reasons: make(reasons), bodies: newBodies(),
+			setting: s.name, maxPages: opts.MaxPages, threshold: everything, sample: opts.Sample, often: oftenRequested,
+			pages: make(map[uint64]*page), reasons: make(reasons), bodies: newBodies(), known: make(outcomes),
 		}
 		site, same := s.with(opts.Site, gateway.Origin{Handler: http.HandlerFunc(f.origin), Renders: -1, Failures: -1})
 		if same && s.name != "" {
@@ -127,6 +138,7 @@ func (f *forecast) open(site gateway.SiteConfig) error {
 	for i := range site.Routes {
 		// It would purge by the monotonic clock: see purge.
 		site.Routes[i].Route.UnsafeRequests = isr.UnsafeIgnore
+		f.refreshesEarly = f.refreshesEarly || site.Routes[i].Route.EarlyRefresh > 0
 	}
 	f.routes = site.Routes
 	patterns := make([]string, len(site.Routes))
@@ -163,7 +175,7 @@ func (f *forecast) close() {
 func (f *forecast) time() time.Time { return epoch.Add(time.Duration(f.now.Load())) }
 
 // run answers the requests of all batches.
-func (f *forecast) run(ctx context.Context, batches <-chan []logreader.Entry) error {
+func (f *forecast) run(ctx context.Context, batches <-chan []request) error {
 	for batch := range batches {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -178,18 +190,25 @@ func (f *forecast) run(ctx context.Context, batches <-chan []logreader.Entry) er
 }
 
 // answer answers one request.
-func (f *forecast) answer(ctx context.Context, e *logreader.Entry) error {
+func (f *forecast) answer(ctx context.Context, q *request) error {
+	e := &q.Entry
 	came := e.Time.Add(-e.Took)
 	if f.start.IsZero() {
 		f.start = came
 	}
 	f.now.Store(max(f.now.Load(), int64(came.Sub(f.start))))
+	if f.answered++; f.answered == sampledAfter && f.sample > 0 && f.sample < 1 {
+		f.leaveOut(f.sample, false)
+	}
+	if f.repeat(q) {
+		return nil
+	}
 	r, err := f.request(ctx, e)
 	if err != nil {
 		f.pass(e, "bad-request", 0)
 		return nil
 	}
-	if !f.included(r) {
+	if f.judge(q, r) {
 		return nil
 	}
 	f.line = e
@@ -200,6 +219,7 @@ func (f *forecast) answer(ctx context.Context, e *logreader.Entry) error {
 		return err
 	}
 	f.count(e, &w.report)
+	f.remember(q, w)
 	return nil
 }
 
@@ -282,21 +302,30 @@ func hash(k store.Key) uint64 {
 	return x ^ x>>33
 }
 
-// included reports whether a request is answered: all are until there are too many pages.
-func (f *forecast) included(r *http.Request) bool {
-	if f.threshold == everything {
-		return true
+// judge answers a request without the cache if its page tells how. ok is false if the cache is to answer it: also if its
+// page is new.
+func (f *forecast) judge(q *request, r *http.Request) (ok bool) {
+	if f.sample == 1 && f.threshold == everything {
+		return false
 	}
 	at, err := f.table.FindRequest(r)
 	if err != nil {
-		return true
+		return false
 	}
 	explained, err := f.routes[at].Route.Explain(r)
 	if err != nil || explained.Bypass != "" {
-		return true
+		return false
 	}
 	h := hash(explained.Key)
-	return h <= f.threshold || f.pages[h] != nil
+	switch p := f.pages[h]; {
+	case p != nil && !f.refreshesEarly: // a hit may begin a render
+		f.known.set(q.id, outcome{is: ofPage, page: p})
+		return f.repeatPage(p, q)
+	case p == nil && h > f.threshold:
+		f.known.set(q.id, outcome{is: leftOut})
+		return true
+	}
+	return false
 }
 
 // count counts an answered request.
@@ -312,22 +341,26 @@ func (f *forecast) count(e *logreader.Entry, report *isr.Report) {
 	h := hash(report.Key)
 	p := f.pages[h]
 	if p == nil {
-		for busy := false; len(f.pages) >= f.maxPages; busy = true {
-			f.leaveOut(busy)
+		for crowded := false; len(f.pages) >= f.maxPages; crowded = true {
+			f.leaveOut(half, crowded)
 		}
-		p = &page{key: report.Key, share: float64(f.threshold) / math.MaxUint64}
+		if h > f.threshold {
+			f.forget(report.Key)
+			return
+		}
+		p = &page{key: report.Key, limit: f.threshold}
 		f.pages[h] = p
 	}
-	if f.renders += asked; f.renders > maxRenders {
-		f.renders = 0
-		f.leaveOut(true)
+	if !p.stays {
+		f.renders += asked
+	}
+	if f.renders > maxRenders && f.sample == 0 {
+		f.leaveOut(half, false)
 		if f.pages[h] != p {
 			return
 		}
 	}
-	p.requests++
-	p.stays = p.stays || p.requests >= f.often // from now on by the present share, whatever its hash
-	p.size = max(p.size, e.Bytes)
+	f.requested(p, e)
 	p.origin += asked
 	now := f.time()
 	if report.Stored || stale && asked > 0 {
@@ -336,19 +369,26 @@ func (f *forecast) count(e *logreader.Entry, report *isr.Report) {
 	switch {
 	case report.Hit && (stale || !now.Before(p.until)):
 		p.hits++
-		f.hits.add(e.Time, 1/p.share)
+		f.hits.add(e.Time, p.weight())
 		if stale {
 			p.stale++
 		}
 	case report.Hit:
 		p.collapsed++ // the response that it is answered from was not there yet
-		f.reasons.add("collapsed", p.key.Text, 1/p.share)
+		f.reasons.add("collapsed", p.key.Text, p.weight())
 	default:
-		f.reasons.add(f.reasonOf(e, p, report), p.key.Text, 1/p.share)
+		f.reasons.add(f.reasonOf(e, p, report), p.key.Text, p.weight())
 		if asked > 0 {
 			p.until = now.Add(e.Took)
 		}
 	}
+}
+
+// requested counts a request for a page.
+func (f *forecast) requested(p *page, e *logreader.Entry) {
+	p.requests++
+	p.stays = p.stays || p.requests >= f.often
+	p.size = max(p.size, e.Bytes)
 }
 
 // reasonOf returns why a request for a page was not answered from the cache.
@@ -372,41 +412,49 @@ func (f *forecast) pass(e *logreader.Entry, reason string, asked int64) {
 	f.reasons.add(reason, e.Host+path, 1)
 }
 
-// leaveOut leaves out half of the pages. Those that were requested often stay, unless busy: then half of them are
-// left out too, because there are too many renders.
-func (f *forecast) leaveOut(busy bool) {
-	f.threshold = max(f.threshold/2, 1)
-	if busy {
-		f.halvings++
-	}
-	gone := make(map[string]bool)
+// half is the part of the pages that stay when there are too many.
+const half = 0.5
+
+// leaveOut leaves out all but a part of the pages. Pages that were requested often stay, unless there are too many of
+// them.
+//
+// Each page has a threshold of its own for its hash, its limit, which is at least the threshold for new pages. So a
+// page that was left out does not come back, and whether a page stays depends on nothing but its hash and its past.
+func (f *forecast) leaveOut(part float64, crowded bool) {
+	f.threshold = max(uint64(part*float64(f.threshold)), 1)
+	f.renders = 0
+	clear(f.known)
+	var gone []store.Key
 	for h, p := range f.pages {
 		switch {
-		case !p.stays && h <= f.threshold:
-			p.share = float64(f.threshold) / math.MaxUint64
-			continue
-		case p.stays && !busy:
-			continue
-		case p.stays && h>>(f.halvings%32)&1 == 0: // by low bits, on which the threshold does not depend
-			p.share /= 2
+		case !p.stays:
+			p.limit = f.threshold
+		case crowded:
+			p.limit = max(uint64(part*float64(p.limit)), f.threshold)
+		}
+		if h <= p.limit {
 			continue
 		}
 		delete(f.pages, h)
-		pk := store.HashedPartition(p.key)
-		f.forget(pk)
-		gone[store.BodyPrefix(pk)] = true
+		gone = append(gone, p.key)
 	}
-	f.bodies.forget(gone)
+	f.forget(gone...)
 	if len(f.pages) > f.maxPages/2 {
 		f.often *= 2
 	}
 }
 
-// forget deletes the rows of a page.
-func (f *forecast) forget(pk string) {
-	for _, row := range []string{"META", "LOCK"} {
-		_, _ = f.db.DeleteItem(context.Background(), &dynamodb.DeleteItemInput{TableName: aws.String(table), Key: map[string]types.AttributeValue{
-			"pk": &types.AttributeValueMemberS{Value: pk}, "sk": &types.AttributeValueMemberS{Value: row},
-		}}) // in memory
+// forget deletes pages from the stores.
+func (f *forecast) forget(keys ...store.Key) {
+	prefixes := make(map[string]bool)
+	for _, k := range keys {
+		pk := store.HashedPartition(k)
+		prefixes[store.BodyPrefix(pk)] = true
+		for _, row := range []string{"META", "LOCK"} {
+			_, _ = f.db.DeleteItem(context.Background(), &dynamodb.DeleteItemInput{TableName: aws.String(table), Key: map[string]types.AttributeValue{
+				"pk": &types.AttributeValueMemberS{Value: pk}, "sk": &types.AttributeValueMemberS{Value: row},
+			}}) // in memory
+		}
 	}
+	f.bodies.forget(prefixes)
 }

@@ -7,10 +7,17 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/facetheory/isr/internal/units"
 )
 
-//go:embed report.html
-var htmlText string
+// The beginning of all reports, and the report of a log.
+var (
+	//go:embed head.html
+	headText string
+	//go:embed report.html
+	htmlText string
+)
 
 // Sizes of the plots, in units of their view boxes.
 const (
@@ -21,11 +28,11 @@ const (
 // WriteHTML writes the report as one HTML file, which loads nothing. All texts of the log are escaped.
 func (r *Report) WriteHTML(to io.Writer) error {
 	page, err := template.New("report").Funcs(template.FuncMap{
-		"number": number, "percent": percent, "bytes": bytesText, "fewer": fewer,
+		"number": number, "percent": percent, "bytes": units.Bytes, "fewer": fewer,
 		"part": func(n int64) string { return percent(float64(n) / float64(max(r.Requests, 1))) },
 		"date": func(t time.Time) string { return t.UTC().Format(time.DateTime) },
 		"bar":  func(part float64) string { return fmt.Sprintf("%.1f", plotWidth/2*part) },
-	}).Parse(htmlText)
+	}).Parse(headText + htmlText)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/cost"
 	"github.com/facetheory/isr/internal/details"
@@ -129,24 +128,57 @@ func newReport(in *intake, forecasts []*forecast) *Report {
 
 // result returns what a forecast has counted.
 func (f *forecast) result(in *intake) Forecast {
-	var requests, hits, stale, origin, pages, published, memory float64
+	asked := float64(in.requests - f.passed.requests) // requests for pages, which are known
+	of := func(count func(*page) int64) float64 { return f.estimated(asked, count) }
+	answered := max(asked-of(func(p *page) int64 { return p.requests - p.hits }), 0)
+	published := of(func(p *page) int64 { return p.published })
+	month := float64(cost.Month) / float64(max(in.until.Sub(in.from), time.Minute))
+	pages, memory, hot := f.weigh()
+	return Forecast{
+		Setting: canonical.Printable(f.setting), HitRatio: answered / float64(in.requests), Hits: int64(math.Round(answered)),
+		Stale:  int64(math.Round(min(of(func(p *page) int64 { return p.stale }), answered))),
+		Origin: f.passed.origin + int64(math.Round(of(func(p *page) int64 { return p.origin }))),
+		Pages:  int64(pages), Published: int64(math.Round(published)), Memory: int64(memory), HotMemory: int64(hot),
+		Dollars: billed(published * month), Sampled: f.sampled(),
+	}
+}
+
+// estimated returns the sum of a count over all pages: exactly unless pages were left out, and else by the regression
+// estimator of survey sampling (Särndal, Swensson, Wretman, 1992, chapter 6). The sum of the weighted counts is corrected by
+// how far the sum of the weighted requests is off their known number. So the requests of a page that happens to be in the
+// sample, or not, hardly matter.
+func (f *forecast) estimated(requests float64, count func(*page) int64) float64 {
+	var sum, seen, both, square float64
+	for _, p := range f.pages {
+		w, n, of := p.weight(), float64(count(p)), float64(p.requests)
+		sum += w * n
+		seen += w * of
+		both += w * (w - 1) * n * of
+		square += w * (w - 1) * of * of
+	}
+	if square > 0 {
+		sum += both / square * (requests - seen)
+	}
+	return max(sum, 0)
+}
+
+// weigh returns the number of stored pages, the bytes of memory that they need, and those that the pages with most of
+// the hits need.
+func (f *forecast) weigh() (pages, memory, hot float64) {
 	type weighed struct{ hits, bytes float64 }
 	var weights []weighed
+	hits := 0.0
 	for _, p := range f.pages {
-		n, bytes := 1/p.share, float64(p.size+pageOverhead)
-		requests += n * float64(p.requests)
-		hits += n * float64(p.hits)
-		stale += n * float64(p.stale)
-		origin += n * float64(p.origin)
-		published += n * float64(p.published)
-		if p.published > 0 {
-			pages += n
-			memory += n * bytes
-			weights = append(weights, weighed{n * float64(p.hits), n * bytes})
+		if p.published == 0 {
+			continue
 		}
+		n := p.weight()
+		w := weighed{n * float64(p.hits), n * float64(p.size+pageOverhead)}
+		pages, memory, hits = pages+n, memory+w.bytes, hits+w.hits
+		weights = append(weights, w)
 	}
 	slices.SortFunc(weights, func(a, b weighed) int { return cmp.Compare(b.hits*a.bytes, a.hits*b.bytes) })
-	hot, covered := 0.0, 0.0
+	covered := 0.0
 	for _, w := range weights {
 		if covered >= hotShare*hits {
 			break
@@ -154,20 +186,7 @@ func (f *forecast) result(in *intake) Forecast {
 		covered += w.hits
 		hot += w.bytes
 	}
-	// The estimate of the requests for pages may differ from their number, which is known.
-	scale := float64(in.requests-f.passed.requests) / max(requests, 1) // 1 unless pages were left out
-	month := float64(cost.Month) / float64(max(in.until.Sub(in.from), time.Minute))
-	regenerations := published * scale * month
-	bill := cost.Activity{
-		Regenerations: regenerations, Changed: changedShare * regenerations, Compressed: true,
-		Polls: cost.Polls(1, isr.DefaultPoll, cost.Month),
-	}.Bill(cost.USEast1())
-	return Forecast{
-		Setting: canonical.Printable(f.setting), HitRatio: hits * scale / float64(in.requests), Hits: int64(math.Round(hits * scale)), Stale: int64(math.Round(stale * scale)),
-		Origin: f.passed.origin + int64(math.Round(origin*scale)),
-		Pages:  int64(pages), Published: int64(published * scale), Memory: int64(memory), HotMemory: int64(hot),
-		Dollars: bill.Sum(), Sampled: f.sampled(),
-	}
+	return pages, memory, hot
 }
 
 // sampled reports whether pages were left out.

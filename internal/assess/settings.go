@@ -8,6 +8,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/units"
 )
 
 // A setting is one change of a configuration.
@@ -16,14 +17,19 @@ type setting struct {
 	apply func(*isr.Route)
 }
 
+// windows returns the freshness windows that are compared.
+func windows() []time.Duration {
+	return []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}
+}
+
 // settings returns the configuration itself, and with Compare the changes of it that make a difference.
 func settings(opts Options, p *parameters) []setting {
 	all := []setting{{"", func(*isr.Route) {}}}
 	if !opts.Compare {
 		return all
 	}
-	for _, window := range []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour} {
-		all = append(all, setting{"revalidate: " + spanText(window), func(r *isr.Route) {
+	for _, window := range windows() {
+		all = append(all, setting{"revalidate: " + units.Duration(window), func(r *isr.Route) {
 			if r.Auto == (isr.AutoWindow{}) {
 				r.Revalidate = window
 			}
@@ -43,17 +49,6 @@ func settings(opts Options, p *parameters) []setting {
 	return append(all,
 		setting{"stale: 1d", func(r *isr.Route) { r.Stale = 24 * time.Hour }},
 		setting{"stale: 0s", func(r *isr.Route) { r.Stale = -1 }})
-}
-
-// spanText writes a duration as isr.yaml does: 10s, 1m, 1h.
-func spanText(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	}
-	return d.String()
 }
 
 // quotedNames returns names as YAML has them, in quotes unless they are plain words.

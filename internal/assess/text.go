@@ -6,6 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/facetheory/isr/internal/units"
 )
 
 // maxColumn is the width of the longest setting in a table, in bytes.
@@ -46,7 +48,7 @@ func (r *Report) writeForecasts(b *strings.Builder) {
 			name += " (estimated)"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t$%.2f\n", name, percent(f.HitRatio), percent(float64(f.Stale)/float64(max(r.Requests, 1))),
-			number(f.Origin), number(f.Pages), bytesText(f.Memory), bytesText(f.HotMemory), f.Dollars)
+			number(f.Origin), number(f.Pages), units.Bytes(f.Memory), units.Bytes(f.HotMemory), f.Dollars)
 	}
 	_ = w.Flush() // to memory
 }
@@ -132,16 +134,6 @@ func percent(part float64) string { return fmt.Sprintf("%.1f%%", 100*part) }
 
 func rate(requests int64, in time.Duration) string {
 	return fmt.Sprintf("%.1f", float64(requests)/max(in.Seconds(), 1))
-}
-
-func bytesText(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 }
 
 // spanOf writes how long a log is.

@@ -14,6 +14,8 @@ package survey
 //	survey.go     requests pages
 //	framework.go  recognises software by its traces
 //	page.go       what one page declares about caching
+//	crawl.go      visits more pages, to judge which can be cached
+//	robots.go     which of them may be visited
 //	config.go     the configuration file
 
 import (
@@ -69,19 +71,8 @@ type Site struct {
 // Run looks at the site at an address, such as http://127.0.0.1:3000/. It returns an error if the first page has no
 // response, or none that is a page. Transport may be nil.
 func Run(ctx context.Context, at *url.URL, transport http.RoundTripper) (*Site, error) {
-	base := &url.URL{Scheme: at.Scheme, Host: at.Host}
-	s := &survey{
-		client: visit.New(visit.Config{Agent: agent, Rate: rate, Timeout: timeout, Requests: MaxRequests, Transport: transport}),
-		site:   &Site{Origin: base}, parameters: map[string]bool{}, seen: map[string]bool{},
-	}
-	if !isAddress(at.Hostname()) {
-		s.site.Host, s.site.HTTPS = at.Host, at.Scheme == "https"
-	}
-	start := at.Path
-	if at.RawQuery != "" {
-		start += "?" + at.RawQuery
-	}
-	first, err := s.first(ctx, start)
+	s := newSurvey(at, visit.Config{Agent: agent, Rate: rate, Timeout: timeout, Requests: MaxRequests, Transport: transport})
+	first, err := s.first(ctx, target(at))
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +80,34 @@ func Run(ctx context.Context, at *url.URL, transport http.RoundTripper) (*Site, 
 	listed := s.readSitemap(ctx)
 	s.visit(ctx, chosen(append(listed, s.links...), MaxPages))
 	s.probe(ctx)
+	s.finish()
+	return s.site, ctx.Err()
+}
+
+func newSurvey(at *url.URL, cfg visit.Config) *survey {
+	s := &survey{client: visit.New(cfg), site: &Site{Origin: &url.URL{Scheme: at.Scheme, Host: at.Host}}, parameters: map[string]bool{}, seen: map[string]bool{}}
+	if !isAddress(at.Hostname()) {
+		s.site.Host, s.site.HTTPS = at.Host, at.Scheme == "https"
+	}
+	return s
+}
+
+// target returns the path and the query of a URL.
+func target(at *url.URL) string {
+	if at.RawQuery != "" {
+		return at.Path + "?" + at.RawQuery
+	}
+	return at.Path
+}
+
+// finish sets what follows from all pages.
+func (s *survey) finish() {
 	s.site.Framework = recognise(s.traces)
 	for name := range s.parameters {
 		s.site.Parameters = append(s.site.Parameters, name)
 	}
 	slices.Sort(s.site.Parameters)
 	s.site.Requests = s.client.Requests()
-	return s.site, ctx.Err()
 }
 
 // isAddress reports whether a host names a machine, not a site: an IP address or localhost.
@@ -112,6 +124,7 @@ type survey struct {
 	links      []string        // paths on this site that its pages link to
 	seen       map[string]bool // paths that were requested
 	parameters map[string]bool
+	rules      string // robots.txt; empty if there is none
 }
 
 // A visited page is a response and its path with the query.
@@ -198,24 +211,29 @@ func (s *survey) look(path string, a *visit.Answer) {
 // readSitemap returns paths of the sitemap, if there is one.
 func (s *survey) readSitemap(ctx context.Context) (paths []string) {
 	for _, at := range s.sitemaps(ctx) {
-		in := sitemap.Reader{Serves: s.ours, Transport: &toOrigin{s}}
-		for text, err := range in.URLs(ctx, at) {
-			if err != nil {
-				break // as far as it could be read
-			}
-			if u, err := url.Parse(text); err == nil {
-				paths = append(paths, u.RequestURI())
-			}
-			if len(paths) >= maxListed {
-				break
-			}
-		}
-		if len(paths) > 0 {
+		if paths, _ = s.listed(ctx, at); len(paths) > 0 { // as far as it could be read
 			s.site.Sitemap, s.site.Listed = at, len(paths)
 			return paths
 		}
 	}
 	return nil
+}
+
+// listed returns the paths of a sitemap, at most 5,000. After an error it returns those before it too.
+func (s *survey) listed(ctx context.Context, at string) (paths []string, err error) {
+	in := sitemap.Reader{Serves: s.ours, Transport: &toOrigin{s}}
+	for text, err := range in.URLs(ctx, at) {
+		if err != nil {
+			return paths, err
+		}
+		if u, err := url.Parse(text); err == nil {
+			paths = append(paths, u.RequestURI())
+		}
+		if len(paths) >= maxListed {
+			break
+		}
+	}
+	return paths, nil
 }
 
 // sitemaps returns where the sitemap may be: what robots.txt names, else the usual place.
@@ -225,7 +243,8 @@ func (s *survey) sitemaps(ctx context.Context) (all []string) {
 	if err != nil || robots.Status != http.StatusOK {
 		return []string{usual}
 	}
-	for line := range strings.Lines(string(robots.Body)) {
+	s.rules = string(robots.Body)
+	for line := range strings.Lines(s.rules) {
 		name, value, found := strings.Cut(line, ":")
 		if !found || !strings.EqualFold(strings.TrimSpace(name), "Sitemap") || len(all) == 2 {
 			continue

@@ -54,17 +54,6 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is not a size of at most 1PiB; expected bytes, or a number of KiB, MiB or GiB, such as 256MiB", text)
 }
 
-// BytesText formats a number of bytes for output.
-func BytesText(n int64) string {
-	switch {
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
 // SpanText formats a duration for output: its two largest units.
 func SpanText(d time.Duration) string {
 	sign := ""
