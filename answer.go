@@ -103,30 +103,7 @@ func (h *handler) judge(f *fill.Flight, p *page.Page, now time.Time) (state stor
 	if state == store.Fresh {
 		return state, true // a hit asks for nothing more
 	}
-	return state, h.route.servableOnError(&p.Entry, state, purges, now)
-}
-
-// servableOnError reports whether an entry in a state may be served while the origin or
-// the store fails. The windows of a pinned entry may end long before its pin, and
-// nothing is rendered while the pin lasts: such an entry is served until a render
-// succeeds. An entry that outlives purge marks is not served: the mark of a hard purge of
-// it may have expired.
-func (b *routeRules) servableOnError(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool {
-	switch state {
-	case store.Fresh, store.Stale:
-		return true
-	case store.Expired:
-		switch {
-		case e.OutlivesMarks(purges.MarkLifetime, now):
-			return false
-		case !e.PinnedUntil.IsZero():
-			return true
-		case now.Before(e.FreshUntil()): // a purge, or a newer build, has ended its freshness
-			return b.rules.AllowsOnError(e.Header)
-		}
-		return now.Before(e.FreshUntil().Add(b.rules.StaleIfErrorOf(e.Status, e.Header)))
-	}
-	return false
+	return state, h.route.judge.ServableOnError(&p.Entry, state, purges, now)
 }
 
 // reply makes the reply to a visitor of a flight that has ended. old is the page that

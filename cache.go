@@ -109,8 +109,7 @@ type Cache struct {
 // A boundRoute is a route with its renderer.
 type boundRoute struct {
 	*routeRules
-	maxBody int64 // the route's, or else the cache's
-	fills   *fill.Policy
+	fills *fill.Policy
 }
 
 // New returns a Cache on its stores. The caller must Close it. If fields of cfg are
@@ -338,11 +337,12 @@ func (c *Cache) Bind(bindings []Binding, find func(store.Key) int) ([]http.Handl
 
 // bind returns a route with its renderer, and what the cache decides for it.
 func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
-	b := &boundRoute{routeRules: newRouteRules(rt), maxBody: c.cfg.MaxBody}
-	if rt.MaxBody > 0 {
-		b.maxBody = min(rt.MaxBody, b.maxBody)
+	b := &boundRoute{routeRules: newRouteRules(rt)}
+	rules := &b.judge.Rules
+	rules.Responses.MaxHeader, rules.MaxTags = c.cfg.MaxHeader, c.cfg.MaxTags
+	if rules.Responses.MaxBody = c.cfg.MaxBody; rt.MaxBody > 0 {
+		rules.Responses.MaxBody = min(rt.MaxBody, c.cfg.MaxBody)
 	}
-	b.rules.MaxHeader, b.maxTags = c.cfg.MaxHeader, c.cfg.MaxTags
 	b.present.Responses, b.present.Bodies = &c.responses, &page.BodyStore{Reader: c.reader, Patience: c.cfg.StoreTimeout, Suspect: c.engine.Suspect}
 	b.present.Want = func(p *page.Page, wanted httpcache.Coding) { c.encoder.Want(p, b.present, wanted) }
 	b.Label = cmp.Or(b.Label, b.Name)
@@ -359,14 +359,11 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 func (c *Cache) policy(b *boundRoute, h http.Handler) *fill.Policy {
 	p := &fill.Policy{
 		Name: b.Name, Label: b.Label, Keys: b.keys, View: b.present, Renderer: h, Budget: b.Budget,
-		RenderTimeout: cmp.Or(b.RenderTimeout, c.cfg.RenderTimeout), Wait: b.Wait, AwaitsNew: b.Policy == Wait, MaxBody: b.maxBody,
+		RenderTimeout: cmp.Or(b.RenderTimeout, c.cfg.RenderTimeout), Wait: b.Wait, AwaitsNew: b.Policy == Wait, MaxBody: b.judge.Responses.MaxBody,
 		Jitter: b.jitter, MinWindow: b.Auto.Min, MaxWindow: b.Auto.Max, NextWindow: b.Auto.Next,
 		ForeignStale: max(b.Stale, 0), History: b.History, MaxVariants: cmp.Or(b.MaxVariants, DefaultMaxVariants),
 		StoreNegative: b.StoreNegative, Tags: b.Tags,
-		Judge: func(k store.Key, status int, h http.Header, tags []string, requested time.Time) httpcache.Verdict {
-			return b.judge(k, status, h, b.maxBody, tags, requested)
-		},
-		Reject: suspicion.Rules(b.Reject), ServableOnError: b.servableOnError,
+		Judge: b.judge.Verdict, Reject: suspicion.Rules(b.Reject), ServableOnError: b.judge.ServableOnError,
 		Cacheable: func(k store.Key) { c.sections.cacheable(b, k) },
 		Refused:   func(k store.Key, reason string) { c.sections.refused(b, k, reason) },
 		Renders:   new(fill.RecentTimes),

@@ -13,6 +13,7 @@ import (
 	"github.com/facetheory/isr/buffers"
 	"github.com/facetheory/isr/internal/frequency"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/storable"
 	"github.com/facetheory/isr/store"
 )
 
@@ -223,14 +224,6 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// Bounds of Config.MaxHeader and Config.MaxTags. The row of a page has its header, its tags and its
-// key, and stays below the 400 KB of DynamoDB with the largest of each.
-const (
-	minMaxHeader = 1 << 10
-	maxMaxHeader = 128 << 10
-	maxMaxTags   = 2048
-)
-
 // maxFills is the largest Config.Fills.
 const maxFills = 4096
 
@@ -260,14 +253,14 @@ func (cfg Config) validate() error {
 	if cfg.Wait < 0 {
 		errs = append(errs, configErrorf("Wait", "must not be negative (got %s)", cfg.Wait))
 	}
-	if cfg.MaxBody < 0 || cfg.MaxBody > 1<<30 {
+	if cfg.MaxBody < 0 || cfg.MaxBody > storable.MaxMaxBody {
 		errs = append(errs, configErrorf("MaxBody", "must be between 0 and 1GiB (got %d bytes)", cfg.MaxBody))
 	}
-	if cfg.MaxHeader < minMaxHeader || cfg.MaxHeader > maxMaxHeader {
+	if cfg.MaxHeader < storable.MinMaxHeader || cfg.MaxHeader > storable.MaxMaxHeader {
 		errs = append(errs, configErrorf("MaxHeader", "must be between 1KiB and 128KiB (got %d bytes)", cfg.MaxHeader))
 	}
-	if cfg.MaxTags < 1 || cfg.MaxTags > maxMaxTags {
-		errs = append(errs, configErrorf("MaxTags", "must be between 1 and %d (got %d)", maxMaxTags, cfg.MaxTags))
+	if cfg.MaxTags < 1 || cfg.MaxTags > storable.MaxMaxTags {
+		errs = append(errs, configErrorf("MaxTags", "must be between 1 and %d (got %d)", storable.MaxMaxTags, cfg.MaxTags))
 	}
 	if cfg.Fills < 0 || cfg.Fills > maxFills {
 		errs = append(errs, configErrorf("Fills", "must be between 0 and %d (got %d)", maxFills, cfg.Fills))

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/textproto"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/facetheory/isr/internal/details"
@@ -16,6 +13,7 @@ import (
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
+	"github.com/facetheory/isr/internal/storable"
 	"github.com/facetheory/isr/store"
 )
 
@@ -126,24 +124,35 @@ func (x *explainer) Fetched(k store.Key, got render.Rendering, requested time.Ti
 	x.out.Fetched = f
 	for len(x.answers) > 0 {
 		a := <-x.answers
-		f.Status, f.Header = a.status, tellingFields(a.header)
-		f.Obstacles = x.h.route.obstacles(k, a.status, a.header, requested)
+		f.Status, f.Header = a.status, storable.Telling(a.header)
+		f.Obstacles = x.h.obstacles(k, a, requested)
 	}
 	switch {
 	case got.Failure != nil:
 		f.Failure = got.Failure.Error()
 		if len(f.Obstacles) == 0 {
-			f.Obstacles = []Obstacle{obstacle(fill.FailureDetail(got.Failure), f.Failure)}
+			f.Obstacles = []Obstacle{obstacleOf(fill.FailureDetail(got.Failure), f.Failure)}
 		}
 	case got.Response != nil:
 		f.Bytes, f.Stored, f.FreshFor, f.StaleFor, f.Tags = int64(len(got.Response.Body)), true, got.Verdict.Revalidate, got.Verdict.Stale, got.Verdict.Tags
 		f.Obstacles = nil
 		if rejected != "" {
-			f.Stored, f.Obstacles = false, []Obstacle{obstacle(page.DetailRejected, rejected)}
+			f.Stored, f.Obstacles = false, []Obstacle{obstacleOf(page.DetailRejected, rejected)}
 		}
 	case len(f.Obstacles) == 0:
-		f.Obstacles = []Obstacle{obstacle(got.Refused, cmp.Or(errorText(got.Verdict.Cause), got.Refused))}
+		f.Obstacles = []Obstacle{obstacleOf(got.Refused, cmp.Or(errorText(got.Verdict.Cause), got.Refused))}
 	}
+}
+
+// obstacleOf describes what keeps a response from being stored, by its detail.
+func obstacleOf(detail, what string) Obstacle { return Obstacle(storable.ObstacleOf(detail, what)) }
+
+// obstacles returns all that keeps an answer of the renderer from being stored.
+func (h *handler) obstacles(k store.Key, a answer, requested time.Time) (all []Obstacle) {
+	for _, o := range h.route.judge.Obstacles(k, a.status, a.header, requested, fill.DetailFailed) {
+		all = append(all, Obstacle(o))
+	}
+	return all
 }
 
 func errorText(err error) string {
@@ -151,89 +160,6 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// tellingFields returns the fields of a response that decide about caching.
-func tellingFields(h http.Header) http.Header {
-	out := make(http.Header)
-	for _, name := range []string{
-		"Age", "Cache-Control", "Cache-Groups", "Cache-Status", "Cache-Tag", "Cdn-Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Expires",
-		"Last-Modified", "Location", "Pragma", "Retry-After", "Surrogate-Control", "Surrogate-Key", "Vary", "X-Next-Cache-Tags",
-	} {
-		if values := h[name]; len(values) > 0 {
-			out[name] = slices.Clone(values)
-		}
-	}
-	for _, name := range []string{"Set-Cookie", "Set-Cookie2"} {
-		for _, line := range h[name] {
-			cookie, _, _ := strings.Cut(line, "=")
-			out.Add(name, strings.TrimSpace(cookie)+"=…")
-		}
-	}
-	return out
-}
-
-// forbidding names the field by which a response is refused.
-func (b *boundRoute) forbidding(h http.Header, v httpcache.Verdict) string {
-	_, field := httpcache.Governing(h)
-	switch v.Refused {
-	case httpcache.RefusedPrivate, httpcache.RefusedNoStore, httpcache.RefusedNoCache:
-		return field + ": " + v.Refused
-	case httpcache.RefusedMalformed:
-		return fmt.Sprintf("%s: %.200s", field, strings.Join(controls(h), ", "))
-	case httpcache.RefusedSetCookie:
-		return "Set-Cookie: " + strings.Join(tellingFields(h)["Set-Cookie"], ", ")
-	case httpcache.RefusedVary:
-		covered := b.keys.Allowed(h)
-		var names []string
-		for _, line := range h["Vary"] {
-			for name := range httpcache.Members(line) {
-				if c := textproto.CanonicalMIMEHeaderKey(name); c != "Accept-Encoding" && c != "Host" && !covered(c) {
-					names = append(names, name)
-				}
-			}
-		}
-		return "Vary: " + strings.Join(names, ", ")
-	case httpcache.RefusedCoding:
-		return "Content-Encoding: " + strings.Join(h["Content-Encoding"], ", ")
-	case httpcache.RefusedStream:
-		return "Content-Type: " + h.Get("Content-Type")
-	case httpcache.RefusedTooLarge:
-		return fmt.Sprintf("Content-Length: %d, at most %d bytes are stored", httpcache.DeclaredLength(h), b.maxBody)
-	case httpcache.RefusedTags, httpcache.RefusedHeader, httpcache.RefusedSelfRedirect, httpcache.RefusedOld:
-		return v.Cause.Error()
-	}
-	if lines := controls(h); len(lines) > 0 {
-		return fmt.Sprintf("%s: %.200s, which grants no freshness", field, strings.Join(lines, ", "))
-	}
-	if len(h["Expires"]) > 0 {
-		return "Expires: " + h.Get("Expires") + ", which grants no freshness"
-	}
-	return "no s-maxage, max-age or Expires"
-}
-
-// controls returns the lines of the fields that may govern a response.
-func controls(h http.Header) []string {
-	return slices.Concat(h["Cdn-Cache-Control"], h["Surrogate-Control"], h["Cache-Control"])
-}
-
-// removeDirective removes a directive from the fields that state it.
-func removeDirective(h http.Header, directive string) {
-	for _, field := range []string{"Cache-Control", "Cdn-Cache-Control", "Surrogate-Control"} {
-		var kept []string
-		for _, line := range h[field] {
-			for member := range httpcache.Members(line) {
-				if name, _, _ := strings.Cut(member, "="); !strings.EqualFold(strings.TrimSpace(name), directive) {
-					kept = append(kept, member)
-				}
-			}
-		}
-		if len(kept) == 0 {
-			delete(h, field)
-		} else {
-			h[field] = []string{strings.Join(kept, ", ")}
-		}
-	}
 }
 
 // ExplainDraft implements [Explainer].
@@ -264,14 +190,14 @@ func (x *explainer) askPassing(s httpcache.Status) {
 	a, err := x.h.headerOf(x.r.WithContext(ctx))
 	if f.Took = x.h.c.now().Sub(began); err != nil {
 		f.Failure = err.Error()
-		f.Obstacles = []Obstacle{obstacle(fill.FailureDetail(err), f.Failure)}
+		f.Obstacles = []Obstacle{obstacleOf(fill.FailureDetail(err), f.Failure)}
 		return
 	}
-	f.Status, f.Header = a.status, tellingFields(a.header)
+	f.Status, f.Header = a.status, storable.Telling(a.header)
 	if why, ok := details.Of(cmp.Or(s.Detail, s.Forward)); ok {
 		f.Obstacles = []Obstacle{{Detail: cmp.Or(s.Detail, s.Forward), What: why.Meaning, Advice: why.Advice, RFC: why.RFC}}
 	}
-	for _, o := range x.h.route.obstacles(x.out.Key, a.status, a.header, began) {
+	for _, o := range x.h.obstacles(x.out.Key, a, began) {
 		if o.Detail != s.Detail {
 			f.Obstacles = append(f.Obstacles, o)
 		}

@@ -277,7 +277,7 @@ func (h *handler) consult(r *http.Request, d *decision) {
 		if d.act, d.behind = actHit, mayRefreshEarly; d.asked.OnlyIfCached {
 			d.behind = nothingBehind
 		}
-	case d.asked.AcceptsStale(h.route.rules, &d.page.Entry, d.state, d.now), d.state == store.Stale && d.asked.OnlyIfCached:
+	case d.asked.AcceptsStale(h.route.judge.Responses, &d.page.Entry, d.state, d.now), d.state == store.Stale && d.asked.OnlyIfCached:
 		d.act, d.behind = actHit, nothingBehind
 	case d.state == store.Stale:
 		h.judgeStale(d)
@@ -459,7 +459,7 @@ func (h *handler) step(fx effects, r *http.Request, d *decision) {
 
 // awaitReceipt waits until this node has applied the log up to the receipt of a request.
 func (h *handler) awaitReceipt(fx effects, r *http.Request, d *decision) {
-	seq, err := parseMinSeq(r.Header[minSeqHeader])
+	seq, err := cachekey.ParseReceipt(r.Header[minSeqHeader])
 	if err == nil {
 		err = fx.reach(r, seq)
 		switch {
@@ -1281,18 +1281,6 @@ const (
 	firstRejoin = 20 * time.Millisecond
 	maxRejoin   = time.Second
 )
-
-// parseMinSeq parses ISR-Min-Seq.
-func parseMinSeq(values []string) (int64, error) {
-	if len(values) != 1 {
-		return 0, fmt.Errorf("the header ISR-Min-Seq must be given once (found %d times)", len(values))
-	}
-	seq, err := strconv.ParseUint(values[0], 10, 63)
-	if err != nil {
-		return 0, fmt.Errorf("the header ISR-Min-Seq must be the receipt of a purge, a decimal number (got %.40q)", values[0])
-	}
-	return int64(seq), nil
-}
 
 // meets reports whether a visitor with a receipt takes an outcome: a page that is new
 // enough, a refusal, for which the request passes through, or the failure of a new render.

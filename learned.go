@@ -150,7 +150,7 @@ func (s *sections) roomLocked(now time.Time) {
 // refused records that the render of a page was refused, or that the response to a request for it
 // looks as if it would be. What only a body or a visitor's spelling of the URL decides says nothing of others.
 func (s *sections) refused(b *boundRoute, k store.Key, reason string) {
-	if !b.decidedByHeader(reason) {
+	if !b.judge.DecidedByHeader(reason) {
 		return
 	}
 	s.mu.Lock()
@@ -234,7 +234,7 @@ func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Ke
 		case v.Failed:
 		case v.Refused == "":
 			h.c.sections.cacheable(h.route, k)
-		case h.route.decidedByHeader(v.Refused):
+		case h.route.judge.DecidedByHeader(v.Refused):
 			h.c.sections.refused(h.route, k, v.Refused)
 			readAt, seq := f.Fill.ReadAt()
 			h.c.node.Negative.Put(k, &nodecache.NegativeEntry{ReadAt: readAt, Seq: seq, Until: time.Now().Add(fill.Remembered), Refused: v.Refused}, &f.State)

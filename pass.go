@@ -55,7 +55,7 @@ func (h *handler) passJudged(w http.ResponseWriter, r *http.Request, k store.Key
 		switch code {
 		case http.StatusPartialContent, http.StatusNotModified, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
 		default:
-			judged(h.route.judge(k, code, header, h.route.maxBody, nil, began))
+			judged(h.route.judge.Verdict(k, code, header, nil, began))
 		}
 	})
 }
@@ -86,7 +86,7 @@ func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Ke
 		switch {
 		case v.Refused != "":
 			h.c.node.Negative.Renew(k, known, &nodecache.NegativeEntry{ReadAt: known.ReadAt, Until: time.Now().Add(fill.Remembered), Refused: v.Refused})
-		case !v.Failed && h.route.decidedByHeader(reason):
+		case !v.Failed && h.route.judge.DecidedByHeader(reason):
 			h.c.node.Negative.Renew(k, known, &nodecache.NegativeEntry{ReadAt: known.ReadAt}) // expires at once
 		}
 	})

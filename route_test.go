@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,98 @@ func routeNode(t *testing.T, rt isr.Route, s *site) http.Handler {
 	s.delay = 0
 	patient := func(cfg *isr.Config) { cfg.StoreTimeout = time.Minute }
 	return tb.node(tb.store("a"), patient).Handler(rt, s)
+}
+
+func TestRouteValidate(t *testing.T) {
+	good := isr.Route{Vary: []string{"RSC"}, Query: []string{"page"}, IgnoreCookies: []string{"*"}, TenantHeader: "X-Site"}
+	if err := good.Validate(); err != nil {
+		t.Errorf("a good route: %v", err)
+	}
+	for _, bad := range []isr.Route{
+		{Revalidate: -1},
+		{Vary: []string{"cookie"}},
+		{Vary: []string{"Authorization"}},
+		{Vary: []string{"no such"}},
+		{Query: []string{""}},
+		{IgnoreCookies: []string{""}},
+		{TenantHeader: "no:such"},
+	} {
+		if bad.Validate() == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}
+
+// A route may reduce a header to its absence, and take back names of package wellknown.
+func TestRouteValidateKeys(t *testing.T) {
+	for _, good := range []isr.Route{
+		{KeyClasses: []isr.KeyClass{
+			{Header: "HX-Request", Values: []string{"", "true"}},
+			{Header: "Turbo-Frame", Values: []string{""}},
+			{Header: "X-Inertia", Values: []string{"", "*"}},
+			{Header: "X-Part", Values: []string{"", "nav", "*"}},
+			{Header: "X-Kind", Values: []string{"a", "*"}},
+		}},
+		{KeyClasses: []isr.KeyClass{{Cookie: "cookieconsent_status", Values: []string{"deny", "allow"}}}},
+		{Query: []string{"utm_campaign"}},
+		{IgnoreCookies: []string{"!OptanonConsent"}},
+		{IgnoreCookies: []string{"!Optanon*"}},
+		{IgnoreCookies: []string{"!session", "*"}},
+	} {
+		if err := good.Validate(); err != nil {
+			t.Errorf("%+v: %v", good, err)
+		}
+	}
+	for _, bad := range []isr.Route{
+		{KeyClasses: []isr.KeyClass{{Cookie: "a", Values: []string{"", "b"}}}},
+		{KeyClasses: []isr.KeyClass{{Header: "X-A", Values: []string{"b", ""}}}},
+		{KeyClasses: []isr.KeyClass{{Header: "Accept-Language", Values: []string{"", "en"}}}},
+		{IgnoreCookies: []string{"!"}},
+	} {
+		if bad.Validate() == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}
+
+func TestValidateReject(t *testing.T) {
+	for _, bad := range []isr.Reject{
+		{SmallerThan: -0.1},
+		{SmallerThan: 1.01},
+		{Without: []string{""}},
+		{With: []string{strings.Repeat("x", 1025)}},
+		{With: []string{"\xff"}},
+		{With: make([]string, 33)},
+		{With: []string{"a"}, Without: []string{"a"}},
+		{LostHeaders: []string{"a b"}},
+	} {
+		if err := (isr.Route{Reject: bad}).Validate(); err == nil || !strings.HasPrefix(err.Error(), "isr: Reject") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// An explanation has the key or the bypass of the request, and each bypass has a part.
+func TestExplainedKeys(t *testing.T) {
+	rt := isr.Route{Query: []string{"utm_campaign"}, IgnoreCookies: []string{"!OptanonConsent"}, KeyClasses: []isr.KeyClass{{Header: "X-Part", Values: []string{"", "nav", "*"}}}}
+	for _, tt := range []struct{ target, header, key, bypass string }{
+		{"http://h/?utm_campaign=5&gclid=1", "", "h/?utm_campaign=5", ""},
+		{"http://h/?a=5", "", "", "query"},
+		{"http://h/", "Cookie: OptanonAlertBoxClosed=1", "h/", ""},
+		{"http://h/", "Cookie: OptanonConsent=1", "", "cookie"},
+		{"http://h/", "X-Part: nav", "h/#x-part=nav", ""},
+		{"http://h/", "X-Part: foot", "", "header"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, tt.target, http.NoBody)
+		if name, value, ok := strings.Cut(tt.header, ": "); ok {
+			r.Header.Set(name, value)
+		}
+		e, err := rt.Explain(r)
+		bypasses := slices.ContainsFunc(e.Parts, func(p isr.Part) bool { return p.Use == isr.PartBypass })
+		if err != nil || e.Key.Text != tt.key || e.Bypass != tt.bypass || bypasses != (tt.bypass != "") || (e.Render != nil) != (tt.key != "") {
+			t.Errorf("%s %s: explained as %+v, %v", tt.target, tt.header, e, err)
+		}
+	}
 }
 
 func TestValidateRouteFeatures(t *testing.T) {

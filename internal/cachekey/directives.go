@@ -1,7 +1,9 @@
 package cachekey
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,4 +84,16 @@ func (d Directives) Accepts(e *store.Entry, now time.Time) bool {
 func (d Directives) AcceptsStale(rules httpcache.Rules, e *store.Entry, state store.State, now time.Time) bool {
 	return d.maxStale > 0 && (state == store.Stale || state == store.Expired) && d.Accepts(e, now) &&
 		now.Sub(e.FreshUntil()) <= d.maxStale && rules.AllowsStale(e.Header)
+}
+
+// ParseReceipt parses the values of ISR-Min-Seq, the receipt of a purge.
+func ParseReceipt(values []string) (int64, error) {
+	if len(values) != 1 {
+		return 0, fmt.Errorf("the header ISR-Min-Seq must be given once (found %d times)", len(values))
+	}
+	seq, err := strconv.ParseUint(values[0], 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("the header ISR-Min-Seq must be the receipt of a purge, a decimal number (got %.40q)", values[0])
+	}
+	return int64(seq), nil
 }

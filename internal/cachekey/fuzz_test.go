@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -78,6 +79,18 @@ func FuzzCookieClass(f *testing.F) {
 		r := http.Request{Header: h}
 		if c, err := r.Cookie(name); err == nil && !c.Quoted && len(r.CookiesNamed(name)) == 1 && strings.Count(field, name) == 1 && c.Value != value {
 			t.Fatalf("%q: %s is %q, and to net/http %q", field, name, value, c.Value)
+		}
+	})
+}
+
+func FuzzReceipt(f *testing.F) {
+	for _, s := range []string{"17", "-1", "+1", "007", "9223372036854775808", "1_0", "", " 1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		seq, err := ParseReceipt([]string{s})
+		if err == nil && (seq < 0 || strconv.FormatInt(seq, 10) != strings.TrimLeft(s, "0") && seq != 0 || strings.Trim(s, "0123456789") != "") {
+			t.Fatalf("%q is %d", s, seq)
 		}
 	})
 }

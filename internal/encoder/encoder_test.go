@@ -13,14 +13,14 @@ import (
 func TestQueueIsBounded(t *testing.T) {
 	en := New(t.Context(), Options{})
 	en.workers = maxWorkers // busy ones
-	p := page.New(store.Key{}, store.Entry{}, store.PurgeState{}, page.Interval{}, make([]byte, 2_800), page.NewView(page.ViewRules{Codings: coding.All()}))
+	p := page.New(store.Key{}, store.Entry{}, store.PurgeState{}, page.Interval{}, make([]byte, 2_800), page.NewView(page.ViewRules{}))
 	for range maxQueue + 1 {
 		en.add(job{p: p, wanted: coding.Only(httpcache.Gzip)})
 	}
 	if len(en.queue) != maxQueue {
 		t.Errorf("%d jobs are queued, want %d", len(en.queue), maxQueue)
 	}
-	large := page.New(store.Key{}, store.Entry{}, store.PurgeState{}, page.Interval{}, make([]byte, coding.MaxBody), page.NewView(page.ViewRules{Codings: coding.All()}))
+	large := page.New(store.Key{}, store.Entry{}, store.PurgeState{}, page.Interval{}, make([]byte, coding.MaxBody), page.NewView(page.ViewRules{}))
 	en = New(t.Context(), Options{})
 	en.workers = maxWorkers
 	for range maxQueue {

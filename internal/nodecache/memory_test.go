@@ -109,7 +109,7 @@ func fly(t *testing.T, k store.Key) (*singleflight.State, *singleflight.Group[*f
 // The weight of a page in memory includes the codings that it got since.
 func TestWeightCountsCodings(t *testing.T) {
 	c := testCache(t, time.Time{})
-	p := page.New(store.Key{Text: "h/"}, store.Entry{Header: http.Header{"Content-Type": {"text/html"}}}, store.PurgeState{}, page.Interval{}, make([]byte, 2_800), page.NewView(page.ViewRules{Codings: coding.All()}))
+	p := page.New(store.Key{Text: "h/"}, store.Entry{Header: http.Header{"Content-Type": {"text/html"}}}, store.PurgeState{}, page.Interval{}, make([]byte, 2_800), page.NewView(page.ViewRules{}))
 	bare := uint64(p.Weight())
 	c.Put(p, new(singleflight.State))
 	c.pages.CleanUp()

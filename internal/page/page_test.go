@@ -23,7 +23,7 @@ func testPage(change func(*store.Entry)) *Page {
 	if change != nil {
 		change(&e)
 	}
-	return New(store.Key{Text: "h/"}, e, store.PurgeState{}, Interval{Began: at(0), Ended: at(0)}, body, NewView(ViewRules{Codings: coding.All()}))
+	return New(store.Key{Text: "h/"}, e, store.PurgeState{}, Interval{Began: at(0), Ended: at(0)}, body, NewView(ViewRules{}))
 }
 
 // coded gives a page codings that do not belong to its body.
@@ -81,7 +81,7 @@ func TestConditionalRequests(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := askFor("http://h/", tt.header)
 			r.Method = cmp.Or(tt.method, r.Method)
-			p.ServeHit(w, r, NewView(ViewRules{Codings: coding.All()}), at(10), store.Fresh, false)
+			p.ServeHit(w, r, NewView(ViewRules{}), at(10), store.Fresh, false)
 			if w.Code != tt.status {
 				t.Fatalf("status %d, want %d", w.Code, tt.status)
 			}

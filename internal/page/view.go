@@ -59,12 +59,14 @@ type ViewRules struct {
 	// CacheControl, CDN and Surrogate are the fields that tell downstream caches how long they may keep a
 	// page. They may have "remaining" instead of a number of seconds. Empty: the page has its own fields.
 	CacheControl, CDN, Surrogate string
-	EarlyHints                   bool       // the links of pages are sent ahead of them
-	Codings                      coding.Has // the codings that pages may have
+	EarlyHints                   bool // the links of pages are sent ahead of them
+	// Codings are the codings that pages may have, by their names. Empty means all; "identity" alone means none.
+	Codings []string
 }
 
+// NewView returns a view by valid rules.
 func NewView(rules ViewRules) *View {
-	a := &View{Codings: rules.Codings}
+	a := &View{Codings: rules.codings()}
 	for name, values := range rules.Set {
 		a.set = append(a.set, field{textproto.CanonicalMIMEHeaderKey(name), slices.Clip(slices.Clone(values))})
 	}
@@ -74,6 +76,18 @@ func NewView(rules ViewRules) *View {
 	a.browsers, a.cdn, a.surrogate = newLifetimeField(rules.CacheControl), newLifetimeField(rules.CDN), newLifetimeField(rules.Surrogate)
 	a.hints = newHinter(rules.EarlyHints, a)
 	return a
+}
+
+func (v *ViewRules) codings() (has coding.Has) {
+	if len(v.Codings) == 0 {
+		return coding.All()
+	}
+	for _, token := range v.Codings {
+		if c, ok := httpcache.ParseCoding(token); ok && c < httpcache.Identity {
+			has[c] = true
+		}
+	}
+	return has
 }
 
 // SetFields sets and removes the fields of the route.

@@ -1,55 +1,29 @@
-package isr
+package storable_test
 
 import (
+	"cmp"
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/textproto"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr/internal/details"
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/storable"
 	"github.com/facetheory/isr/internal/vocabulary"
 	"github.com/facetheory/isr/store"
 )
 
-func request(target, header string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, target, http.NoBody)
-	for line := range strings.SplitSeq(header, "\n") {
-		if name, value, ok := strings.Cut(line, ": "); ok {
-			r.Header.Add(name, value)
-		}
-	}
-	return r
-}
-
-func TestRouteValidate(t *testing.T) {
-	good := Route{Vary: []string{"RSC"}, Query: []string{"page"}, IgnoreCookies: []string{"*"}, TenantHeader: "X-Site"}
-	if err := good.Validate(); err != nil {
-		t.Errorf("a good route: %v", err)
-	}
-	for _, bad := range []Route{
-		{Revalidate: -1},
-		{Vary: []string{"cookie"}},
-		{Vary: []string{"Authorization"}},
-		{Vary: []string{"no such"}},
-		{Query: []string{""}},
-		{IgnoreCookies: []string{""}},
-		{TenantHeader: "no:such"},
-	} {
-		if bad.Validate() == nil {
-			t.Errorf("%+v is accepted", bad)
-		}
-	}
+// newJudge returns a judge of a route with rules of keys.
+func newJudge(keys cachekey.Rules) *storable.Judge {
+	return storable.New(storable.Rules{Keys: keys, MaxTags: 1, Responses: httpcache.Rules{MaxBody: 1000}})
 }
 
 func TestVaryOnCookies(t *testing.T) {
@@ -60,59 +34,8 @@ func TestVaryOnCookies(t *testing.T) {
 		{"theme", httpcache.RefusedVary},
 		{"*", ""},
 	} {
-		if v := newRouteRules(Route{IgnoreCookies: []string{c.ignored}}).judge(store.Key{}, http.StatusOK, header, 1000, nil, time.Time{}); v.Refused != c.refused {
+		if v := newJudge(cachekey.Rules{IgnoreCookies: []string{c.ignored}}).Verdict(store.Key{}, http.StatusOK, header, nil, time.Time{}); v.Refused != c.refused {
 			t.Errorf("cookie %q ignored: refused %q, expected %q", c.ignored, v.Refused, c.refused)
-		}
-	}
-}
-
-// A route may reduce a header to its absence, and take back names of package wellknown.
-func TestRouteValidateKeys(t *testing.T) {
-	for _, good := range []Route{
-		{KeyClasses: []KeyClass{
-			{Header: "HX-Request", Values: []string{"", "true"}},
-			{Header: "Turbo-Frame", Values: []string{""}},
-			{Header: "X-Inertia", Values: []string{"", "*"}},
-			{Header: "X-Part", Values: []string{"", "nav", "*"}},
-			{Header: "X-Kind", Values: []string{"a", "*"}},
-		}},
-		{KeyClasses: []KeyClass{{Cookie: "cookieconsent_status", Values: []string{"deny", "allow"}}}},
-		{Query: []string{"utm_campaign"}},
-		{IgnoreCookies: []string{"!OptanonConsent"}},
-		{IgnoreCookies: []string{"!Optanon*"}},
-		{IgnoreCookies: []string{"!session", "*"}},
-	} {
-		if err := good.Validate(); err != nil {
-			t.Errorf("%+v: %v", good, err)
-		}
-	}
-	for _, bad := range []Route{
-		{KeyClasses: []KeyClass{{Cookie: "a", Values: []string{"", "b"}}}},
-		{KeyClasses: []KeyClass{{Header: "X-A", Values: []string{"b", ""}}}},
-		{KeyClasses: []KeyClass{{Header: "Accept-Language", Values: []string{"", "en"}}}},
-		{IgnoreCookies: []string{"!"}},
-	} {
-		if bad.Validate() == nil {
-			t.Errorf("%+v is accepted", bad)
-		}
-	}
-}
-
-// An explanation has the key or the bypass of the request, and each bypass has a part.
-func TestExplainedKeys(t *testing.T) {
-	rt := Route{Query: []string{"utm_campaign"}, IgnoreCookies: []string{"!OptanonConsent"}, KeyClasses: []KeyClass{{Header: "X-Part", Values: []string{"", "nav", "*"}}}}
-	for _, tt := range []struct{ target, header, key, bypass string }{
-		{"http://h/?utm_campaign=5&gclid=1", "", "h/?utm_campaign=5", ""},
-		{"http://h/?a=5", "", "", "query"},
-		{"http://h/", "Cookie: OptanonAlertBoxClosed=1", "h/", ""},
-		{"http://h/", "Cookie: OptanonConsent=1", "", "cookie"},
-		{"http://h/", "X-Part: nav", "h/#x-part=nav", ""},
-		{"http://h/", "X-Part: foot", "", "header"},
-	} {
-		e, err := rt.Explain(request(tt.target, tt.header))
-		bypasses := slices.ContainsFunc(e.Parts, func(p Part) bool { return p.Use == PartBypass })
-		if err != nil || e.Key.Text != tt.key || e.Bypass != tt.bypass || bypasses != (tt.bypass != "") || (e.Render != nil) != (tt.key != "") {
-			t.Errorf("%s %s: explained as %+v, %v", tt.target, tt.header, e, err)
 		}
 	}
 }
@@ -123,14 +46,14 @@ func TestVaryOnClasses(t *testing.T) {
 		"User-Agent":                        httpcache.RefusedVary,
 		"Traceparent":                       httpcache.RefusedVary,
 	} {
-		rt := Route{Vary: []string{"RSC"}, KeyClasses: []KeyClass{
+		rules := cachekey.Rules{Vary: []string{"RSC"}, Classes: []cachekey.Class{
 			{Header: "accept-language", Values: []string{"en", "de"}},
 			{Cookie: "ab", Values: []string{"a", "b"}},
 			{Header: "X-Device", Values: []string{"desktop", "mobile"}},
 		}}
-		rt.Forward = []string{"Traceparent"}
+		rules.Forward = []string{"Traceparent"}
 		h := http.Header{"Cache-Control": {"s-maxage=60"}, "Vary": {vary}}
-		if v := newRouteRules(rt).judge(store.Key{}, http.StatusOK, h, 1000, nil, time.Time{}); v.Refused != refused {
+		if v := newJudge(rules).Verdict(store.Key{}, http.StatusOK, h, nil, time.Time{}); v.Refused != refused {
 			t.Errorf("Vary: %s is refused as %q, want %q", vary, v.Refused, refused)
 		}
 	}
@@ -167,7 +90,7 @@ func (h vectorHeader) header() http.Header {
 // storableVectors is spec/vectors/storable.json; see spec/README.md.
 func storableVectors(t *testing.T, lists any) {
 	t.Helper()
-	text, err := os.ReadFile("spec/vectors/storable.json")
+	text, err := os.ReadFile("../../spec/vectors/storable.json")
 	if err == nil {
 		err = json.Unmarshal(text, lists)
 	}
@@ -208,29 +131,21 @@ func (a storableAnswer) equal(b storableAnswer) bool {
 		a.Stale == b.Stale && a.StaleIfError == b.StaleIfError && a.Age == b.Age && slices.Equal(a.Tags, b.Tags)
 }
 
-// answer judges the response of a vector as a route does.
+// answer judges the response of a vector as a route does with the defaults of the cache.
 func (v *storableResponse) answer() storableAnswer {
-	rt := Route{Stale: time.Duration(v.Config.Stale) * time.Second, StaleIfError: time.Duration(v.Config.StaleIfError) * time.Second}
-	if v.Config.OptIn == "strict" {
-		rt.OptIn = OptInStrict
-	}
-	p := newRouteRules(rt)
-	if v.Config.MaxHeader > 0 {
-		p.rules.MaxHeader = v.Config.MaxHeader
-	}
-	if v.Config.MaxTags > 0 {
-		p.maxTags = v.Config.MaxTags
-	}
-	maxBody := int64(DefaultMaxBody)
-	if v.Config.MaxBody > 0 {
-		maxBody = v.Config.MaxBody
-	}
+	j := storable.New(storable.Rules{
+		MaxTags: cmp.Or(v.Config.MaxTags, isr.DefaultMaxTags),
+		Responses: httpcache.Rules{
+			Stale: time.Duration(v.Config.Stale) * time.Second, StaleIfError: time.Duration(v.Config.StaleIfError) * time.Second,
+			Strict: v.Config.OptIn == "strict", MaxHeader: v.Config.MaxHeader, MaxBody: cmp.Or(v.Config.MaxBody, isr.DefaultMaxBody),
+		},
+	})
 	var requested time.Time
 	if v.Requested > 0 {
 		requested = time.UnixMilli(v.Requested).UTC()
 	}
 	h := v.Headers.header()
-	verdict := p.judge(store.Key{Text: "example.com/a"}, v.Status, h, maxBody, nil, requested)
+	verdict := j.Verdict(store.Key{Text: "example.com/a"}, v.Status, h, nil, requested)
 	a := storableAnswer{Withdraws: verdict.Withdraws, Age: int64(httpcache.InitialAge(h, requested) / time.Second)}
 	switch {
 	case verdict.Failed:
@@ -240,7 +155,7 @@ func (v *storableResponse) answer() storableAnswer {
 	default:
 		a.Verdict, a.Tags = "stored", verdict.Tags
 		a.Fresh, a.Stale = int64(verdict.Revalidate/time.Second), int64(verdict.Stale/time.Second)
-		a.StaleIfError = int64(p.rules.StaleIfErrorOf(200, httpcache.StoredHeader(h)) / time.Second)
+		a.StaleIfError = int64(j.Responses.StaleIfErrorOf(200, httpcache.StoredHeader(h)) / time.Second)
 	}
 	return a
 }
@@ -296,12 +211,12 @@ func TestStorableRequests(t *testing.T) {
 	}
 	storableVectors(t, &f)
 	for _, v := range f.Requests {
-		p := newRouteRules(Route{Query: []string{"page"}, IgnoreCookies: v.IgnoreCookies})
+		p := cachekey.New(cachekey.Rules{Query: []string{"page"}, IgnoreCookies: v.IgnoreCookies})
 		r := httptest.NewRequest(v.Method, "http://example.com"+v.Target, nil)
 		for name, lines := range v.Headers.header() {
 			r.Header[textproto.CanonicalMIMEHeaderKey(name)] = lines
 		}
-		k, bypass, err := p.keys.Key(r)
+		k, bypass, err := p.Key(r)
 		if err != nil || bypass != v.Bypass || k.Text != v.Key {
 			t.Errorf("%s: key %q, bypass %q (%v); want %q, %q", v.Name, k.Text, bypass, err, v.Key, v.Bypass)
 		}
@@ -336,71 +251,9 @@ func TestServableOnErrorOutlivesMarks(t *testing.T) {
 			}
 			purges := store.PurgeState{MarkLifetime: c.marks}
 			state := store.Freshness(e, purges, now)
-			if got := new(routeRules).servableOnError(e, state, purges, now); state != store.Expired || got != c.want {
+			if got := new(storable.Judge).ServableOnError(e, state, purges, now); state != store.Expired || got != c.want {
 				t.Errorf("%s, %v; want expired, %v", state, got, c.want)
 			}
 		})
 	}
-}
-
-// Each detail of Cache-Status, and each value of its fwd, has a description.
-func TestEveryDetailIsDescribed(t *testing.T) {
-	words := 0
-	for file, prefix := range map[string]string{
-		"answer.go": "detail", "internal/fill/outcome.go": "Detail", "internal/cachekey/key.go": "Bypass", "internal/httpcache/storable.go": "Refused", "internal/httpcache/cachestatus.go": "Forward",
-	} {
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(parsed, func(n ast.Node) bool {
-			spec, ok := n.(*ast.ValueSpec)
-			if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, prefix) {
-				return true
-			}
-			if value, ok := spec.Values[0].(*ast.BasicLit); ok && value.Kind == token.STRING {
-				word, _ := strconv.Unquote(value.Value)
-				words++
-				if d, ok := details.Of(word); !ok || d.Meaning == "" {
-					t.Errorf("%s in %s: %q has no description in internal/details", spec.Names[0].Name, file, word)
-				}
-			}
-			return true
-		})
-	}
-	if words < 45 {
-		t.Errorf("found only %d details: their constants have moved", words)
-	}
-	if d, ok := details.Of(""); ok {
-		t.Errorf("an empty detail means %+v", d)
-	}
-}
-
-func TestValidateReject(t *testing.T) {
-	for _, bad := range []Reject{
-		{SmallerThan: -0.1},
-		{SmallerThan: 1.01},
-		{Without: []string{""}},
-		{With: []string{strings.Repeat("x", 1025)}},
-		{With: []string{"\xff"}},
-		{With: make([]string, 33)},
-		{With: []string{"a"}, Without: []string{"a"}},
-		{LostHeaders: []string{"a b"}},
-	} {
-		if err := (Route{Reject: bad}).Validate(); err == nil || !strings.HasPrefix(err.Error(), "isr: Reject") {
-			t.Errorf("%+v: %v", bad, err)
-		}
-	}
-}
-
-func FuzzMinSeq(f *testing.F) {
-	for _, s := range []string{"17", "-1", "+1", "007", "9223372036854775808", "1_0", "", " 1"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		seq, err := parseMinSeq([]string{s})
-		if err == nil && (seq < 0 || strconv.FormatInt(seq, 10) != strings.TrimLeft(s, "0") && seq != 0 || strings.Trim(s, "0123456789") != "") {
-			t.Fatalf("%q is %d", s, seq)
-		}
-	})
 }

@@ -1,4 +1,4 @@
-package isr
+package storable
 
 import (
 	"cmp"
@@ -6,28 +6,53 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/details"
-	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
-// What keeps a response from being stored is found by the verdict that decides, and advice is tried
-// before it is given: it is applied to the response, or to the rules of the route, and the verdict
-// asked again. Advice that leaves the refusal is not given; other advice is tried instead.
-//
-//	judge ──► refused ──► apply each way of a remedy ──► judge ──► the same refusal: the next remedy
-//	  ▲                                                    └──► another verdict: give the advice, and
-//	  └──────────────────────────────────────────────────────── carry on with the remedied response
+// An Obstacle keeps a response from being stored. It has the fields of isr.Obstacle, which documents them.
+type Obstacle struct {
+	Detail, What, Advice, RFC string
+}
+
+// ObstacleOf describes an obstacle by its detail of Cache-Status, and by what forbids the response to be stored.
+func ObstacleOf(detail, what string) Obstacle {
+	d, _ := details.Of(detail)
+	return Obstacle{Detail: detail, What: what, Advice: d.Advice, RFC: d.RFC}
+}
+
+// maxObstacles is how many obstacles are listed. There are fewer kinds.
+const maxObstacles = 20
+
+// Obstacles returns all that keeps a response from being stored, each with advice that ends it. An
+// obstacle without such advice is the last. failed is the detail of a failed render.
+func (j *Judge) Obstacles(k store.Key, status int, sent http.Header, requested time.Time, failed string) (all []Obstacle) {
+	t := (&trial{j, k, status, sent, requested}).clone()
+	for range maxObstacles {
+		v := t.verdict()
+		if !v.Failed && v.Refused == "" {
+			break
+		}
+		o, next := t.remedied(v, failed)
+		all = append(all, o)
+		if next == nil {
+			break
+		}
+		t = next
+	}
+	return all
+}
 
 // A trial is a response with the rules that it is judged by. Remedies change copies of it.
 type trial struct {
-	route     *boundRoute
+	by        *Judge
 	key       store.Key
 	status    int
 	header    http.Header
@@ -35,14 +60,14 @@ type trial struct {
 }
 
 func (t *trial) verdict() httpcache.Verdict {
-	return t.route.judge(t.key, t.status, t.header, t.route.maxBody, nil, t.requested)
+	return t.by.Verdict(t.key, t.status, t.header, nil, t.requested)
 }
 
 // clone returns a copy that remedies may change.
 func (t *trial) clone() *trial {
-	rules := *t.route.routeRules
-	rules.rules.Statuses, rules.rules.Negative = slices.Clone(rules.rules.Statuses), maps.Clone(rules.rules.Negative)
-	return &trial{&boundRoute{routeRules: &rules, maxBody: t.route.maxBody}, t.key, t.status, t.header.Clone(), t.requested}
+	by := *t.by
+	by.Responses.Statuses, by.Responses.Negative = slices.Clone(by.Responses.Statuses), maps.Clone(by.Responses.Negative)
+	return &trial{&by, t.key, t.status, t.header.Clone(), t.requested}
 }
 
 // with returns a copy that a change was made to.
@@ -68,32 +93,10 @@ type remedy struct {
 	carry func(*trial)
 }
 
-// maxObstacles is how many obstacles are listed. There are fewer kinds.
-const maxObstacles = 20
-
-// obstacles returns all that keeps a response from being stored, each with advice that ends it. An
-// obstacle without such advice is the last.
-func (b *boundRoute) obstacles(k store.Key, status int, sent http.Header, requested time.Time) (all []Obstacle) {
-	t := (&trial{b, k, status, sent, requested}).clone()
-	for range maxObstacles {
-		v := t.verdict()
-		if !v.Failed && v.Refused == "" {
-			break
-		}
-		o, next := t.remedied(v)
-		all = append(all, o)
-		if next == nil {
-			break
-		}
-		t = next
-	}
-	return all
-}
-
 // remedied describes a refusal, with the first advice that ends it, and returns the response after
 // that; nil if there is none.
-func (t *trial) remedied(v httpcache.Verdict) (o Obstacle, next *trial) {
-	o = obstacle(cmp.Or(v.Refused, fill.DetailFailed), t.forbidding(v))
+func (t *trial) remedied(v httpcache.Verdict, failed string) (o Obstacle, next *trial) {
+	o = ObstacleOf(cmp.Or(v.Refused, failed), t.forbidding(v))
 	for _, r := range t.remedies(v, o.Advice) {
 		if slices.ContainsFunc(r.ways, func(way func(*trial)) bool { return !t.ends(v, way) }) {
 			continue
@@ -110,10 +113,49 @@ func (t *trial) remedied(v httpcache.Verdict) (o Obstacle, next *trial) {
 
 // forbidding names what a response is refused for.
 func (t *trial) forbidding(v httpcache.Verdict) string {
-	if v.Failed || v.Refused == httpcache.RefusedStatus {
+	h := t.header
+	_, field := httpcache.Governing(h)
+	switch v.Refused {
+	case "", httpcache.RefusedStatus:
 		return fmt.Sprintf("status %d", t.status)
+	case httpcache.RefusedPrivate, httpcache.RefusedNoStore, httpcache.RefusedNoCache:
+		return field + ": " + v.Refused
+	case httpcache.RefusedMalformed:
+		return fmt.Sprintf("%s: %.200s", field, strings.Join(controls(h), ", "))
+	case httpcache.RefusedSetCookie:
+		return "Set-Cookie: " + strings.Join(Telling(h)["Set-Cookie"], ", ")
+	case httpcache.RefusedVary:
+		covered := t.by.Mapper.Allowed(h)
+		var names []string
+		for _, line := range h["Vary"] {
+			for name := range httpcache.Members(line) {
+				if c := textproto.CanonicalMIMEHeaderKey(name); c != "Accept-Encoding" && c != "Host" && !covered(c) {
+					names = append(names, name)
+				}
+			}
+		}
+		return "Vary: " + strings.Join(names, ", ")
+	case httpcache.RefusedCoding:
+		return "Content-Encoding: " + strings.Join(h["Content-Encoding"], ", ")
+	case httpcache.RefusedStream:
+		return "Content-Type: " + h.Get("Content-Type")
+	case httpcache.RefusedTooLarge:
+		return fmt.Sprintf("Content-Length: %d, at most %d bytes are stored", httpcache.DeclaredLength(h), t.by.Responses.MaxBody)
+	case httpcache.RefusedTags, httpcache.RefusedHeader, httpcache.RefusedSelfRedirect, httpcache.RefusedOld:
+		return v.Cause.Error()
 	}
-	return t.route.forbidding(t.header, v)
+	if lines := controls(h); len(lines) > 0 {
+		return fmt.Sprintf("%s: %.200s, which grants no freshness", field, strings.Join(lines, ", "))
+	}
+	if len(h["Expires"]) > 0 {
+		return "Expires: " + h.Get("Expires") + ", which grants no freshness"
+	}
+	return "no s-maxage, max-age or Expires"
+}
+
+// controls returns the lines of the fields that may govern a response.
+func controls(h http.Header) []string {
+	return slices.Concat(h["Cdn-Cache-Control"], h["Surrogate-Control"], h["Cache-Control"])
 }
 
 // remedies returns what may end a refusal, the best first. usual is the advice of its detail.
@@ -185,17 +227,36 @@ func closeQuotes(t *trial) {
 	}
 }
 
+// removeDirective removes a directive from the fields that state it.
+func removeDirective(h http.Header, directive string) {
+	for _, field := range []string{"Cache-Control", "Cdn-Cache-Control", "Surrogate-Control"} {
+		var kept []string
+		for _, line := range h[field] {
+			for member := range httpcache.Members(line) {
+				if name, _, _ := strings.Cut(member, "="); !strings.EqualFold(strings.TrimSpace(name), directive) {
+					kept = append(kept, member)
+				}
+			}
+		}
+		if len(kept) == 0 {
+			delete(h, field)
+		} else {
+			h[field] = []string{strings.Join(kept, ", ")}
+		}
+	}
+}
+
 func (t *trial) statusRemedies(usual string) []remedy {
 	all := []remedy{{advice: "remove must-understand", ways: []func(*trial){func(t *trial) { removeDirective(t.header, "must-understand") }}}}
-	if _, set := t.route.rules.Negative[t.status]; set {
+	if _, set := t.by.Responses.Negative[t.status]; set {
 		all = append(all, remedy{
 			advice: fmt.Sprintf("give the status a window in negative of the route (%d: 10s): it is zero", t.status),
-			ways:   []func(*trial){func(t *trial) { t.route.rules.Negative[t.status] = 10 * time.Second }},
+			ways:   []func(*trial){func(t *trial) { t.by.Responses.Negative[t.status] = 10 * time.Second }},
 		})
 	}
 	if httpcache.MayBeStored(t.status) {
 		all = append(all, remedy{
-			advice: usual, ways: []func(*trial){func(t *trial) { t.route.rules.Statuses = append(t.route.rules.Statuses, t.status) }},
+			advice: usual, ways: []func(*trial){func(t *trial) { t.by.Responses.Statuses = append(t.by.Responses.Statuses, t.status) }},
 			carry: func(t *trial) {
 				answersOK(t)
 				removeDirective(t.header, "must-understand")
@@ -217,13 +278,13 @@ func (t *trial) directiveRemedies(directive, usual string) []remedy {
 
 func (t *trial) freshnessRemedies(usual string) []remedy {
 	_, field := httpcache.Governing(t.header)
-	byRoute := func(t *trial) { t.route.rules.Revalidate = time.Minute }
+	byRoute := func(t *trial) { t.by.Responses.Revalidate = time.Minute }
 	return []remedy{
 		{advice: usual, ways: []func(*trial){setShared, byRoute}},
 		{advice: "send Cache-Control: s-maxage=60; the window of the route (revalidate) applies only to responses that state none", ways: []func(*trial){setShared}},
 		{advice: "send max-age=60 in " + field + ", which takes precedence over Cache-Control", ways: []func(*trial){func(t *trial) { t.header[http.CanonicalHeaderKey(field)] = []string{"max-age=60"} }}},
 		{advice: "give the status a window in negative of the route", ways: []func(*trial){func(t *trial) {
-			t.route.rules.Negative = map[int]time.Duration{t.status: 10 * time.Second}
+			t.by.Responses.Negative = map[int]time.Duration{t.status: 10 * time.Second}
 		}}},
 	}
 }
@@ -256,24 +317,24 @@ func setClocks(t *trial) {
 func (t *trial) varyRemedies(usual string) []remedy {
 	var names []string
 	for _, n := range httpcache.NominatedBy("", t.header["Vary"]) {
-		if !t.route.keys.Allowed(t.header)(n.Name) {
+		if !t.by.Mapper.Allowed(t.header)(n.Name) {
 			names = append(names, n.Name)
 		}
 	}
 	remove := removing("Vary")
 	declare := func(t *trial) {
-		vary := slices.Clone(t.route.Vary)
+		vary := slices.Clone(t.by.Keys.Vary)
 		for _, name := range names {
-			if name != "*" && (Route{Vary: []string{name}}).validateVary() == nil {
+			if mayDeclare(name) {
 				vary = append(vary, name)
 			}
 		}
-		t.route.Vary = vary
-		t.route.keys = cachekey.New(t.route.keyRules())
+		t.by.Keys.Vary = vary
+		t.by.Mapper = cachekey.New(t.by.Keys)
 	}
 	learn := func(t *trial) {
-		t.route.VaryAuto = true
-		t.route.keys = cachekey.New(t.route.keyRules())
+		t.by.Keys.VaryAuto = true
+		t.by.Mapper = cachekey.New(t.by.Keys)
 	}
 	return []remedy{
 		{advice: usual, ways: []func(*trial){remove, declare, learn}},
@@ -282,22 +343,26 @@ func (t *trial) varyRemedies(usual string) []remedy {
 	}
 }
 
-// maxMaxBody is the largest Config.MaxBody.
-const maxMaxBody = 1 << 30
+// mayDeclare reports whether a header may be declared to be in the key.
+func mayDeclare(name string) bool {
+	valid := name != "*"
+	(&cachekey.Rules{Vary: []string{name}}).Validate(func(string, string, ...any) { valid = false })
+	return valid
+}
 
 func (t *trial) bodyRemedies(usual string) []remedy {
 	carry := removing("Content-Length")
 	return []remedy{
-		{advice: usual, ways: []func(*trial){func(t *trial) { t.route.maxBody = maxMaxBody }}, carry: carry},
+		{advice: usual, ways: []func(*trial){func(t *trial) { t.by.Responses.MaxBody = MaxMaxBody }}, carry: carry},
 		{advice: "turn the cache off for such responses (cache: off): max_body is at most 1GiB", ways: []func(*trial){carry}},
 	}
 }
 
 func (t *trial) headerRemedies(usual string) []remedy {
-	raise := func(t *trial) { t.route.rules.MaxHeader = maxMaxHeader }
+	raise := func(t *trial) { t.by.Responses.MaxHeader = MaxMaxHeader }
 	shorten := func(t *trial) {
 		maps.DeleteFunc(t.header, func(name string, values []string) bool {
-			return httpcache.HeaderSize(http.Header{name: values}) > minMaxHeader/2 && tellingFields(http.Header{name: values})[name] == nil
+			return httpcache.HeaderSize(http.Header{name: values}) > MinMaxHeader/2 && Telling(http.Header{name: values})[name] == nil
 		})
 	}
 	return []remedy{
@@ -307,7 +372,7 @@ func (t *trial) headerRemedies(usual string) []remedy {
 }
 
 func (t *trial) tagRemedies(v httpcache.Verdict) []remedy {
-	raise := func(t *trial) { t.route.rules.MaxHeader, t.route.maxTags = maxMaxHeader, maxMaxTags }
+	raise := func(t *trial) { t.by.Responses.MaxHeader, t.by.MaxTags = MaxMaxHeader, MaxMaxTags }
 	remove := removing("Cache-Groups", "Cache-Tag", "Surrogate-Key", "X-Next-Cache-Tags")
 	correct := remedy{advice: "correct the tags: without one of them a purge would miss the page", ways: []func(*trial){remove}}
 	if !errors.Is(v.Cause, errManyTags) {
@@ -319,9 +384,22 @@ func (t *trial) tagRemedies(v httpcache.Verdict) []remedy {
 	}
 }
 
-// obstacle describes a reason for a refusal, by its detail and by what forbids the response to be
-// stored.
-func obstacle(detail, what string) Obstacle {
-	d, _ := details.Of(detail)
-	return Obstacle{Detail: detail, What: what, Advice: d.Advice, RFC: d.RFC}
+// Telling returns the fields of a response that decide about caching.
+func Telling(h http.Header) http.Header {
+	out := make(http.Header)
+	for _, name := range []string{
+		"Age", "Cache-Control", "Cache-Groups", "Cache-Status", "Cache-Tag", "Cdn-Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Expires",
+		"Last-Modified", "Location", "Pragma", "Retry-After", "Surrogate-Control", "Surrogate-Key", "Vary", "X-Next-Cache-Tags",
+	} {
+		if values := h[name]; len(values) > 0 {
+			out[name] = slices.Clone(values)
+		}
+	}
+	for _, name := range []string{"Set-Cookie", "Set-Cookie2"} {
+		for _, line := range h[name] {
+			cookie, _, _ := strings.Cut(line, "=")
+			out.Add(name, strings.TrimSpace(cookie)+"=…")
+		}
+	}
+	return out
 }
