@@ -96,7 +96,7 @@ type Cache struct {
 	// background has the goroutines other than flights; they end with ctx.
 	background sync.WaitGroup
 
-	sections sections // what was learned of renders that were refused
+	sections *nodecache.Sections // what was learned of renders that were refused
 
 	mu     sync.Mutex
 	routes map[string]*boundRoute // by name; the routes of Handler
@@ -109,7 +109,8 @@ type Cache struct {
 // A boundRoute is a route with its renderer.
 type boundRoute struct {
 	*routeRules
-	fills *fill.Policy
+	fills    *fill.Policy
+	sections *nodecache.RouteSections
 }
 
 // New returns a Cache on its stores. The caller must Close it. If fields of cfg are
@@ -127,10 +128,10 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		activity:   new(activity),
 		complaints: guard.NewComplaints(cfg.Logger, slog.LevelError),
 		refusals:   guard.NewComplaints(cfg.Logger, slog.LevelWarn),
+		sections:   nodecache.NewSections(cfg.Logger),
 		routes:     make(map[string]*boundRoute),
 	}
-	c.sections.log, c.sections.logger = guard.NewComplaints(cfg.Logger, slog.LevelWarn), cfg.Logger
-	c.flights, c.unpublished = newFlights(c.activity), newFlights(c.activity)
+	c.flights, c.unstored = newFlights(c.activity), newFlights(c.activity)
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)
 	}
@@ -331,7 +332,7 @@ func (c *Cache) Bind(bindings []Binding, find func(store.Key) int) ([]http.Handl
 		return nil
 	}
 	c.node.Negative.Flush(time.Now())
-	c.sections.forget()
+	c.sections.Forget()
 	return handlers, nil
 }
 
@@ -351,6 +352,7 @@ func (c *Cache) bind(rt Route, h http.Handler) *boundRoute {
 			r.ofPage(b.Label, p, status, age)
 		}
 	}
+	b.sections = c.sections.Route(b.Label, b.judge.DecidedByHeader)
 	b.fills = c.policy(b, h)
 	return b
 }
@@ -364,9 +366,8 @@ func (c *Cache) policy(b *boundRoute, h http.Handler) *fill.Policy {
 		ForeignStale: max(b.Stale, 0), History: b.History, MaxVariants: cmp.Or(b.MaxVariants, DefaultMaxVariants),
 		StoreNegative: b.StoreNegative, Tags: b.Tags,
 		Judge: b.judge.Verdict, Reject: suspicion.Rules(b.Reject), ServableOnError: b.judge.ServableOnError,
-		Cacheable: func(k store.Key) { c.sections.cacheable(b, k) },
-		Refused:   func(k store.Key, reason string) { c.sections.refused(b, k, reason) },
-		Renders:   new(fill.RecentTimes),
+		Cacheable: b.sections.Cacheable, Refused: b.sections.Refused,
+		Renders: new(fill.RecentTimes),
 	}
 	if p.Budget == nil {
 		p.Budget = budget.Unlimited()
@@ -509,6 +510,26 @@ func (c *Cache) below(n uint64) uint64 {
 // jitter draws a duration between half and one and a half of d.
 func (c *Cache) jitter(d time.Duration) time.Duration {
 	return backoff.Jitter(d, c.cfg.Random())
+}
+
+// A LearnedSection is a part of a site whose pages are not rendered before the requests of
+// visitors for them pass through, because the last renders there were refused.
+type LearnedSection struct {
+	Route   string // label of the route
+	Tenant  string // empty if there are no tenants
+	Section string // host and beginning of the path, such as "example.com/link/"
+	Reason  string // why the renders were refused: a detail of Cache-Status
+	Since   time.Time
+}
+
+// Learned returns the sections of this process that are learned, sorted by Section; at most
+// 1,024.
+func (c *Cache) Learned() []LearnedSection {
+	var all []LearnedSection
+	for _, s := range c.sections.Learned() {
+		all = append(all, LearnedSection(s))
+	}
+	return all
 }
 
 // In a process that is frozen after its responses (see Config.Freezes), nothing may be left to do

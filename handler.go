@@ -170,7 +170,7 @@ type lesson int
 
 const (
 	learnNothing lesson = iota // an unsafe request may purge pages
-	learnSection               // is the section of the page cacheable? (see sections)
+	learnSection               // is the section of the page cacheable? (see [nodecache.Sections])
 	learnHead                  // may the page of a HEAD request be rendered?
 	learnRefusal               // is the page, whose last render was not cacheable, cacheable now?
 )
@@ -977,7 +977,7 @@ func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
 	known := h.c.follower.Committed()
 	for attempt := 0; h.c.stores.Down() == nil; attempt++ {
 		s := h.waiting(r, k, own)
-		s.MinSeq, s.Skip = seq, h.c.sections.ask(h.route, k)
+		s.MinSeq, s.Skip = seq, h.route.sections.Ask(k)
 		f, leader := h.c.engine.Join(s)
 		if f == nil {
 			break // closing
@@ -1066,7 +1066,7 @@ func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *fill.Fil
 // [fill.Engine.JoinUnpublished]. leader: the visitor's request started it.
 func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*fill.Fill) (*fill.Flight, bool)) (f *fill.Flight, leader bool) {
 	s := h.waiting(r, k, own)
-	s.Skip = h.c.sections.ask(h.route, k)
+	s.Skip = h.route.sections.Ask(k)
 	if f, leader = join(s); f != nil && !leader {
 		f.Fill.Join(s.Client())
 	}

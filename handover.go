@@ -217,7 +217,7 @@ func (h *handler) serveOwn(w http.ResponseWriter, r *http.Request, got reply, st
 	defer reportWaits(w, o.times, began, got) // once the render has ended
 	ending := &render.EndWriter{ResponseWriter: w, Await: func() { o.reader.AwaitStored(ctx) }}
 	status.Detail = o.reason
-	pw := &passWriter{ResponseWriter: ending, request: r, as: h.route.present, status: status, report: ReportOf(w)}
+	pw := &page.PassWriter{ResponseWriter: ending, Request: r, View: h.route.present, Status: status, Report: ReportOf(w).answer}
 	if hints := o.from.Hints; len(hints) > 0 && page.TakesHints(r) {
 		page.SendHints(w, hints)
 	}

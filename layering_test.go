@@ -40,6 +40,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/warm", []string{module + "$", module + "/gateway", module + "/internal/config", "github.com/aws/"}, "a schedule knows pages by what it is told"},
 		{"/internal/offload", []string{module + "$", "github.com/aws/"}, "pages go to any queue"},
 		{"/internal/suspicion", []string{module + "$", "github.com/aws/"}, "a response is compared with an entry, wherever that is"},
+		{"/internal/storable", []string{module + "$", module + "/internal/fill", module + "/internal/page", "github.com/aws/"}, "a response is judged by rules, keys and tags"},
 		{"/internal/singleflight", []string{module + "$", module + "/internal/marks", "github.com/aws/"}, "a flight knows nothing of what its search does"},
 		{"/internal/variants", []string{module + "$", module + "/internal/nodecache", "github.com/aws/"}, "variants are listed in a table"},
 		{"/internal/localfile", []string{module}, "files know no store"},

@@ -1,15 +1,11 @@
 package isr
 
 import (
-	"bufio"
-	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/httpcache"
-	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
@@ -40,8 +36,8 @@ func (h *handler) pass(w http.ResponseWriter, r *http.Request, status httpcache.
 // visitor. Nothing is stored. observe, which may be nil, is called with the status and the
 // header of the response before they are sent, and may change the header.
 func (h *handler) passThrough(w http.ResponseWriter, r *http.Request, status httpcache.Status, observe func(int, http.Header)) {
-	pw := &passWriter{ResponseWriter: w, request: r, as: h.route.present, status: status, observe: observe, report: ReportOf(w)}
-	pw.report.answer(status) // in case there is no response
+	pw := &page.PassWriter{ResponseWriter: w, Request: r, View: h.route.present, Status: status, Observe: observe, Report: ReportOf(w).answer}
+	pw.Report(status) // in case there is no response
 	h.route.fills.Renderer.ServeHTTP(pw, withoutReceipt(r))
 	pw.WriteHeader(http.StatusOK) // in case nothing was written
 }
@@ -92,79 +88,22 @@ func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Ke
 	})
 }
 
-// A passWriter adds Cache-Status, and the fields of the route, to a response that passes
-// through.
-type passWriter struct {
-	http.ResponseWriter
-	request *http.Request
-	as      *page.View
-	status  httpcache.Status
-	observe func(status int, h http.Header) // may be nil
-	report  *Report                         // nil: there is none
-	wrote   bool
-	begun   bool // a part of the body was written
-}
-
-func (w *passWriter) WriteHeader(status int) {
-	if w.wrote {
+// passLearned passes through a request for a page of a section that is learned, and looks at
+// the response. f is the flight that has not found the page.
+func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Key, f *fill.Flight, status httpcache.Status) {
+	if r.Method != http.MethodGet || !h.route.keys.Impersonal(r) {
+		h.passThrough(w, r, status, nil)
 		return
 	}
-	if status >= 200 {
-		w.begin(status)
-	}
-	w.ResponseWriter.WriteHeader(status)
+	h.passJudged(w, r, k, status, func(v httpcache.Verdict) {
+		switch {
+		case v.Failed:
+		case v.Refused == "":
+			h.route.sections.Cacheable(k)
+		case h.route.judge.DecidedByHeader(v.Refused):
+			h.route.sections.Refused(k, v.Refused)
+			readAt, seq := f.Fill.ReadAt()
+			h.c.node.Negative.Put(k, &nodecache.NegativeEntry{ReadAt: readAt, Seq: seq, Until: time.Now().Add(fill.Remembered), Refused: v.Refused}, &f.State)
+		}
+	})
 }
-
-// begin completes the header before it is sent.
-func (w *passWriter) begin(status int) {
-	w.wrote = true
-	w.status.ForwardStatus = status
-	w.report.answer(w.status)
-	h := w.Header()
-	// RFC 9211, section 2: caches closer to the origin come first.
-	h["Cache-Status"] = append(h["Cache-Status"], w.status.String())
-	if w.observe != nil {
-		w.observe(status, h)
-	}
-	page.LimitError(status, h)
-	w.as.SetFields(h)
-}
-
-func (w *passWriter) Write(b []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	if !w.begun {
-		w.begun = true
-		w.promise(b)
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// promise has the response sent in one write if b is its whole body.
-func (w *passWriter) promise(b []byte) {
-	status := w.status.ForwardStatus
-	if w.request.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
-		return // the server sends no body
-	}
-	if length := w.Header()["Content-Length"]; len(length) == 1 && length[0] == strconv.Itoa(len(b)) {
-		httpconn.PromiseBody(w.request, len(b))
-	}
-}
-
-// Flush implements [http.Flusher] for renderers that require it.
-func (w *passWriter) Flush() {
-	w.WriteHeader(http.StatusOK)
-	// A writer that cannot flush does not buffer.
-	_ = http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-// Hijack takes over the connection, for an upgrade.
-func (w *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err == nil && !w.wrote {
-		w.begin(http.StatusSwitchingProtocols)
-	}
-	return conn, rw, err
-}
-
-// Unwrap lets http.ResponseController reach the connection, for deadlines.
-func (w *passWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -79,7 +79,7 @@ func PurgeSite() store.PurgeTarget { return store.PurgeTarget{Kind: store.PurgeS
 func (c *Cache) Purge(ctx context.Context, p Purge) (store.Receipt, error) {
 	receipt, err := c.purges.Purge(ctx, store.Purge{Targets: p.Targets, Hard: p.Hard, Confirm: p.Confirm}, p.Unpin)
 	if err == nil {
-		c.sections.forget() // the site may have been repaired
+		c.sections.Forget() // the site may have been repaired
 	}
 	return receipt, err
 }

@@ -36,5 +36,7 @@
 //     bounds of their own. Pages that changed lately are remembered in a bounded table.
 //   - Get, Purges, State and Acceptable take no lock of their own, and allocate nothing.
 //
+// Sections know what a Cache does not: of which parts of a site the pages are likely not cacheable at all.
+//
 // All instants of reads are of the process's monotonic clock.
 package nodecache

@@ -1,19 +1,15 @@
-package isr
+package nodecache
 
 import (
 	"cmp"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/facetheory/isr/internal/details"
-	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/guard"
-	"github.com/facetheory/isr/internal/httpcache"
-	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/store"
 )
 
@@ -45,12 +41,12 @@ const (
 
 // A sectionKey names a section.
 type sectionKey struct {
-	route              *boundRoute
+	route              *RouteSections
 	tenant, host, path string
 }
 
 // sectionOf returns the section of a page; ok is false if its path is too long.
-func sectionOf(b *boundRoute, k store.Key) (s sectionKey, ok bool) {
+func sectionOf(r *RouteSections, k store.Key) (s sectionKey, ok bool) {
 	host, path, query, _ := k.Split()
 	if query != "" {
 		path += "?"
@@ -60,7 +56,7 @@ func sectionOf(b *boundRoute, k store.Key) (s sectionKey, ok bool) {
 		path = "/"
 	}
 	// Keys may be in buffers that are used again.
-	return sectionKey{b, strings.Clone(k.Tenant), strings.Clone(host), strings.Clone(path)}, len(path) <= maxSectionName
+	return sectionKey{r, strings.Clone(k.Tenant), strings.Clone(host), strings.Clone(path)}, len(path) <= maxSectionName
 }
 
 // A section is what is known of the renders of a section.
@@ -74,28 +70,46 @@ type section struct {
 	tried     time.Time // when that was
 }
 
-// sections are the sections of this process. Its methods are safe for concurrent use.
-type sections struct {
+// Sections are the sections that a node knows. All methods are safe for concurrent use.
+type Sections struct {
 	log    *guard.Complaints
 	logger *slog.Logger
 	mu     sync.Mutex
 	byKey  map[sectionKey]*section // guarded by mu
 }
 
-// ask returns the reason for which a request for a page that is not stored is sent to the renderer
+// NewSections returns sections of which none is learned.
+func NewSections(logger *slog.Logger) *Sections {
+	return &Sections{log: guard.NewComplaints(logger, slog.LevelWarn), logger: logger}
+}
+
+// RouteSections are the sections of one route. All methods are safe for concurrent use.
+type RouteSections struct {
+	s       *Sections
+	label   string
+	decided func(reason string) bool
+}
+
+// Route returns the sections of a route with this label; none of them is learned. decided reports whether the
+// header of a response shows that a reason for a refusal no longer applies: only such reasons are learned.
+func (s *Sections) Route(label string, decided func(reason string) bool) *RouteSections {
+	return &RouteSections{s, label, decided}
+}
+
+// Ask returns the reason for which a request for a page that is not stored is sent to the renderer
 // itself; empty if the page is rendered. The request counts.
-func (s *sections) ask(b *boundRoute, k store.Key) (reason string) { return s.decide(b, k, true) }
+func (r *RouteSections) Ask(k store.Key) (reason string) { return r.s.decide(r, k, true) }
 
-// peek is ask for a request that does not count.
-func (s *sections) peek(b *boundRoute, k store.Key) (reason string) { return s.decide(b, k, false) }
+// Peek is Ask for a request that does not count.
+func (r *RouteSections) Peek(k store.Key) (reason string) { return r.s.decide(r, k, false) }
 
-func (s *sections) decide(b *boundRoute, k store.Key, counts bool) (reason string) {
+func (s *Sections) decide(r *RouteSections, k store.Key, counts bool) (reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.byKey) == 0 {
 		return ""
 	}
-	at, _ := sectionOf(b, k)
+	at, _ := sectionOf(r, k)
 	now, found := time.Now(), s.byKey[at]
 	if found == nil || found.since.IsZero() || !now.Before(found.until) {
 		return ""
@@ -115,8 +129,8 @@ func (s *sections) decide(b *boundRoute, k store.Key, counts bool) (reason strin
 
 // findLocked returns what is known of the section of a page, nil if its path is too long. Callers
 // must hold mu.
-func (s *sections) findLocked(b *boundRoute, k store.Key, now time.Time) (sectionKey, *section) {
-	at, ok := sectionOf(b, k)
+func (s *Sections) findLocked(r *RouteSections, k store.Key, now time.Time) (sectionKey, *section) {
+	at, ok := sectionOf(r, k)
 	if !ok {
 		return at, nil
 	}
@@ -130,7 +144,7 @@ func (s *sections) findLocked(b *boundRoute, k store.Key, now time.Time) (sectio
 }
 
 // roomLocked makes room for one more section. Callers must hold mu.
-func (s *sections) roomLocked(now time.Time) {
+func (s *Sections) roomLocked(now time.Time) {
 	if s.byKey == nil {
 		s.byKey = make(map[sectionKey]*section)
 	}
@@ -147,16 +161,17 @@ func (s *sections) roomLocked(now time.Time) {
 	}
 }
 
-// refused records that the render of a page was refused, or that the response to a request for it
+// Refused records that the render of a page was refused, or that the response to a request for it
 // looks as if it would be. What only a body or a visitor's spelling of the URL decides says nothing of others.
-func (s *sections) refused(b *boundRoute, k store.Key, reason string) {
-	if !b.judge.DecidedByHeader(reason) {
+func (r *RouteSections) Refused(k store.Key, reason string) {
+	if !r.decided(reason) {
 		return
 	}
+	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	at, found := s.findLocked(b, k, now)
+	at, found := s.findLocked(r, k, now)
 	if found == nil || now.Before(found.cacheable) {
 		return
 	}
@@ -171,73 +186,48 @@ func (s *sections) refused(b *boundRoute, k store.Key, reason string) {
 	found.since, found.asked, found.tried = now, 0, now
 	d, _ := details.OfRefusal(reason)
 	s.log.Log("pages of a section are not rendered any more before the requests of visitors pass through, because the last renders were refused",
-		"route", b.Label, "section", at.host+at.path, "reason", reason, "means", d.Meaning, "advice", d.Advice)
+		"route", r.label, "section", at.host+at.path, "reason", reason, "means", d.Meaning, "advice", d.Advice)
 }
 
-// cacheable records that a page was rendered, found in the store, or seems to be cacheable.
-func (s *sections) cacheable(b *boundRoute, k store.Key) {
+// Cacheable records that a page was rendered, found in the store, or seems to be cacheable.
+func (r *RouteSections) Cacheable(k store.Key) {
+	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if at, found := s.findLocked(b, k, now); found != nil {
+	if at, found := s.findLocked(r, k, now); found != nil {
 		if !found.since.IsZero() {
-			s.logger.Info("pages of a section are rendered again", "route", b.Label, "section", at.host+at.path)
+			s.logger.Info("pages of a section are rendered again", "route", r.label, "section", at.host+at.path)
 		}
 		*found = section{cacheable: now.Add(cacheableFor)}
 	}
 }
 
-// forget forgets all sections.
-func (s *sections) forget() {
+// Forget forgets all sections.
+func (s *Sections) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.byKey)
 }
 
-// A LearnedSection is a part of a site whose pages are not rendered before the requests of
-// visitors for them pass through, because the last renders there were refused.
+// A LearnedSection is a section that is learned. It has the fields of isr.LearnedSection, which documents them.
 type LearnedSection struct {
-	Route   string // label of the route
-	Tenant  string // empty if there are no tenants
-	Section string // host and beginning of the path, such as "example.com/link/"
-	Reason  string // why the renders were refused: a detail of Cache-Status
-	Since   time.Time
+	Route, Tenant, Section, Reason string
+	Since                          time.Time
 }
 
-// Learned returns the sections of this process that are learned, sorted by Section; at most
-// 1,024.
-func (c *Cache) Learned() []LearnedSection {
-	s := &c.sections
+// Learned returns the sections that are learned, sorted; at most 1,024.
+func (s *Sections) Learned() []LearnedSection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []LearnedSection
 	for at, found := range s.byKey {
 		if !found.since.IsZero() && time.Now().Before(found.until) {
-			all = append(all, LearnedSection{Route: at.route.Label, Tenant: at.tenant, Section: at.host + at.path, Reason: found.reason, Since: found.since})
+			all = append(all, LearnedSection{Route: at.route.label, Tenant: at.tenant, Section: at.host + at.path, Reason: found.reason, Since: found.since})
 		}
 	}
 	slices.SortFunc(all, func(a, b LearnedSection) int {
 		return cmp.Or(cmp.Compare(a.Section, b.Section), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Route, b.Route))
 	})
 	return all
-}
-
-// passLearned passes through a request for a page of a section that is learned, and looks at
-// the response. f is the flight that has not found the page.
-func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Key, f *fill.Flight, status httpcache.Status) {
-	if r.Method != http.MethodGet || !h.route.keys.Impersonal(r) {
-		h.passThrough(w, r, status, nil)
-		return
-	}
-	h.passJudged(w, r, k, status, func(v httpcache.Verdict) {
-		switch {
-		case v.Failed:
-		case v.Refused == "":
-			h.c.sections.cacheable(h.route, k)
-		case h.route.judge.DecidedByHeader(v.Refused):
-			h.c.sections.refused(h.route, k, v.Refused)
-			readAt, seq := f.Fill.ReadAt()
-			h.c.node.Negative.Put(k, &nodecache.NegativeEntry{ReadAt: readAt, Seq: seq, Until: time.Now().Add(fill.Remembered), Refused: v.Refused}, &f.State)
-		}
-	})
 }
