@@ -27,6 +27,7 @@ import (
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/invalidate"
+	"github.com/facetheory/isr/internal/local"
 	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/offload"
 	"github.com/facetheory/isr/internal/page"
@@ -81,7 +82,7 @@ type Cache struct {
 	sender        *offload.Sender    // nil: there is no queue
 	invalidations *invalidate.Purges // by unsafe requests
 	encoder       *encoder.Encoder
-	local         store.LocalReader   // the bodies on a local disk; nil: there are none
+	local         *local.Pages        // of stubs, from the local disk
 	reader        *bodies.Reader      // of stored bodies
 	responses     page.ResponseMemory // of bodies that are being sent
 	rendered      *buffers.Budget     // of bodies that are rendered or read: a part of Config.Buffers
@@ -137,7 +138,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	}
 	c.ctx, c.abort = context.WithCancelCause(context.Background())
 	c.stores = newStores(c, meta, bodies)
-	c.meta, c.bodies, c.local = c.stores.Meta, c.stores.Bodies, c.stores.Local
+	c.meta, c.bodies = c.stores.Meta, c.stores.Bodies
 	var err error
 	if c.node, err = newNode(c); err != nil {
 		return nil, err
@@ -153,6 +154,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	c.variants = newVariants(c)
 	c.engine = newCacheEngine(c)
 	c.operator, c.purges = newOperator(c), newPurges(c)
+	c.local = &local.Pages{Reader: c.reader, Node: c.node, Encoder: c.encoder, SentFromDisk: c.engine.SentFromDisk, Timeout: cfg.StoreTimeout}
 	c.invalidations = newInvalidations(c)
 	if cfg.Collect > 0 {
 		c.background.Go(func() { c.collectPeriodically(c.ctx) })
@@ -194,7 +196,7 @@ func newNode(c *Cache) (*nodecache.Cache, error) {
 // newReader returns the reader of bodies of a cache, whose store has all of them.
 func newReader(c *Cache, all store.BodyStore) *bodies.Reader {
 	o := bodies.Options{
-		Store: c.bodies, Local: c.local, LocalRead: c.stores.BodyRead, LocalSlow: c.stores.BodySlow,
+		Store: c.bodies, Local: c.stores.Local, LocalRead: c.stores.BodyRead, LocalSlow: c.stores.BodySlow,
 		Peers: c.peers,
 		Asked: func(result string, bytes int64) {
 			c.note(Event{Kind: EventPeerBody, Reason: result, Bytes: bytes})
@@ -218,7 +220,7 @@ func newReader(c *Cache, all store.BodyStore) *bodies.Reader {
 // newEncoder returns the encoder of the pages of a cache.
 func newEncoder(c *Cache) *encoder.Encoder {
 	return encoder.New(c.ctx, encoder.Options{
-		Bodies: c.stores.Observed, Local: c.local,
+		Bodies: c.stores.Observed, Local: c.stores.Local,
 		Full: c.full, Reweigh: c.node.Reweigh,
 		Go: c.background.Go, Begin: c.activity.begin, End: c.activity.end,
 		Complain: c.complaints.Log,

@@ -18,6 +18,7 @@ import (
 	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/local"
 	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
@@ -292,6 +293,33 @@ func (h *handler) match(r *http.Request, d *decision) {
 	if (d.act == actHit || d.act == actServe) && d.page.Varies != nil && !h.route.keys.Matches(d.page.Varies, r.Header) {
 		d.act = actSelect
 	}
+}
+
+// stubbed reports whether the page of a decision is to be read from the local disk (see package local): its
+// stub is in memory, and fresh.
+func (h *handler) stubbed(d *decision) bool {
+	if !h.c.reader.HasLocal() || d.sought || d.minSeq > 0 || h.c.stores.BodiesDown() {
+		return false
+	}
+	o := h.c.node.Stub(d.key)
+	if o == nil {
+		return false
+	}
+	m := d.memory
+	if m == nil {
+		m = new(page.Memory)
+	}
+	p := o.Page(m, d.key)
+	if state, _ := h.judge(nil, p, d.now); state != store.Fresh {
+		return false
+	}
+	d.stub, d.page = o, p
+	return true
+}
+
+// stubRequest returns the request for the page of a stub, for which a decision is actLoad.
+func (h *handler) stubRequest(r *http.Request, d *decision) local.Request {
+	return local.Request{HTTP: r, Key: d.key, Stub: d.stub, Page: d.page, View: h.route.present, EarlyRefresh: h.route.EarlyRefresh, Now: d.now}
 }
 
 // judgeStale decides by a stale page in memory, as the policy of the route says.
@@ -864,32 +892,8 @@ func (v *visit) refresh(r *http.Request, d *decision) {
 }
 
 func (v *visit) load(r *http.Request, d *decision) (*page.Page, error) {
-	h := v.h
-	if p := h.atHand(r, d, new([]byte)); p != nil {
-		return p, nil
-	}
-	if p := h.detached(r, d); p != nil {
-		return p, nil
-	}
-	// What may have to wait for the disk. The page is put back into memory.
-	k, o, e, as := d.key, d.stub, d.page.Entry, h.route.present
-	accept := httpcache.AcceptEncoding(r.Header["Accept-Encoding"])
-	// What a stub says does not change, and all who wait judge the page again.
-	read := h.c.reader.Load(k, &e, func(ctx context.Context, body []byte) (any, error) {
-		return h.c.node.Restore(k, o, e, body, as, func(p *page.Page) { h.c.encoder.AddStored(ctx, p, as, accept) })
-	})
-	timer := time.NewTimer(h.c.cfg.StoreTimeout)
-	defer timer.Stop()
-	select {
-	case got := <-read:
-		p, _ := got.Val.(*page.Page) // an error says only that the page is to be searched for
-		return p, nil
-	case <-r.Context().Done():
-		return nil, nil
-	case <-timer.C:
-		h.c.reader.LocalTooSlow(&e)
-		return nil, guard.ErrSlow
-	}
+	q := v.h.stubRequest(r, d)
+	return v.h.c.local.Load(&q)
 }
 
 func (v *visit) join(r *http.Request, d *decision) joined {
@@ -1035,7 +1039,7 @@ func (v *visit) joinStored(r *http.Request, d *decision) joined {
 func (h *handler) fill(r *http.Request, k store.Key) *fill.Fill {
 	return fill.NewFill(fill.Request{
 		Policy: h.route.fills, Key: k, Cause: r.Context(), Forwarded: h.route.keys.Forwarded(r),
-		Accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), Light: lightRequest(r),
+		Accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), Light: page.Light(r),
 	}, h.clients(r))
 }
 
@@ -1224,7 +1228,8 @@ func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
 	d := decision{text: &hit.key, memory: &hit.page}
 	h.decide(r, &d)
 	if d.act == actLoad {
-		if d.page = h.atHand(r, &d, &hit.body); d.page == nil {
+		q := h.stubRequest(r, &d)
+		if d.page = h.c.local.AtHand(&q, &hit.body); d.page == nil {
 			return false
 		}
 		d.act, d.state, d.behind = actHit, store.Fresh, mayRefreshEarly

@@ -18,6 +18,24 @@ import (
 // ErrNoRoom: the body of the page is not in the store, and there is no room in memory to send it.
 var ErrNoRoom = errors.New("there is no memory left for responses")
 
+// Light returns a request whose response may need no body, or only a part of one: what says so of
+// it. Nil: it needs the body.
+func Light(r *http.Request) *http.Request {
+	light := &http.Request{Method: r.Method, Header: make(http.Header)}
+	for _, name := range []string{"If-None-Match", "If-Modified-Since", "Range"} {
+		if lines := r.Header[name]; len(lines) > 0 {
+			light.Header[name] = lines
+		}
+	}
+	if r.Method != http.MethodHead && len(light.Header) == 0 {
+		return nil
+	}
+	if lines := r.Header["Accept-Encoding"]; len(lines) > 0 {
+		light.Header["Accept-Encoding"] = lines
+	}
+	return light
+}
+
 // IsLight reports whether the response to a request needs less than the body of the page.
 func (p *Page) IsLight(r *http.Request, as *View) bool {
 	if r == nil {
