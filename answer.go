@@ -1,14 +1,16 @@
 package isr
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"time"
 
-	"github.com/facetheory/isr/budget"
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/fill"
+	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
-	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/render"
 	"github.com/facetheory/isr/store"
@@ -24,6 +26,335 @@ type reply struct {
 	own     *handover      // the response for this visitor alone, instead of an outcome
 	flight  *fill.Flight   // the flight that has the stream, or has ended with the outcome; nil for others
 	state   store.State    // of the page, or of the fallback of a failure
+}
+
+// joined is what a visitor gets of a flight.
+type joined struct {
+	reply
+	end       joinEnd
+	collapsed bool // another request had started the flight
+	stored    bool // with joinOpen: the page will be stored
+}
+
+// A joinEnd is how a visitor's wait for a flight ends.
+type joinEnd int
+
+const (
+	joinReply   joinEnd = iota // with the reply
+	joinNothing                // no flight has what the request demands
+	joinGone                   // the visitor went away; the flight goes on
+	joinAgain                  // the store may answer again: it is to be asked
+	joinOpen                   // of explanations alone: how is not known
+)
+
+// joinAny waits for what the policy of the route lets a visitor wait for.
+func (v *visit) joinAny(r *http.Request, d *decision) (j joined) {
+	h, k, old := v.h, d.key, d.page
+	own := h.handOver(r)
+	defer func() { own.waive(j.reply) }()
+	came, known := time.Now(), h.c.follower.Committed()
+	for attempt := 0; ; attempt++ {
+		f, leader := h.joinFor(r, k, own, h.c.engine.Join)
+		if f == nil {
+			return joined{reply: h.orStale(nil, fill.Failure{Cause: ErrClosed, Detail: fill.DetailClosing}, old)}
+		}
+		if attempt == 0 {
+			v.r = h.hintOld(v.w, r, old)
+		}
+		got, here := h.await(r, f, own, leader, known, old)
+		if !here {
+			return joined{end: joinGone, collapsed: !leader}
+		}
+		reportWaits(v.w, f.WaitTimes, came, got)
+		if !leader && h.worthRetrying(r, f, got, attempt, came) {
+			continue
+		}
+		if !h.takes(f, got, leader, known) {
+			if attempt < maxRejoins {
+				continue
+			}
+			got = orPurged(got)
+		}
+		return joined{reply: got, collapsed: !leader}
+	}
+}
+
+// joinUnstored waits for a page that is rendered without a store.
+func (v *visit) joinUnstored(r *http.Request, d *decision) (j joined) {
+	h, k, old := v.h, d.key, d.page
+	own := h.handOver(r)
+	defer func() { own.waive(j.reply) }()
+	came, known := time.Now(), h.c.follower.Committed()
+	for attempt := 0; ; attempt++ {
+		f, leader := h.joinFor(r, k, own, h.c.engine.JoinUnstored)
+		if f == nil {
+			return joined{reply: reply{outcome: fill.Failure{Cause: ErrClosed, Detail: fill.DetailClosing}}}
+		}
+		got, here := h.awaitEnd(r, f, own, leader, known, old)
+		if !here {
+			return joined{end: joinGone, collapsed: !leader}
+		}
+		reportWaits(v.w, f.WaitTimes, came, got)
+		if !leader && f.Fill.Head && h.worthRetrying(r, f, got, attempt, came) {
+			continue
+		}
+		if !h.takes(f, got, leader, known) && attempt < maxRejoins {
+			if h.c.stores.Down() == nil && !h.c.blind(h.c.now()) {
+				return joined{end: joinAgain} // the render may have taken long
+			}
+			continue
+		}
+		return joined{reply: orPurged(got), collapsed: !leader}
+	}
+}
+
+// Pauses before a visitor with a receipt joins a further flight, because the last one has
+// found an older page.
+const (
+	firstRejoin = 20 * time.Millisecond
+	maxRejoin   = time.Second
+)
+
+// joinSince waits for a page that is as new as the receipt of the request demands.
+func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
+	h, k, seq := v.h, d.key, d.minSeq
+	own := h.handOver(r)
+	defer func() { own.waive(j.reply) }()
+	came := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), h.route.fills.Wait)
+	defer cancel()
+	// This process may know of later purges than the purge of the receipt.
+	known := h.c.follower.Committed()
+	for attempt := 0; h.c.stores.Down() == nil; attempt++ {
+		s := h.waiting(r, k, own)
+		s.MinSeq, s.Skip = seq, h.route.sections.Ask(k)
+		f, leader := h.c.engine.Join(s)
+		if f == nil {
+			break // closing
+		}
+		select {
+		case <-own.waits():
+		case <-f.Done():
+		case <-ctx.Done():
+			return joined{end: joinNothing}
+		}
+		got, handed := own.reply()
+		if !handed {
+			got = h.reply(f, leader, nil)
+		}
+		reportWaits(v.w, f.WaitTimes, came, got)
+		if !leader && f.Fill.Head && h.worthRetrying(r, f, got, attempt, came) {
+			continue
+		}
+		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(f, got, leader, known)) {
+			return joined{reply: got, collapsed: !leader}
+		}
+		if o, failed := got.outcome.(fill.Failure); failed && !h.worthRejoining(f, o, leader) {
+			break
+		}
+		if backoff.Wait(ctx, h.c.jitter(backoff.Exponential(firstRejoin, maxRejoin, attempt))) != nil {
+			break
+		}
+	}
+	return joined{end: joinNothing}
+}
+
+// joinStored waits for a page that is stored.
+func (v *visit) joinStored(r *http.Request, d *decision) joined {
+	h, came, known := v.h, time.Now(), v.h.c.follower.Committed()
+	s := h.fill(r, d.key)
+	s.OnlyStored = true
+	f, leader := h.c.engine.Join(s)
+	if f == nil {
+		return joined{end: joinNothing}
+	}
+	select {
+	case <-f.Done():
+	case <-r.Context().Done():
+		return joined{end: joinGone}
+	}
+	got := h.reply(f, leader, nil)
+	reportWaits(v.w, f.WaitTimes, came, got)
+	if !h.takes(f, got, leader, known) {
+		return joined{end: joinNothing}
+	}
+	return joined{reply: got}
+}
+
+// fill returns a fill for a visitor.
+func (h *handler) fill(r *http.Request, k store.Key) *fill.Fill {
+	return fill.NewFill(fill.Request{
+		Policy: h.route.fills, Key: k, Cause: r.Context(), Forwarded: h.route.keys.Forwarded(r),
+		Accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), Light: page.Light(r),
+	}, h.clients(r))
+}
+
+// clients returns the client that a request comes from, if the route distinguishes
+// clients.
+func (h *handler) clients(r *http.Request) []netip.Prefix {
+	if h.route.Client == nil {
+		return nil
+	}
+	if client := h.route.Client(r); client.IsValid() {
+		return []netip.Prefix{client}
+	}
+	return nil
+}
+
+// waiting returns a fill for a visitor who waits for it, with their claim to its response;
+// nil if there is none.
+func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *fill.Fill {
+	s := h.fill(r, k)
+	s.Head = r.Method == http.MethodHead
+	if own != nil {
+		s.Own = own
+	}
+	return s
+}
+
+// joinFor joins a flight for a visitor, by join, which is [fill.Engine.Join] or
+// [fill.Engine.JoinUnstored]. leader: the visitor's request started it.
+func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*fill.Fill) (*fill.Flight, bool)) (f *fill.Flight, leader bool) {
+	s := h.waiting(r, k, own)
+	s.Skip = h.route.sections.Ask(k)
+	if f, leader = join(s); f != nil && !leader {
+		f.Fill.Join(s.Client())
+	}
+	return f, leader
+}
+
+// await waits for what the route's policy lets a visitor wait for: the end of the
+// flight, a page that can be served before that, the page that is being rendered, or the response of
+// own. ok is false if the visitor went away.
+func (h *handler) await(r *http.Request, f *fill.Flight, own *handover, leader bool, known int64, old *page.Page) (got reply, ok bool) {
+	usable, streaming := f.Usable, f.Streaming
+	var late <-chan time.Time
+	if h.route.Policy == Wait {
+		timer := time.NewTimer(h.route.fills.Wait)
+		defer timer.Stop()
+		late = timer.C
+	}
+	for waited := false; ; {
+		if waited {
+			if got := h.orStale(f, fill.Failure{Cause: errLate, Detail: fill.DetailTimeout}, old); got.outcome.(fill.Failure).Fallback != nil {
+				return got, true
+			}
+		}
+		select {
+		case <-own.waits():
+			return own.reply()
+		case <-usable:
+			// The flight may have offered the page long before this visitor joined.
+			usable = nil
+			p := f.Stale.Load()
+			if p == nil {
+				continue
+			}
+			if h.c.late(p, h.c.now()) {
+				// It was read, and judged, too long ago, as by a process that was frozen.
+				old = p
+				continue
+			}
+			if state, _ := h.judge(f, p, h.c.now()); state == store.Fresh || state == store.Stale && h.route.Policy != Wait {
+				return reply{outcome: fill.StoredPage{Page: p}, state: state}, true
+			}
+			old = p
+		case <-streaming:
+			streaming = nil
+			if got, ok := h.attach(r, f, leader, known, old); ok {
+				return got, true
+			}
+		case <-f.Overdue:
+			if got, ok := own.reply(); ok {
+				return got, true
+			}
+			if rendered := f.Rendered.Load(); rendered != nil {
+				p := (*rendered)()
+				state, _ := h.judge(f, p, h.c.now())
+				return reply{outcome: fill.UnpublishedPage{Page: p, Detail: fill.DetailUnpublished}, state: state}, true
+			}
+			return h.orStale(f, fill.Failure{Cause: guard.ErrSlow, Detail: fill.DetailStoreError}, old), true
+		case <-late:
+			waited = true // if the store is slow, the page is read later
+		case <-f.Done():
+			if got, ok := own.reply(); ok {
+				return got, true
+			}
+			return h.reply(f, leader, old), true
+		case <-r.Context().Done():
+			return reply{}, false
+		}
+	}
+}
+
+// awaitEnd waits for the end of the flight, for its stream, or for the response of own. old is the
+// page that the caller serves if the render fails; it may be nil. ok is false if the visitor went
+// away.
+func (h *handler) awaitEnd(r *http.Request, f *fill.Flight, own *handover, leader bool, known int64, old *page.Page) (got reply, ok bool) {
+	streaming := f.Streaming
+	for {
+		select {
+		case <-own.waits():
+			return own.reply()
+		case <-streaming:
+			streaming = nil
+			if got, ok := h.attach(r, f, leader, known, old); ok {
+				return got, true
+			}
+		case <-f.Done():
+			if got, ok := own.reply(); ok {
+				return got, true
+			}
+			return h.reply(f, leader, nil), true
+		case <-r.Context().Done():
+			return reply{}, false
+		}
+	}
+}
+
+// hintOld sends the links of the page of which a visitor waits for a newer generation, and
+// returns the request to go on with, so that the response has no hints again. old may be nil.
+// Nothing is sent of a page that a hard purge covers, or may.
+func (h *handler) hintOld(w http.ResponseWriter, r *http.Request, old *page.Page) *http.Request {
+	as, now := h.route.present, h.c.now()
+	if !h.route.EarlyHints || old == nil || old.Dropped.Load() || h.c.late(old, now) || !h.route.keys.Matches(old.Varies, r.Header) {
+		return r
+	}
+	state, onError := h.judge(nil, old, now)
+	purgesKnown := state == store.Expired && !old.Entry.OutlivesMarks(h.c.node.Current(old.Purges).MarkLifetime, now)
+	if (onError || purgesKnown) && as.Hint(w, r, old) {
+		return page.Hinted(r)
+	}
+	return r
+}
+
+// attach attaches a visitor to the stream of a flight, if he takes its page and his request
+// does not need the whole page first. The caller must serve the reply.
+func (h *handler) attach(r *http.Request, f *fill.Flight, leader bool, known int64, old *page.Page) (got reply, ok bool) {
+	st := f.Stream.Load()
+	began := st.Page.Read.Began
+	if !h.streams(r, st) || h.c.node.Outdated(&f.State, began) {
+		return reply{}, false
+	}
+	if h.orStaleIfError(fill.Failure{}, old).outcome.(fill.Failure).Fallback != nil {
+		return reply{}, false // this page is served if the render fails
+	}
+	if got.state, _ = h.judge(f, st.Page, h.c.now()); !h.takesPage(st.Page, got.state, leader, known) {
+		return reply{}, false
+	}
+	got.stream, got.offer, got.flight = st.Attach(f.Overdue), st, f
+	return got, got.stream != nil
+}
+
+// streams reports whether a request can be answered by a stream. A page that the request does
+// not match (see [cachekey.Mapper.Matches]) is never shown. HEAD, ranges and, if the
+// origin states no entity tag, conditions need the whole page; so does HTTP/1.0 without a
+// length, which has no way to tell a broken response from a complete one.
+func (h *handler) streams(r *http.Request, st *fill.Offer) bool {
+	if !h.route.keys.Matches(st.Page.Varies, r.Header) || r.Method != http.MethodGet || len(r.Header["Range"]) > 0 || st.Length < 0 && !r.ProtoAtLeast(1, 1) {
+		return false
+	}
+	return st.Page.Entry.ETag != "" || len(r.Header["If-None-Match"]) == 0
 }
 
 // maxRejoins is how many more flights a visitor joins, or starts, whose page was purged
@@ -85,6 +416,28 @@ func (h *handler) worthRetrying(r *http.Request, f *fill.Flight, got reply, atte
 	return false
 }
 
+// meets reports whether a visitor with a receipt takes an outcome: a page that is new
+// enough, a refusal, for which the request passes through, or the failure of a new render.
+func (h *handler) meets(o fill.Outcome, seq int64) bool {
+	switch o := o.(type) {
+	case fill.StoredPage:
+		return h.mayServeSince(o.Page, h.c.now(), seq)
+	case fill.RenderedPage:
+		return h.mayServeSince(o.Page, h.c.now(), seq)
+	case fill.UnpublishedPage:
+		return h.mayServeSince(o.Page, h.c.now(), seq)
+	case fill.Failure:
+		return o.Fallback == nil && (o.Detail == fill.DetailFailed || o.Detail == page.DetailRejected)
+	}
+	return true
+}
+
+// worthRejoining reports whether the next flight may succeed where one has failed: a flight of
+// another visitor, which did not wait for a new generation.
+func (h *handler) worthRejoining(f *fill.Flight, o fill.Failure, leader bool) bool {
+	return !leader && (f.Fill.MinSeq == 0 || f.Forced) && o.Detail != fill.DetailStoreError
+}
+
 // orPurged is the reply to a visitor that has not taken any page: a failure if the last
 // one was purged hard.
 func orPurged(got reply) reply {
@@ -92,18 +445,6 @@ func orPurged(got reply) reply {
 		return reply{outcome: fill.Failure{Cause: store.ErrPurged, Detail: detailPurged}}
 	}
 	return got
-}
-
-// judge is the only place where a handler judges a page: its freshness, and whether it may
-// be served when rendering fails. It considers all purges that this process knows (see
-// [nodecache.Cache.Purges]); f may be nil.
-func (h *handler) judge(f *fill.Flight, p *page.Page, now time.Time) (state store.State, onError bool) {
-	purges := h.c.node.Purges(f.Learned(), p, now)
-	state = store.Freshness(&p.Entry, purges, now)
-	if state == store.Fresh {
-		return state, true // a hit asks for nothing more
-	}
-	return state, h.route.judge.ServableOnError(&p.Entry, state, purges, now)
 }
 
 // reply makes the reply to a visitor of a flight that has ended. old is the page that
@@ -160,35 +501,7 @@ func (h *handler) orStaleIfError(o fill.Failure, old *page.Page) reply {
 	return reply{outcome: o, state: state}
 }
 
-// fallbackDetail is the reason in Cache-Status of a page that is served because rendering
-// failed.
-func fallbackDetail(o fill.Failure, state store.State) string {
-	switch {
-	case state == store.Fresh && o.Detail == fill.DetailStoreError:
-		return page.DetailCutOff
-	case state == store.Fresh:
-		return ""
-	case state == store.Stale:
-		return o.Detail
-	}
-	return detailStaleIfError
-}
-
 var errLate = errors.New("the new page was not rendered in time")
-
-// retryAt is the time for Retry-After: the end of a back-off, or soon if another
-// process holds the lease, since it may release it at any time.
-func retryAt(err error, now time.Time) time.Time {
-	var held *store.HeldError
-	var overBudget *budget.Error
-	switch {
-	case errors.As(err, &held) && held.Lock.IsBackOff():
-		return held.Lock.ExpiresAt
-	case errors.As(err, &overBudget):
-		return now.Add(overBudget.RetryAfter)
-	}
-	return now.Add(budget.BusyRetry)
-}
 
 // Reasons in Cache-Status, besides the reasons of fills, of hits (see package page), of a bypass (see package cachekey) and
 // of a refusal (see httpcache).
@@ -200,55 +513,3 @@ const (
 	detailBadRequest   = "bad-request"
 	detailCanceled     = "canceled" // the visitor went away: in reports alone
 )
-
-// attach attaches a visitor to the stream of a flight, if he takes its page and his request
-// does not need the whole page first. The caller must serve the reply.
-func (h *handler) attach(r *http.Request, f *fill.Flight, leader bool, known int64, old *page.Page) (got reply, ok bool) {
-	st := f.Stream.Load()
-	began := st.Page.Read.Began
-	if !h.streams(r, st) || h.c.node.Outdated(&f.State, began) {
-		return reply{}, false
-	}
-	if h.orStaleIfError(fill.Failure{}, old).outcome.(fill.Failure).Fallback != nil {
-		return reply{}, false // this page is served if the render fails
-	}
-	if got.state, _ = h.judge(f, st.Page, h.c.now()); !h.takesPage(st.Page, got.state, leader, known) {
-		return reply{}, false
-	}
-	got.stream, got.offer, got.flight = st.Attach(f.Overdue), st, f
-	return got, got.stream != nil
-}
-
-// streams reports whether a request can be answered by a stream. A page that the request does
-// not match (see [cachekey.Mapper.Matches]) is never shown. HEAD, ranges and, if the
-// origin states no entity tag, conditions need the whole page; so does HTTP/1.0 without a
-// length, which has no way to tell a broken response from a complete one.
-func (h *handler) streams(r *http.Request, st *fill.Offer) bool {
-	if !h.route.keys.Matches(st.Page.Varies, r.Header) || r.Method != http.MethodGet || len(r.Header["Range"]) > 0 || st.Length < 0 && !r.ProtoAtLeast(1, 1) {
-		return false
-	}
-	return st.Page.Entry.ETag != "" || len(r.Header["If-None-Match"]) == 0
-}
-
-// serveStream answers with a page while it is rendered, and detaches the visitor. If the render has
-// ended already, it serves the page p; an error is then as of [page.serveHit].
-func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) (p *page.Page, err error) {
-	rd, st, f, began := got.stream, got.offer, got.flight, time.Now()
-	got.flight = nil // it has the body, and is not needed once that is copied
-	defer rd.Leave()
-	defer reportWaits(w, f.WaitTimes, began, got) // once the render has ended
-	status.Stored, status.Detail = st.Status.Stored, st.Status.Detail
-	ending := &render.EndWriter{ResponseWriter: w, Await: func() { rd.AwaitStored(r.Context()) }}
-	if rendered := f.Rendered.Load(); rendered != nil {
-		p := (*rendered)()
-		state, _ := h.judge(f, p, h.c.now())
-		if state != store.Purged && h.route.keys.Matches(p.Varies, r.Header) && p.Hold(&h.c.responses) {
-			defer p.Release(&h.c.responses)
-			return p, p.ServeNew(ending, httpconn.WithoutCoalescing(r), h.route.present, h.c.now(), state, status)
-		}
-	}
-	if st.Page.Begin(ending, r, h.route.present, h.c.now(), got.state, status, st.Length) {
-		rd.CopyTo(r.Context(), ending)
-	}
-	return nil, nil
-}

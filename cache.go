@@ -288,7 +288,7 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 		c.routes[rt.Name] = b
 	}
 	c.bound = append(c.bound, b)
-	return newHandler(c, b)
+	return &handler{c, b}
 }
 
 // A Binding is a route with its renderer.
@@ -319,7 +319,7 @@ func (c *Cache) Bind(bindings []Binding, find func(store.Key) int) ([]http.Handl
 	handlers, bound := make([]http.Handler, len(bindings)), make([]*boundRoute, len(bindings))
 	for i, b := range bindings {
 		bound[i] = c.bind(b.Route, b.Renderer)
-		handlers[i] = newHandler(c, bound[i])
+		handlers[i] = &handler{c, bound[i]}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

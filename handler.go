@@ -6,18 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"time"
 
 	"github.com/facetheory/isr/budget"
-	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/cachekey"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/changelog"
 	"github.com/facetheory/isr/internal/fill"
 	"github.com/facetheory/isr/internal/guard"
 	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/internal/httpconn"
 	"github.com/facetheory/isr/internal/local"
 	"github.com/facetheory/isr/internal/nodecache"
 	"github.com/facetheory/isr/internal/page"
@@ -59,20 +58,6 @@ type handler struct {
 	route *boundRoute
 }
 
-// A DraftHandler serves unpublished content to visitors who may see it. The handlers of
-// [Cache.Handler] and [Cache.Bind] are DraftHandlers.
-type DraftHandler interface {
-	// ServeDraft sends a request to the renderer as it is, streams the response, marks it as
-	// private and not to be stored, and changes nothing: no page is stored, and an unsafe
-	// request purges none. Cache-Status has detail=draft. The caller has verified that the
-	// visitor may see drafts, and tells the renderer so, in a way that visitors cannot.
-	ServeDraft(http.ResponseWriter, *http.Request)
-}
-
-var _ DraftHandler = (*handler)(nil)
-
-func newHandler(c *Cache, b *boundRoute) *handler { return &handler{c: c, route: b} }
-
 // ServeHTTP handles a request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = canonical.Target(r)
@@ -94,1075 +79,6 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, d decision) {
 		}
 		h.identify(w, d.key)
 		again = h.finish(w, v.r, &d)
-	}
-}
-
-// An action is what a handler does next with a request.
-type action int
-
-const (
-	actAwaitReceipt action = iota // wait until the log is applied up to ISR-Min-Seq, and consult again
-	actAwaitPoll                  // wait for a poll of the log, and consult again
-	actLoad                       // memory has the page without its body: read that, and consult again
-	actSelect                     // the request does not match the page: decide for the variant that it matches
-	actFindStored                 // look for a stored page, and render nothing
-	actFindSince                  // find a page that is as new as the receipt demands
-	actFind                       // find the page, or render it
-	actUnpublished                // render the page for all requests that wait, without a store
-
-	// The final states.
-	actHit    // serve the page in memory
-	actServe  // serve a page, with a status
-	actStream // serve a page while it is rendered
-	actOwn    // serve a response that is for this visitor alone
-	actPass   // to the renderer
-	actFail   // an error response
-	actRefuse // 400
-	actGone   // nothing: the visitor went away
-	actOpen   // of explanations alone: what comes is not known
-)
-
-// ends reports whether an action is a final state.
-func (a action) ends() bool { return a >= actHit }
-
-// A decision is the state of a request: what the handler does next, and by what it decided.
-type decision struct {
-	act action
-
-	key    store.Key
-	text   *[]byte      // that the text of the key is a part of; nil if it has its own
-	memory *page.Memory // of the page of a stub; nil if it has its own
-	asked  cachekey.Directives
-	minSeq int64 // of ISR-Min-Seq; 0 if there is none
-	// reached: the log is applied up to minSeq. polled: it was polled for this request. cutOff:
-	// that failed.
-	reached, polled, cutOff bool
-
-	now    time.Time
-	page   *page.Page // to serve; or, before that, an older one, which may be nil
-	state  store.State
-	behind background
-
-	stub   *nodecache.Stub // of actLoad, with page
-	sought bool            // the body was sought; loaded is the page, nil if it was not found
-	loaded *page.Page
-
-	status   httpcache.Status         // of all final states but actHit and actRefuse, as far as it is decided
-	reply    *reply                   // of actStream and actOwn, and of actPass if lesson is learnSection
-	lesson   lesson                   // of actPass
-	known    *nodecache.NegativeEntry // of actPass if lesson is learnRefusal
-	response *render.Response         // of actFail
-	retry    time.Time                // of actFail: for Retry-After; zero if there is none
-	err      error                    // of actRefuse and actFail, and of a page that is served instead of a failure; may be nil
-}
-
-// A background is what a request starts behind its response.
-type background int
-
-const (
-	nothingBehind   background = iota
-	mayRefreshEarly            // a fresh page may be regenerated before it expires (see refreshEarly)
-	refreshStale               // a stale page is regenerated
-	lookForStored              // the store is asked for the page, which could not be stored
-)
-
-// A lesson is what the response to a request that passes through is looked at for.
-type lesson int
-
-const (
-	learnNothing lesson = iota // an unsafe request may purge pages
-	learnSection               // is the section of the page cacheable? (see [nodecache.Sections])
-	learnHead                  // may the page of a HEAD request be rendered?
-	learnRefusal               // is the page, whose last render was not cacheable, cacheable now?
-)
-
-// effects are what the steps of a request wait for and change.
-type effects interface {
-	// reach waits until this node has applied the log up to the sequence of a receipt.
-	reach(r *http.Request, seq int64) error
-	// poll waits for a poll of the log, and reports whether that failed.
-	poll(r *http.Request) (cutOff bool)
-	// load reads the body of the page of a decision from the local disk. It returns nil if the page
-	// is to be searched for, and an error if the disk does not answer in time.
-	load(r *http.Request, d *decision) (*page.Page, error)
-	// count counts a request for a page, and returns how often it was requested lately.
-	count(k store.Key) int
-	// refresh starts what the page of a decision calls for behind the response.
-	refresh(r *http.Request, d *decision)
-	// withoutStore counts a request that a store which is down cannot answer.
-	withoutStore()
-	// join joins the flight that d.act asks for, or starts it, and waits for what the visitor gets
-	// of it.
-	join(r *http.Request, d *decision) joined
-}
-
-// joined is what a visitor gets of a flight.
-type joined struct {
-	reply
-	end       joinEnd
-	collapsed bool // another request had started the flight
-	stored    bool // with joinOpen: the page will be stored
-}
-
-// A joinEnd is how a visitor's wait for a flight ends.
-type joinEnd int
-
-const (
-	joinReply   joinEnd = iota // with the reply
-	joinNothing                // no flight has what the request demands
-	joinGone                   // the visitor went away; the flight goes on
-	joinAgain                  // the store may answer again: it is to be asked
-	joinOpen                   // of explanations alone: how is not known
-)
-
-// decide decides by a request, and by memory.
-func (h *handler) decide(r *http.Request, d *decision) {
-	k, bypass, err := h.route.keys.KeyInto(d.text, r)
-	switch {
-	case err != nil:
-		d.act, d.err = actRefuse, err
-	case bypass == cachekey.BypassMethod:
-		d.act, d.status.Forward = actPass, httpcache.ForwardMethod
-	case bypass != "" && bypass != cachekey.BypassOff && h.route.keys.Directives(r).OnlyIfCached:
-		d.failUncached()
-	case bypass != "":
-		d.pass(httpcache.ForwardBypass, bypass)
-	default:
-		d.key, d.asked = k, h.route.keys.Directives(r)
-		h.consult(r, d)
-	}
-}
-
-// consult decides by the page of a key in memory. It is called again after each wait.
-func (h *handler) consult(r *http.Request, d *decision) {
-	if d.asked.Pass {
-		d.passAsked()
-		return
-	}
-	if _, present := r.Header[minSeqHeader]; present && !d.reached {
-		d.act = actAwaitReceipt
-		return
-	}
-	d.now = h.c.now()
-	d.page = h.c.node.Get(d.key)
-	if d.page == nil && d.loaded != nil && !h.c.node.IsDropped(d.loaded) {
-		d.page = d.loaded // and is evicted again already
-	}
-	switch {
-	case d.polled:
-		if d.cutOff && h.c.blind(d.now) {
-			h.refuseBlind(d)
-			return
-		}
-	case h.c.late(d.page, d.now) || h.c.blind(d.now):
-		d.act = actAwaitPoll
-		if _, polled := h.c.follower.Age(d.now); !polled {
-			d.miss()
-		}
-		return
-	}
-	if d.page == nil && h.stubbed(d) {
-		d.act = actLoad
-		return
-	}
-	if d.page == nil || d.minSeq > 0 && !h.mayServeSince(d.page, d.now, d.minSeq) {
-		d.page = nil
-		d.miss()
-		return
-	}
-	switch d.state, _ = h.judge(nil, d.page, d.now); {
-	case d.state >= store.Stale && !d.asked.Accepts(&d.page.Entry, d.now):
-		d.passAsked()
-		return
-	case d.state == store.Fresh:
-		if d.act, d.behind = actHit, mayRefreshEarly; d.asked.OnlyIfCached {
-			d.behind = nothingBehind
-		}
-	case d.asked.AcceptsStale(h.route.judge.Responses, &d.page.Entry, d.state, d.now), d.state == store.Stale && d.asked.OnlyIfCached:
-		d.act, d.behind = actHit, nothingBehind
-	case d.state == store.Stale:
-		h.judgeStale(d)
-	default:
-		d.miss()
-	}
-	h.match(r, d)
-}
-
-// match decides that a page which is to be served is for other requests, if it is.
-func (h *handler) match(r *http.Request, d *decision) {
-	if (d.act == actHit || d.act == actServe) && d.page.Varies != nil && !h.route.keys.Matches(d.page.Varies, r.Header) {
-		d.act = actSelect
-	}
-}
-
-// stubbed reports whether the page of a decision is to be read from the local disk (see package local): its
-// stub is in memory, and fresh.
-func (h *handler) stubbed(d *decision) bool {
-	if !h.c.reader.HasLocal() || d.sought || d.minSeq > 0 || h.c.stores.BodiesDown() {
-		return false
-	}
-	o := h.c.node.Stub(d.key)
-	if o == nil {
-		return false
-	}
-	m := d.memory
-	if m == nil {
-		m = new(page.Memory)
-	}
-	p := o.Page(m, d.key)
-	if state, _ := h.judge(nil, p, d.now); state != store.Fresh {
-		return false
-	}
-	d.stub, d.page = o, p
-	return true
-}
-
-// stubRequest returns the request for the page of a stub, for which a decision is actLoad.
-func (h *handler) stubRequest(r *http.Request, d *decision) local.Request {
-	return local.Request{HTTP: r, Key: d.key, Stub: d.stub, Page: d.page, View: h.route.present, EarlyRefresh: h.route.EarlyRefresh, Now: d.now}
-}
-
-// judgeStale decides by a stale page in memory, as the policy of the route says.
-func (h *handler) judgeStale(d *decision) {
-	known := h.c.node.Negative.Get(d.key, time.Now())
-	switch {
-	case known != nil && known.Refused != "":
-		// The page has become uncacheable: the stored copy is outdated.
-		d.passRefused(known)
-	case h.route.Policy != Wait:
-		d.act, d.behind = actHit, refreshStale
-	case !d.page.NextTry.IsDue(d.page):
-		d.act, d.behind, d.status = actServe, nothingBehind, httpcache.Status{Hit: true, Detail: fill.DetailBackOff}
-	default:
-		d.act = actFind
-	}
-}
-
-// refuseBlind refuses a request of a node that is blind (see [BlindRefuse]). d.page is the page in
-// memory; it may be nil.
-func (h *handler) refuseBlind(d *decision) {
-	if d.asked.OnlyIfCached {
-		d.failUncached()
-		return
-	}
-	status := httpcache.Status{Forward: forwardFor(d.page), Detail: page.DetailCutOff}
-	d.fail(render.Plain(http.StatusServiceUnavailable), status, d.now.Add(budget.BusyRetry), errBlind)
-}
-
-// forwardFor is why a request goes to the renderer whose older page, which may be nil, does not do.
-func forwardFor(old *page.Page) string {
-	if old != nil {
-		return httpcache.ForwardStale
-	}
-	return httpcache.ForwardMiss
-}
-
-// pass sends the request to the renderer.
-func (d *decision) pass(forward, detail string) {
-	d.act, d.lesson, d.status = actPass, learnNothing, httpcache.Status{Forward: forward, Detail: detail}
-}
-
-// passAsked passes the request to the renderer because of its directives (RFC 9211, section
-// 2.2), or refuses it if it has only-if-cached too.
-func (d *decision) passAsked() {
-	if d.asked.OnlyIfCached {
-		d.failUncached()
-		return
-	}
-	d.pass(httpcache.ForwardRequest, "")
-}
-
-// passRefused passes the request to the renderer because the page was not cacheable when it was
-// rendered last.
-func (d *decision) passRefused(known *nodecache.NegativeEntry) {
-	d.pass(httpcache.ForwardBypass, known.Refused)
-	d.lesson, d.known = learnRefusal, known
-}
-
-// fail answers the request with an error response. err is why; nil if the status says it.
-func (d *decision) fail(res *render.Response, status httpcache.Status, retry time.Time, err error) {
-	d.act, d.response, d.status, d.retry, d.err = actFail, res, status, retry, err
-}
-
-// failUncached refuses a request with only-if-cached for which there is no stored page (RFC 9111,
-// section 5.2.1.7).
-func (d *decision) failUncached() {
-	d.fail(render.Plain(http.StatusGatewayTimeout), httpcache.Status{Detail: fill.DetailOnlyIfCached}, time.Time{}, fill.ErrOnlyIfCached)
-}
-
-// failReceipt refuses a request for which there is no page as new as its receipt demands.
-func (h *handler) failReceipt(d *decision) {
-	d.fail(render.Plain(http.StatusServiceUnavailable), httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailMinSeq}, h.c.now().Add(budget.BusyRetry), nil)
-}
-
-// miss: the page is not in memory, too old to be served, or older than the receipt.
-func (d *decision) miss() {
-	switch {
-	case d.asked.OnlyIfCached:
-		d.act = actFindStored
-	case d.minSeq > 0:
-		d.act = actFindSince
-	default:
-		d.act = actFind
-	}
-}
-
-// hit serves a page of the store, or of the negative cache, as a hit.
-func (h *handler) hit(r *http.Request, d *decision, p *page.Page, state store.State) {
-	d.act, d.page, d.state, d.cutOff, d.behind = actHit, p, state, false, nothingBehind
-	h.match(r, d)
-}
-
-// serve serves a page with a status.
-func (h *handler) serve(r *http.Request, d *decision, p *page.Page, state store.State, status httpcache.Status) {
-	d.act, d.page, d.state, d.status, d.behind = actServe, p, state, status, nothingBehind
-	h.match(r, d)
-}
-
-// recall decides by the negative cache. d.page is an older page that may be served if a render
-// fails; it may be nil. It returns false, and decides nothing, if the negative cache has no answer.
-func (h *handler) recall(r *http.Request, d *decision) bool {
-	known := h.c.node.Negative.Get(d.key, time.Now())
-	if known == nil {
-		return false
-	}
-	if known.Page != nil {
-		if state, _ := h.judge(nil, known.Page, d.now); state == store.Fresh {
-			h.hit(r, d, known.Page, state)
-			return true
-		}
-	}
-	switch {
-	case known.Refused != "":
-		d.passRefused(known)
-	case known.Failed != nil && d.page == nil:
-		status := httpcache.Status{Forward: d.status.Forward, Detail: fill.DetailBackOff}
-		d.fail(known.Failed, status, d.now.Add(time.Until(known.Until)), nil)
-	default:
-		return false
-	}
-	return true
-}
-
-// recallUnpublished decides by the pages that could not be stored. A page that was requested often
-// enough is stored. It returns false, and decides nothing, if there is no such page.
-func (h *handler) recallUnpublished(fx effects, r *http.Request, d *decision) bool {
-	due := false
-	if h.c.uses != nil {
-		due = fx.count(d.key) >= h.c.cfg.MinUses && !h.c.full()
-	}
-	p := h.c.node.Unpublished.Get(d.key)
-	if p == nil || due {
-		return false
-	}
-	d.now = h.c.now()
-	d.page, d.behind = p, lookForStored
-	fx.refresh(r, d)
-	h.serve(r, d, p, store.Fresh, httpcache.Status{Hit: true, Detail: fill.DetailUnpublished})
-	return true
-}
-
-// step executes one step of a request.
-func (h *handler) step(fx effects, r *http.Request, d *decision) {
-	switch d.act {
-	case actAwaitReceipt:
-		h.awaitReceipt(fx, r, d)
-	case actAwaitPoll:
-		d.cutOff, d.polled = fx.poll(r), true
-		h.consult(r, d)
-	case actLoad:
-		h.load(fx, r, d)
-	case actSelect:
-		h.selectVariant(fx, r, d)
-	case actFind:
-		h.find(fx, r, d)
-	case actFindSince:
-		h.findSince(fx, r, d)
-	case actFindStored:
-		h.findStored(fx, r, d)
-	case actUnpublished:
-		h.findUnpublished(fx, r, d)
-	}
-}
-
-// awaitReceipt waits until this node has applied the log up to the receipt of a request.
-func (h *handler) awaitReceipt(fx effects, r *http.Request, d *decision) {
-	seq, err := cachekey.ParseReceipt(r.Header[minSeqHeader])
-	if err == nil {
-		err = fx.reach(r, seq)
-		switch {
-		case err == nil:
-			d.minSeq, d.reached = seq, true
-			h.consult(r, d)
-			return
-		case errors.Is(err, errOpen):
-			d.act, d.status = actOpen, httpcache.Status{Forward: httpcache.ForwardMiss}
-			return
-		case errors.Is(err, changelog.ErrAhead):
-			err = fmt.Errorf("the receipt %d in ISR-Min-Seq is higher than the sequence of the log: it is of another table, or mistyped", seq)
-		default:
-			h.failReceipt(d)
-			return
-		}
-	}
-	d.act, d.err = actRefuse, err
-}
-
-// load reads the page of a decision from the local disk.
-func (h *handler) load(fx effects, r *http.Request, d *decision) {
-	p, err := fx.load(r, d)
-	if err != nil {
-		d.page = nil
-		h.withoutStore(r, d)
-		return
-	}
-	d.loaded, d.sought = p, true
-	h.consult(r, d)
-}
-
-// selectVariant decides by a page that a request does not match: for the variant that does, or
-// for passing it through. Each variant has more headers in its key, so that this ends.
-func (h *handler) selectVariant(fx effects, r *http.Request, d *decision) {
-	fx.refresh(r, d)
-	k, ok := h.route.keys.VariantKey(d.page.Key, d.page.Varies, r.Header)
-	*d = decision{}
-	if !ok {
-		d.pass(httpcache.ForwardBypass, httpcache.RefusedVary)
-		return
-	}
-	if h.c.node.Get(k) == nil && h.c.variants.Refuses(k) {
-		d.pass(httpcache.ForwardBypass, fill.DetailVariants)
-		return
-	}
-	d.key, d.asked = k, h.route.keys.Directives(r)
-	h.consult(r, d)
-}
-
-// find finds a page that is not in memory, or too old to be served without looking for a newer one:
-// d.page, which may be nil.
-func (h *handler) find(fx effects, r *http.Request, d *decision) {
-	old := d.page
-	d.now, d.status = h.c.now(), httpcache.Status{Forward: forwardFor(old)}
-	if h.recall(r, d) || h.recallUnpublished(fx, r, d) {
-		return
-	}
-	if h.c.stores.Down() != nil {
-		fx.withoutStore()
-		h.withoutStore(r, d)
-		return
-	}
-	got := fx.join(r, d)
-	if o, failed := got.outcome.(fill.Failure); failed && got.end == joinReply && o.Fallback == nil && o.Detail == fill.DetailStoreError {
-		h.withoutStore(r, d)
-		return
-	}
-	h.answer(r, d, got)
-}
-
-// withoutStore decides for a request while a store does not answer, or not in time: for the page in
-// memory, even if stale, or for one that is rendered once for all waiting requests.
-func (h *handler) withoutStore(r *http.Request, d *decision) {
-	d.status = httpcache.Status{Forward: forwardFor(d.page)}
-	got := h.orStale(nil, fill.Failure{Cause: guard.ErrSlow, Detail: fill.DetailStoreError}, d.page)
-	if got.outcome.(fill.Failure).Fallback == nil {
-		d.act = actUnpublished
-		return
-	}
-	h.answer(r, d, joined{reply: got})
-}
-
-// findUnpublished finds a page that is rendered once for all waiting requests, and is not stored. If
-// there is none, d.page, an older one, is served if it may be instead of a failure.
-func (h *handler) findUnpublished(fx effects, r *http.Request, d *decision) {
-	got := fx.join(r, d)
-	if got.end == joinAgain {
-		d.act = actFind
-		return
-	}
-	if o, failed := got.outcome.(fill.Failure); failed {
-		got.reply = h.orStaleIfError(o, d.page)
-	}
-	h.answer(r, d, got)
-}
-
-// findSince finds a page that is as new as the receipt of the request demands. It waits as for a
-// missing page, for at most Config.Wait, and never serves an older page.
-func (h *handler) findSince(fx effects, r *http.Request, d *decision) {
-	d.page, d.now, d.status = nil, h.c.now(), httpcache.Status{Forward: httpcache.ForwardMiss}
-	if h.recall(r, d) || h.recallUnpublished(fx, r, d) {
-		return
-	}
-	if h.c.stores.Down() != nil {
-		h.failReceipt(d)
-		return
-	}
-	got := fx.join(r, d)
-	if got.end == joinNothing {
-		h.failReceipt(d)
-		return
-	}
-	h.answer(r, d, got)
-}
-
-// findStored finds a page for a request with only-if-cached whose page is not in memory: what is
-// stored, fresh or stale. The fill that it starts renders nothing.
-func (h *handler) findStored(fx effects, r *http.Request, d *decision) {
-	d.now, d.status = h.c.now(), httpcache.Status{}
-	if negative := h.c.node.Negative.Get(d.key, time.Now()); negative != nil && negative.Page != nil && d.minSeq == 0 {
-		if state, _ := h.judge(nil, negative.Page, d.now); state == store.Fresh && d.asked.Accepts(&negative.Page.Entry, d.now) {
-			h.hit(r, d, negative.Page, state)
-			return
-		}
-	}
-	if h.c.stores.Down() != nil {
-		d.failUncached()
-		return
-	}
-	got := fx.join(r, d)
-	o, found := got.outcome.(fill.StoredPage)
-	switch now := h.c.now(); {
-	case got.end == joinGone:
-		h.answer(r, d, got)
-	case found && got.state >= store.Stale && d.asked.Accepts(&o.Page.Entry, now) && (d.minSeq == 0 || h.mayServeSince(o.Page, now, d.minSeq)):
-		d.now = now
-		h.hit(r, d, o.Page, got.state)
-	default:
-		d.failUncached()
-	}
-}
-
-// answer decides by what a visitor gets of a flight: for a page as a hit or as a new page, for the
-// renderer if the response is refused, for the fallback of a failure or an error response.
-func (h *handler) answer(r *http.Request, d *decision, got joined) {
-	d.now, d.status.Collapsed, d.err = h.c.now(), got.collapsed, nil
-	switch {
-	case got.end == joinGone:
-		d.act, d.status.Detail = actGone, detailCanceled
-		return
-	case got.end == joinOpen:
-		d.act, d.status.Stored = actOpen, got.stored
-		return
-	case got.stream != nil:
-		d.act, d.reply = actStream, &got.reply
-		return
-	case got.own != nil:
-		d.act, d.reply = actOwn, &got.reply
-		return
-	}
-	status := d.status
-	switch o := got.outcome.(type) {
-	case fill.StoredPage:
-		switch {
-		case !d.asked.Accepts(&o.Page.Entry, d.now):
-			d.passAsked()
-		case !o.Waited:
-			h.hit(r, d, o.Page, got.state)
-		default:
-			status.Stored, status.Collapsed, status.ForwardStatus = true, true, o.Page.Status()
-			h.serve(r, d, o.Page, got.state, status)
-		}
-	case fill.RenderedPage:
-		status.Stored, status.ForwardStatus = true, cmp.Or(o.ForwardStatus, o.Page.Status())
-		h.serve(r, d, o.Page, got.state, status)
-	case fill.UnpublishedPage:
-		status.Detail, status.ForwardStatus = cmp.Or(status.Detail, o.Detail), o.Page.Status()
-		h.serve(r, d, o.Page, got.state, status)
-	case fill.Refusal:
-		// The response must not be shared, and is not for this visitor: their own request is
-		// passed on.
-		d.act, d.lesson, d.status.Detail = actPass, learnNothing, o.Reason
-		switch o.Reason {
-		case fill.DetailLearned:
-			d.lesson, d.reply = learnSection, &got.reply
-		case fill.DetailHead:
-			d.lesson = learnHead
-		}
-	case fill.Failure:
-		h.answerFailure(r, d, o, got.state)
-	}
-}
-
-// answerFailure decides by a failure: for its fallback, if there is one. While the cache closes,
-// requests pass through.
-func (h *handler) answerFailure(r *http.Request, d *decision, o fill.Failure, state store.State) {
-	status := d.status
-	d.err = o.Cause
-	switch {
-	case o.Fallback != nil:
-		status.Hit, status.Collapsed, status.Detail = true, false, fallbackDetail(o, state)
-		h.serve(r, d, o.Fallback, state, status)
-	case o.Detail == fill.DetailClosing:
-		d.pass(status.Forward, o.Detail)
-	default:
-		status.Detail = o.Detail
-		res := o.Shown()
-		if o.Own != nil && !status.Collapsed {
-			res = o.Own
-		}
-		d.fail(res, status, retryAt(o.Cause, d.now), o.Cause)
-	}
-}
-
-// finish executes a final state. It returns true if the request goes on, because the page that it
-// served has a body that cannot be sent.
-func (h *handler) finish(w http.ResponseWriter, r *http.Request, d *decision) (again bool) {
-	var err error
-	switch d.act {
-	case actHit:
-		h.refresh(w, r, d)
-		err = d.page.ServeHit(w, r, h.route.present, d.now, d.state, d.cutOff)
-	case actServe:
-		err = d.page.Serve(w, r, h.route.present, d.now, d.state, d.status)
-	case actStream:
-		got := *d.reply
-		d.reply = nil // its flight has the body, which must not stay while the visitor reads
-		d.page, err = h.serveStream(w, r, got, d.status)
-	case actOwn:
-		h.serveOwn(w, r, *d.reply, d.status)
-	case actPass:
-		h.passWith(w, r, d)
-	case actFail:
-		if errors.Is(d.err, errBlind) {
-			h.c.follower.TellBlind()
-		}
-		h.serveFailure(w, r, d.response, d.status, d.retry)
-	case actRefuse:
-		h.badRequest(w, d.err)
-	case actGone:
-		ReportOf(w).answer(d.status)
-	}
-	return err != nil && h.bodyLost(w, r, d, err)
-}
-
-// passWith passes a request through, and learns from the response what the decision says.
-func (h *handler) passWith(w http.ResponseWriter, r *http.Request, d *decision) {
-	switch d.lesson {
-	case learnSection:
-		h.passLearned(w, r, d.key, d.reply.flight, d.status)
-	case learnHead:
-		h.passHead(w, r, d.key, d.status)
-	case learnRefusal:
-		h.passRefused(w, r, d.key, d.known)
-	default:
-		h.pass(w, r, d.status)
-	}
-}
-
-// bodyLost decides for a request whose page has a body that cannot be sent. Nothing was sent before.
-// It returns false if the visitor went away.
-func (h *handler) bodyLost(w http.ResponseWriter, r *http.Request, d *decision, err error) (again bool) {
-	p := d.page
-	delete(w.Header(), "Age")
-	delete(w.Header(), "Cache-Status")
-	d.key, d.page = p.Key, nil
-	switch {
-	case r.Context().Err() != nil:
-		return false
-	case errors.Is(err, page.ErrNoRoom):
-		status := httpcache.Status{Forward: httpcache.ForwardMiss, Detail: fill.DetailNoMemory}
-		d.fail(render.Plain(http.StatusServiceUnavailable), status, h.c.now().Add(time.Second), err)
-	case errors.Is(err, guard.ErrSlow):
-		h.c.reader.LocalTooSlow(&p.Entry)
-		h.withoutStore(r, d)
-	default:
-		h.c.engine.Suspect(p, err)
-		d.miss()
-	}
-	return true
-}
-
-// refresh starts what the page of a decision calls for behind the response. w may be nil: the request
-// has no id.
-func (h *handler) refresh(w http.ResponseWriter, r *http.Request, d *decision) {
-	switch d.behind {
-	case refreshStale:
-		h.refreshStale(w, r, d.page)
-	case mayRefreshEarly:
-		if h.route.EarlyRefresh > 0 {
-			h.refreshEarly(w, r, d.page, d.now)
-		}
-	case lookForStored:
-		h.lookForStored(r, d.page)
-	}
-}
-
-// refreshStale starts a regeneration in the background, for one of the requests that
-// find a page stale. w may be nil if the request has no id.
-func (h *handler) refreshStale(w http.ResponseWriter, r *http.Request, p *page.Page) {
-	if p.NextTry.Claim(p) && h.c.stores.Down() == nil {
-		forwardRequestID(w, r)
-		h.c.engine.Start(h.fill(r, p.Key))
-	}
-}
-
-// maxEarlyRefresh bounds [Route.EarlyRefresh].
-const maxEarlyRefresh = 10
-
-// refreshEarly starts the regeneration of a fresh page, if this request draws it.
-func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page.Page, now time.Time) {
-	if !p.DueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !p.NextEarly.Claim(p) {
-		return
-	}
-	if h.c.node.Negative.Get(p.Key, time.Now()) != nil {
-		return // the last attempt failed, or the page became uncacheable
-	}
-	if h.c.stores.Down() != nil {
-		return // the new page could not be stored
-	}
-	forwardRequestID(w, r)
-	s := h.fill(r, p.Key)
-	s.Early = p
-	h.c.engine.Start(s)
-}
-
-func (h *handler) badRequest(w http.ResponseWriter, err error) {
-	status := httpcache.Status{Detail: detailBadRequest}
-	ReportOf(w).answer(status)
-	w.Header()["Cache-Status"] = []string{status.String()}
-	WriteErrorPage(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
-}
-
-// passHead passes through a HEAD request for a page that is not stored. If the response says that the page may
-// be stored, and so is no one-time link, the page is rendered in the background: the next request finds it.
-func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status) {
-	storable := false
-	h.passJudged(w, r, k, status, func(v httpcache.Verdict) { storable = v.Refused == "" && !v.Failed })
-	if storable && h.c.stores.Down() == nil {
-		h.c.engine.Join(h.fill(r, k))
-	}
-}
-
-// serveFailure writes an error response that no cache may store.
-func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *render.Response, status httpcache.Status, retry time.Time) {
-	if status.Forward != "" {
-		status.ForwardStatus = res.Status
-	}
-	ReportOf(w).answer(status)
-	header := w.Header()
-	for name, values := range res.Header {
-		if httpcache.Replayed(name) {
-			header[name] = values
-		}
-	}
-	h.route.present.SetFields(header)
-	header["Cache-Status"] = []string{status.String()}
-	header["Cache-Control"] = []string{"no-store"}
-	body := res.Body
-	if res.Plain {
-		body = append(body[:len(body):len(body)], RequestIDLine(w)...)
-	}
-	header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	if wait := retry.Sub(h.c.now()); wait > 0 && header["Retry-After"] == nil {
-		header["Retry-After"] = []string{strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)}
-	}
-	w.WriteHeader(res.Status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body)
-	}
-}
-
-// A visit has the effects of a request that is served.
-type visit struct {
-	h *handler
-	w http.ResponseWriter
-	r *http.Request // to go on with
-}
-
-var _ effects = (*visit)(nil)
-
-func (v *visit) reach(r *http.Request, seq int64) (err error) {
-	ctx, cancel := context.WithTimeout(r.Context(), v.h.c.cfg.StoreTimeout)
-	defer cancel()
-	err = v.h.c.follower.Reach(ctx, seq)
-	return err
-}
-
-func (v *visit) poll(r *http.Request) bool { return v.h.c.follower.Await(r.Context()) }
-
-func (v *visit) count(k store.Key) int { return v.h.c.uses.Add(k) }
-
-func (v *visit) withoutStore() {
-	if b := v.h.c.stores.Down(); b != nil {
-		b.CountAffected()
-	}
-}
-
-func (v *visit) refresh(r *http.Request, d *decision) {
-	v.h.refresh(v.w, r, d)
-}
-
-func (v *visit) load(r *http.Request, d *decision) (*page.Page, error) {
-	q := v.h.stubRequest(r, d)
-	return v.h.c.local.Load(&q)
-}
-
-func (v *visit) join(r *http.Request, d *decision) joined {
-	switch d.act {
-	case actFindSince:
-		return v.joinSince(r, d)
-	case actFindStored:
-		return v.joinStored(r, d)
-	case actUnpublished:
-		return v.joinUnpublished(r, d)
-	}
-	return v.joinAny(r, d)
-}
-
-// joinAny waits for what the policy of the route lets a visitor wait for.
-func (v *visit) joinAny(r *http.Request, d *decision) (j joined) {
-	h, k, old := v.h, d.key, d.page
-	own := h.handOver(r)
-	defer func() { own.waive(j.reply) }()
-	came, known := time.Now(), h.c.follower.Committed()
-	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, own, h.c.engine.Join)
-		if f == nil {
-			return joined{reply: h.orStale(nil, fill.Failure{Cause: ErrClosed, Detail: fill.DetailClosing}, old)}
-		}
-		if attempt == 0 {
-			v.r = h.hintOld(v.w, r, old)
-		}
-		got, here := h.await(r, f, own, leader, known, old)
-		if !here {
-			return joined{end: joinGone, collapsed: !leader}
-		}
-		reportWaits(v.w, f.WaitTimes, came, got)
-		if !leader && h.worthRetrying(r, f, got, attempt, came) {
-			continue
-		}
-		if !h.takes(f, got, leader, known) {
-			if attempt < maxRejoins {
-				continue
-			}
-			got = orPurged(got)
-		}
-		return joined{reply: got, collapsed: !leader}
-	}
-}
-
-// joinUnpublished waits for a page that is rendered without a store.
-func (v *visit) joinUnpublished(r *http.Request, d *decision) (j joined) {
-	h, k, old := v.h, d.key, d.page
-	own := h.handOver(r)
-	defer func() { own.waive(j.reply) }()
-	came, known := time.Now(), h.c.follower.Committed()
-	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, own, h.c.engine.JoinUnpublished)
-		if f == nil {
-			return joined{reply: reply{outcome: fill.Failure{Cause: ErrClosed, Detail: fill.DetailClosing}}}
-		}
-		got, here := h.awaitEnd(r, f, own, leader, known, old)
-		if !here {
-			return joined{end: joinGone, collapsed: !leader}
-		}
-		reportWaits(v.w, f.WaitTimes, came, got)
-		if !leader && f.Fill.Head && h.worthRetrying(r, f, got, attempt, came) {
-			continue
-		}
-		if !h.takes(f, got, leader, known) && attempt < maxRejoins {
-			if h.c.stores.Down() == nil && !h.c.blind(h.c.now()) {
-				return joined{end: joinAgain} // the render may have taken long
-			}
-			continue
-		}
-		return joined{reply: orPurged(got), collapsed: !leader}
-	}
-}
-
-// joinSince waits for a page that is as new as the receipt of the request demands.
-func (v *visit) joinSince(r *http.Request, d *decision) (j joined) {
-	h, k, seq := v.h, d.key, d.minSeq
-	own := h.handOver(r)
-	defer func() { own.waive(j.reply) }()
-	came := time.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), h.route.fills.Wait)
-	defer cancel()
-	// This process may know of later purges than the purge of the receipt.
-	known := h.c.follower.Committed()
-	for attempt := 0; h.c.stores.Down() == nil; attempt++ {
-		s := h.waiting(r, k, own)
-		s.MinSeq, s.Skip = seq, h.route.sections.Ask(k)
-		f, leader := h.c.engine.Join(s)
-		if f == nil {
-			break // closing
-		}
-		select {
-		case <-own.waits():
-		case <-f.Done():
-		case <-ctx.Done():
-			return joined{end: joinNothing}
-		}
-		got, handed := own.reply()
-		if !handed {
-			got = h.reply(f, leader, nil)
-		}
-		reportWaits(v.w, f.WaitTimes, came, got)
-		if !leader && f.Fill.Head && h.worthRetrying(r, f, got, attempt, came) {
-			continue
-		}
-		if h.meets(got.outcome, seq) && (attempt >= maxRejoins || h.takes(f, got, leader, known)) {
-			return joined{reply: got, collapsed: !leader}
-		}
-		if o, failed := got.outcome.(fill.Failure); failed && !h.worthRejoining(f, o, leader) {
-			break
-		}
-		if backoff.Wait(ctx, h.c.jitter(backoff.Exponential(firstRejoin, maxRejoin, attempt))) != nil {
-			break
-		}
-	}
-	return joined{end: joinNothing}
-}
-
-// joinStored waits for a page that is stored.
-func (v *visit) joinStored(r *http.Request, d *decision) joined {
-	h, came, known := v.h, time.Now(), v.h.c.follower.Committed()
-	s := h.fill(r, d.key)
-	s.OnlyStored = true
-	f, leader := h.c.engine.Join(s)
-	if f == nil {
-		return joined{end: joinNothing}
-	}
-	select {
-	case <-f.Done():
-	case <-r.Context().Done():
-		return joined{end: joinGone}
-	}
-	got := h.reply(f, leader, nil)
-	reportWaits(v.w, f.WaitTimes, came, got)
-	if !h.takes(f, got, leader, known) {
-		return joined{end: joinNothing}
-	}
-	return joined{reply: got}
-}
-
-// fill returns a fill for a visitor.
-func (h *handler) fill(r *http.Request, k store.Key) *fill.Fill {
-	return fill.NewFill(fill.Request{
-		Policy: h.route.fills, Key: k, Cause: r.Context(), Forwarded: h.route.keys.Forwarded(r),
-		Accept: httpcache.AcceptEncoding(r.Header["Accept-Encoding"]), Light: page.Light(r),
-	}, h.clients(r))
-}
-
-// clients returns the client that a request comes from, if the route distinguishes
-// clients.
-func (h *handler) clients(r *http.Request) []netip.Prefix {
-	if h.route.Client == nil {
-		return nil
-	}
-	if client := h.route.Client(r); client.IsValid() {
-		return []netip.Prefix{client}
-	}
-	return nil
-}
-
-// waiting returns a fill for a visitor who waits for it, with their claim to its response;
-// nil if there is none.
-func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *fill.Fill {
-	s := h.fill(r, k)
-	s.Head = r.Method == http.MethodHead
-	if own != nil {
-		s.Own = own
-	}
-	return s
-}
-
-// joinFor joins a flight for a visitor, by join, which is [fill.Engine.Join] or
-// [fill.Engine.JoinUnpublished]. leader: the visitor's request started it.
-func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*fill.Fill) (*fill.Flight, bool)) (f *fill.Flight, leader bool) {
-	s := h.waiting(r, k, own)
-	s.Skip = h.route.sections.Ask(k)
-	if f, leader = join(s); f != nil && !leader {
-		f.Fill.Join(s.Client())
-	}
-	return f, leader
-}
-
-// awaitEnd waits for the end of the flight, for its stream, or for the response of own. old is the
-// page that the caller serves if the render fails; it may be nil. ok is false if the visitor went
-// away.
-func (h *handler) awaitEnd(r *http.Request, f *fill.Flight, own *handover, leader bool, known int64, old *page.Page) (got reply, ok bool) {
-	streaming := f.Streaming
-	for {
-		select {
-		case <-own.waits():
-			return own.reply()
-		case <-streaming:
-			streaming = nil
-			if got, ok := h.attach(r, f, leader, known, old); ok {
-				return got, true
-			}
-		case <-f.Done():
-			if got, ok := own.reply(); ok {
-				return got, true
-			}
-			return h.reply(f, leader, nil), true
-		case <-r.Context().Done():
-			return reply{}, false
-		}
-	}
-}
-
-// await waits for what the route's policy lets a visitor wait for: the end of the
-// flight, a page that can be served before that, the page that is being rendered, or the response of
-// own. ok is false if the visitor went away.
-func (h *handler) await(r *http.Request, f *fill.Flight, own *handover, leader bool, known int64, old *page.Page) (got reply, ok bool) {
-	usable, streaming := f.Usable, f.Streaming
-	var late <-chan time.Time
-	if h.route.Policy == Wait {
-		timer := time.NewTimer(h.route.fills.Wait)
-		defer timer.Stop()
-		late = timer.C
-	}
-	for waited := false; ; {
-		if waited {
-			if got := h.orStale(f, fill.Failure{Cause: errLate, Detail: fill.DetailTimeout}, old); got.outcome.(fill.Failure).Fallback != nil {
-				return got, true
-			}
-		}
-		select {
-		case <-own.waits():
-			return own.reply()
-		case <-usable:
-			// The flight may have offered the page long before this visitor joined.
-			usable = nil
-			p := f.Stale.Load()
-			if p == nil {
-				continue
-			}
-			if h.c.late(p, h.c.now()) {
-				// It was read, and judged, too long ago, as by a process that was frozen.
-				old = p
-				continue
-			}
-			if state, _ := h.judge(f, p, h.c.now()); state == store.Fresh || state == store.Stale && h.route.Policy != Wait {
-				return reply{outcome: fill.StoredPage{Page: p}, state: state}, true
-			}
-			old = p
-		case <-streaming:
-			streaming = nil
-			if got, ok := h.attach(r, f, leader, known, old); ok {
-				return got, true
-			}
-		case <-f.Overdue:
-			if got, ok := own.reply(); ok {
-				return got, true
-			}
-			if rendered := f.Rendered.Load(); rendered != nil {
-				p := (*rendered)()
-				state, _ := h.judge(f, p, h.c.now())
-				return reply{outcome: fill.UnpublishedPage{Page: p, Detail: fill.DetailUnpublished}, state: state}, true
-			}
-			return h.orStale(f, fill.Failure{Cause: guard.ErrSlow, Detail: fill.DetailStoreError}, old), true
-		case <-late:
-			waited = true // if the store is slow, the page is read later
-		case <-f.Done():
-			if got, ok := own.reply(); ok {
-				return got, true
-			}
-			return h.reply(f, leader, old), true
-		case <-r.Context().Done():
-			return reply{}, false
-		}
 	}
 }
 
@@ -1251,20 +167,349 @@ func (h *handler) Lookup(r *http.Request, hit *Hit) bool {
 	return true
 }
 
-// hintOld sends the links of the page of which a visitor waits for a newer generation, and
-// returns the request to go on with, so that the response has no hints again. old may be nil.
-// Nothing is sent of a page that a hard purge covers, or may.
-func (h *handler) hintOld(w http.ResponseWriter, r *http.Request, old *page.Page) *http.Request {
-	as, now := h.route.present, h.c.now()
-	if !h.route.EarlyHints || old == nil || old.Dropped.Load() || h.c.late(old, now) || !h.route.keys.Matches(old.Varies, r.Header) {
-		return r
+// An action is what a handler does next with a request.
+type action int
+
+const (
+	actAwaitReceipt action = iota // wait until the log is applied up to ISR-Min-Seq, and consult again
+	actAwaitPoll                  // wait for a poll of the log, and consult again
+	actLoad                       // memory has the page without its body: read that, and consult again
+	actFind                       // find the page, or render it
+	actFindSince                  // find a page that is as new as the receipt demands
+	actFindStored                 // look for a stored page, and render nothing
+	actUnstored                   // render the page for all requests that wait, without a store
+	actSelect                     // the request does not match the page: decide for the variant that it matches
+
+	// The final states.
+	actHit    // serve the page in memory
+	actServe  // serve a page, with a status
+	actStream // serve a page while it is rendered
+	actOwn    // serve a response that is for this visitor alone
+	actPass   // to the renderer
+	actFail   // an error response
+	actRefuse // 400
+	actGone   // nothing: the visitor went away
+	actOpen   // of explanations alone: what comes is not known
+)
+
+// ends reports whether an action is a final state.
+func (a action) ends() bool { return a >= actHit }
+
+// A decision is the state of a request: what the handler does next, and by what it decided.
+type decision struct {
+	act action
+
+	key    store.Key
+	text   *[]byte      // that the text of the key is a part of; nil if it has its own
+	memory *page.Memory // of the page of a stub; nil if it has its own
+	asked  cachekey.Directives
+	minSeq int64 // of ISR-Min-Seq; 0 if there is none
+	// reached: the log is applied up to minSeq. polled: it was polled for this request. cutOff:
+	// that failed.
+	reached, polled, cutOff bool
+
+	now    time.Time
+	page   *page.Page // to serve; or, before that, an older one, which may be nil
+	state  store.State
+	behind background
+
+	stub   *nodecache.Stub // of actLoad, with page
+	sought bool            // the body was sought; loaded is the page, nil if it was not found
+	loaded *page.Page
+
+	status   httpcache.Status         // of all final states but actHit and actRefuse, as far as it is decided
+	reply    *reply                   // of actStream and actOwn, and of actPass if lesson is learnSection
+	lesson   lesson                   // of actPass
+	known    *nodecache.NegativeEntry // of actPass if lesson is learnRefusal
+	response *render.Response         // of actFail
+	retry    time.Time                // of actFail: for Retry-After; zero if there is none
+	err      error                    // of actRefuse and actFail, and of a page that is served instead of a failure; may be nil
+}
+
+// A background is what a request starts behind its response.
+type background int
+
+const (
+	nothingBehind   background = iota
+	mayRefreshEarly            // a fresh page may be regenerated before it expires (see refreshEarly)
+	refreshStale               // a stale page is regenerated
+	lookForStored              // the store is asked for the page, which could not be stored
+)
+
+// A lesson is what the response to a request that passes through is looked at for.
+type lesson int
+
+const (
+	learnNothing lesson = iota // an unsafe request may purge pages
+	learnSection               // is the section of the page cacheable? (see [nodecache.Sections])
+	learnHead                  // may the page of a HEAD request be rendered?
+	learnRefusal               // is the page, whose last render was not cacheable, cacheable now?
+)
+
+// effects are what the steps of a request wait for and change.
+type effects interface {
+	// reach waits until this node has applied the log up to the sequence of a receipt.
+	reach(r *http.Request, seq int64) error
+	// poll waits for a poll of the log, and reports whether that failed.
+	poll(r *http.Request) (cutOff bool)
+	// load reads the body of the page of a decision from the local disk. It returns nil if the page
+	// is to be searched for, and an error if the disk does not answer in time.
+	load(r *http.Request, d *decision) (*page.Page, error)
+	// count counts a request for a page, and returns how often it was requested lately.
+	count(k store.Key) int
+	// refresh starts what the page of a decision calls for behind the response.
+	refresh(r *http.Request, d *decision)
+	// withoutStore counts a request that a store which is down cannot answer.
+	withoutStore()
+	// join joins the flight that d.act asks for, or starts it, and waits for what the visitor gets
+	// of it.
+	join(r *http.Request, d *decision) joined
+}
+
+// decide decides by a request, and by memory.
+func (h *handler) decide(r *http.Request, d *decision) {
+	k, bypass, err := h.route.keys.KeyInto(d.text, r)
+	switch {
+	case err != nil:
+		d.act, d.err = actRefuse, err
+	case bypass == cachekey.BypassMethod:
+		d.act, d.status.Forward = actPass, httpcache.ForwardMethod
+	case bypass != "" && bypass != cachekey.BypassOff && h.route.keys.Directives(r).OnlyIfCached:
+		d.failUncached()
+	case bypass != "":
+		d.pass(httpcache.ForwardBypass, bypass)
+	default:
+		d.key, d.asked = k, h.route.keys.Directives(r)
+		h.consult(r, d)
 	}
-	state, onError := h.judge(nil, old, now)
-	purgesKnown := state == store.Expired && !old.Entry.OutlivesMarks(h.c.node.Current(old.Purges).MarkLifetime, now)
-	if (onError || purgesKnown) && as.Hint(w, r, old) {
-		return page.Hinted(r)
+}
+
+// consult decides by the page of a key in memory. It is called again after each wait.
+func (h *handler) consult(r *http.Request, d *decision) {
+	if d.asked.Pass {
+		d.passAsked()
+		return
 	}
-	return r
+	if _, present := r.Header[minSeqHeader]; present && !d.reached {
+		d.act = actAwaitReceipt
+		return
+	}
+	d.now = h.c.now()
+	d.page = h.c.node.Get(d.key)
+	if d.page == nil && d.loaded != nil && !h.c.node.IsDropped(d.loaded) {
+		d.page = d.loaded // and is evicted again already
+	}
+	switch {
+	case d.polled:
+		if d.cutOff && h.c.blind(d.now) {
+			h.refuseBlind(d)
+			return
+		}
+	case h.c.late(d.page, d.now) || h.c.blind(d.now):
+		d.act = actAwaitPoll
+		if _, polled := h.c.follower.Age(d.now); !polled {
+			d.miss()
+		}
+		return
+	}
+	if d.page == nil && h.stubbed(d) {
+		d.act = actLoad
+		return
+	}
+	if d.page == nil || d.minSeq > 0 && !h.mayServeSince(d.page, d.now, d.minSeq) {
+		d.page = nil
+		d.miss()
+		return
+	}
+	switch d.state, _ = h.judge(nil, d.page, d.now); {
+	case d.state >= store.Stale && !d.asked.Accepts(&d.page.Entry, d.now):
+		d.passAsked()
+		return
+	case d.state == store.Fresh:
+		if d.act, d.behind = actHit, mayRefreshEarly; d.asked.OnlyIfCached {
+			d.behind = nothingBehind
+		}
+	case d.asked.AcceptsStale(h.route.judge.Responses, &d.page.Entry, d.state, d.now), d.state == store.Stale && d.asked.OnlyIfCached:
+		d.act, d.behind = actHit, nothingBehind
+	case d.state == store.Stale:
+		h.judgeStale(d)
+	default:
+		d.miss()
+	}
+	h.match(r, d)
+}
+
+// stubbed reports whether the page of a decision is to be read from the local disk (see package local): its
+// stub is in memory, and fresh.
+func (h *handler) stubbed(d *decision) bool {
+	if !h.c.reader.HasLocal() || d.sought || d.minSeq > 0 || h.c.stores.BodiesDown() {
+		return false
+	}
+	o := h.c.node.Stub(d.key)
+	if o == nil {
+		return false
+	}
+	m := d.memory
+	if m == nil {
+		m = new(page.Memory)
+	}
+	p := o.Page(m, d.key)
+	if state, _ := h.judge(nil, p, d.now); state != store.Fresh {
+		return false
+	}
+	d.stub, d.page = o, p
+	return true
+}
+
+// judge is the only place where a handler judges a page: its freshness, and whether it may
+// be served when rendering fails. It considers all purges that this process knows (see
+// [nodecache.Cache.Purges]); f may be nil.
+func (h *handler) judge(f *fill.Flight, p *page.Page, now time.Time) (state store.State, onError bool) {
+	purges := h.c.node.Purges(f.Learned(), p, now)
+	state = store.Freshness(&p.Entry, purges, now)
+	if state == store.Fresh {
+		return state, true // a hit asks for nothing more
+	}
+	return state, h.route.judge.ServableOnError(&p.Entry, state, purges, now)
+}
+
+// mayServeSince reports whether a page may be served to a visitor with a receipt.
+func (h *handler) mayServeSince(p *page.Page, now time.Time, seq int64) bool {
+	state, _ := h.judge(nil, p, now)
+	return state >= store.Stale && h.c.node.Acceptable(p, seq)
+}
+
+// judgeStale decides by a stale page in memory, as the policy of the route says.
+func (h *handler) judgeStale(d *decision) {
+	known := h.c.node.Negative.Get(d.key, time.Now())
+	switch {
+	case known != nil && known.Refused != "":
+		// The page has become uncacheable: the stored copy is outdated.
+		d.passRefused(known)
+	case h.route.Policy != Wait:
+		d.act, d.behind = actHit, refreshStale
+	case !d.page.NextTry.IsDue(d.page):
+		d.act, d.behind, d.status = actServe, nothingBehind, httpcache.Status{Hit: true, Detail: fill.DetailBackOff}
+	default:
+		d.act = actFind
+	}
+}
+
+var errBlind = errors.New("this server has not read the log of changes for longer than it may serve pages")
+
+// blind reports whether the node has not read the log for so long that [Config.Blind]
+// applies. It is on the hit path.
+func (c *Cache) blind(now time.Time) bool { return c.cfg.Blind != BlindServe && c.follower.Blind(now) }
+
+// refuseBlind refuses a request of a node that is blind (see [BlindRefuse]). d.page is the page in
+// memory; it may be nil.
+func (h *handler) refuseBlind(d *decision) {
+	if d.asked.OnlyIfCached {
+		d.failUncached()
+		return
+	}
+	status := httpcache.Status{Forward: forwardFor(d.page), Detail: page.DetailCutOff}
+	d.fail(render.Plain(http.StatusServiceUnavailable), status, d.now.Add(budget.BusyRetry), errBlind)
+}
+
+// forwardFor is why a request goes to the renderer whose older page, which may be nil, does not do.
+func forwardFor(old *page.Page) string {
+	if old != nil {
+		return httpcache.ForwardStale
+	}
+	return httpcache.ForwardMiss
+}
+
+// match decides that a page which is to be served is for other requests, if it is.
+func (h *handler) match(r *http.Request, d *decision) {
+	if (d.act == actHit || d.act == actServe) && d.page.Varies != nil && !h.route.keys.Matches(d.page.Varies, r.Header) {
+		d.act = actSelect
+	}
+}
+
+// pass sends the request to the renderer.
+func (d *decision) pass(forward, detail string) {
+	d.act, d.lesson, d.status = actPass, learnNothing, httpcache.Status{Forward: forward, Detail: detail}
+}
+
+// passAsked passes the request to the renderer because of its directives (RFC 9211, section
+// 2.2), or refuses it if it has only-if-cached too.
+func (d *decision) passAsked() {
+	if d.asked.OnlyIfCached {
+		d.failUncached()
+		return
+	}
+	d.pass(httpcache.ForwardRequest, "")
+}
+
+// passRefused passes the request to the renderer because the page was not cacheable when it was
+// rendered last.
+func (d *decision) passRefused(known *nodecache.NegativeEntry) {
+	d.pass(httpcache.ForwardBypass, known.Refused)
+	d.lesson, d.known = learnRefusal, known
+}
+
+// fail answers the request with an error response. err is why; nil if the status says it.
+func (d *decision) fail(res *render.Response, status httpcache.Status, retry time.Time, err error) {
+	d.act, d.response, d.status, d.retry, d.err = actFail, res, status, retry, err
+}
+
+// failUncached refuses a request with only-if-cached for which there is no stored page (RFC 9111,
+// section 5.2.1.7).
+func (d *decision) failUncached() {
+	d.fail(render.Plain(http.StatusGatewayTimeout), httpcache.Status{Detail: fill.DetailOnlyIfCached}, time.Time{}, fill.ErrOnlyIfCached)
+}
+
+// failReceipt refuses a request for which there is no page as new as its receipt demands.
+func (h *handler) failReceipt(d *decision) {
+	d.fail(render.Plain(http.StatusServiceUnavailable), httpcache.Status{Forward: httpcache.ForwardMiss, Detail: detailMinSeq}, h.c.now().Add(budget.BusyRetry), nil)
+}
+
+// miss: the page is not in memory, too old to be served, or older than the receipt.
+func (d *decision) miss() {
+	switch {
+	case d.asked.OnlyIfCached:
+		d.act = actFindStored
+	case d.minSeq > 0:
+		d.act = actFindSince
+	default:
+		d.act = actFind
+	}
+}
+
+// hit serves a page of the store, or of the negative cache, as a hit.
+func (h *handler) hit(r *http.Request, d *decision, p *page.Page, state store.State) {
+	d.act, d.page, d.state, d.cutOff, d.behind = actHit, p, state, false, nothingBehind
+	h.match(r, d)
+}
+
+// serve serves a page with a status.
+func (h *handler) serve(r *http.Request, d *decision, p *page.Page, state store.State, status httpcache.Status) {
+	d.act, d.page, d.state, d.status, d.behind = actServe, p, state, status, nothingBehind
+	h.match(r, d)
+}
+
+// step executes one step of a request.
+func (h *handler) step(fx effects, r *http.Request, d *decision) {
+	switch d.act {
+	case actAwaitReceipt:
+		h.awaitReceipt(fx, r, d)
+	case actAwaitPoll:
+		d.cutOff, d.polled = fx.poll(r), true
+		h.consult(r, d)
+	case actLoad:
+		h.load(fx, r, d)
+	case actFind:
+		h.find(fx, r, d)
+	case actFindSince:
+		h.findSince(fx, r, d)
+	case actFindStored:
+		h.findStored(fx, r, d)
+	case actUnstored:
+		h.findUnstored(fx, r, d)
+	case actSelect:
+		h.selectVariant(fx, r, d)
+	}
 }
 
 // A request with the receipt of a purge in ISR-Min-Seq is never answered with anything that
@@ -1280,51 +525,154 @@ func (h *handler) hintOld(w http.ResponseWriter, r *http.Request, old *page.Page
 
 const minSeqHeader = "Isr-Min-Seq"
 
-// Pauses before a visitor with a receipt joins a further flight, because the last one has
-// found an older page.
-const (
-	firstRejoin = 20 * time.Millisecond
-	maxRejoin   = time.Second
-)
+// awaitReceipt waits until this node has applied the log up to the receipt of a request.
+func (h *handler) awaitReceipt(fx effects, r *http.Request, d *decision) {
+	seq, err := cachekey.ParseReceipt(r.Header[minSeqHeader])
+	if err == nil {
+		err = fx.reach(r, seq)
+		switch {
+		case err == nil:
+			d.minSeq, d.reached = seq, true
+			h.consult(r, d)
+			return
+		case errors.Is(err, errOpen):
+			d.act, d.status = actOpen, httpcache.Status{Forward: httpcache.ForwardMiss}
+			return
+		case errors.Is(err, changelog.ErrAhead):
+			err = fmt.Errorf("the receipt %d in ISR-Min-Seq is higher than the sequence of the log: it is of another table, or mistyped", seq)
+		default:
+			h.failReceipt(d)
+			return
+		}
+	}
+	d.act, d.err = actRefuse, err
+}
 
-// meets reports whether a visitor with a receipt takes an outcome: a page that is new
-// enough, a refusal, for which the request passes through, or the failure of a new render.
-func (h *handler) meets(o fill.Outcome, seq int64) bool {
-	switch o := o.(type) {
-	case fill.StoredPage:
-		return h.mayServeSince(o.Page, h.c.now(), seq)
-	case fill.RenderedPage:
-		return h.mayServeSince(o.Page, h.c.now(), seq)
-	case fill.UnpublishedPage:
-		return h.mayServeSince(o.Page, h.c.now(), seq)
-	case fill.Failure:
-		return o.Fallback == nil && (o.Detail == fill.DetailFailed || o.Detail == page.DetailRejected)
+// load reads the page of a decision from the local disk.
+func (h *handler) load(fx effects, r *http.Request, d *decision) {
+	p, err := fx.load(r, d)
+	if err != nil {
+		d.page = nil
+		h.withoutStore(r, d)
+		return
+	}
+	d.loaded, d.sought = p, true
+	h.consult(r, d)
+}
+
+// stubRequest returns the request for the page of a stub, for which a decision is actLoad.
+func (h *handler) stubRequest(r *http.Request, d *decision) local.Request {
+	return local.Request{HTTP: r, Key: d.key, Stub: d.stub, Page: d.page, View: h.route.present, EarlyRefresh: h.route.EarlyRefresh, Now: d.now}
+}
+
+// find finds a page that is not in memory, or too old to be served without looking for a newer one:
+// d.page, which may be nil.
+func (h *handler) find(fx effects, r *http.Request, d *decision) {
+	old := d.page
+	d.now, d.status = h.c.now(), httpcache.Status{Forward: forwardFor(old)}
+	if h.recall(r, d) || h.recallUnpublished(fx, r, d) {
+		return
+	}
+	if h.c.stores.Down() != nil {
+		fx.withoutStore()
+		h.withoutStore(r, d)
+		return
+	}
+	got := fx.join(r, d)
+	if o, failed := got.outcome.(fill.Failure); failed && got.end == joinReply && o.Fallback == nil && o.Detail == fill.DetailStoreError {
+		h.withoutStore(r, d)
+		return
+	}
+	h.answer(r, d, got)
+}
+
+// recall decides by the negative cache. d.page is an older page that may be served if a render
+// fails; it may be nil. It returns false, and decides nothing, if the negative cache has no answer.
+func (h *handler) recall(r *http.Request, d *decision) bool {
+	known := h.c.node.Negative.Get(d.key, time.Now())
+	if known == nil {
+		return false
+	}
+	if known.Page != nil {
+		if state, _ := h.judge(nil, known.Page, d.now); state == store.Fresh {
+			h.hit(r, d, known.Page, state)
+			return true
+		}
+	}
+	switch {
+	case known.Refused != "":
+		d.passRefused(known)
+	case known.Failed != nil && d.page == nil:
+		status := httpcache.Status{Forward: d.status.Forward, Detail: fill.DetailBackOff}
+		d.fail(known.Failed, status, d.now.Add(time.Until(known.Until)), nil)
+	default:
+		return false
 	}
 	return true
 }
 
-// mayServeSince reports whether a page may be served to a visitor with a receipt.
-func (h *handler) mayServeSince(p *page.Page, now time.Time, seq int64) bool {
-	state, _ := h.judge(nil, p, now)
-	return state >= store.Stale && h.c.node.Acceptable(p, seq)
-}
-
-// worthRejoining reports whether the next flight may succeed where one has failed: a flight of
-// another visitor, which did not wait for a new generation.
-func (h *handler) worthRejoining(f *fill.Flight, o fill.Failure, leader bool) bool {
-	return !leader && (f.Fill.MinSeq == 0 || f.Forced) && o.Detail != fill.DetailStoreError
-}
-
-// withoutReceipt returns a request as the renderer gets it if it passes through: a receipt
-// is for this cache, and means nothing to another one behind it.
-func withoutReceipt(r *http.Request) *http.Request {
-	if _, present := r.Header[minSeqHeader]; !present {
-		return r
+// recallUnpublished decides by the pages that could not be stored. A page that was requested often
+// enough is stored. It returns false, and decides nothing, if there is no such page.
+func (h *handler) recallUnpublished(fx effects, r *http.Request, d *decision) bool {
+	due := false
+	if h.c.uses != nil {
+		due = fx.count(d.key) >= h.c.cfg.MinUses && !h.c.full()
 	}
-	passed := *r
-	passed.Header = r.Header.Clone()
-	delete(passed.Header, minSeqHeader)
-	return &passed
+	p := h.c.node.Unpublished.Get(d.key)
+	if p == nil || due {
+		return false
+	}
+	d.now = h.c.now()
+	d.page, d.behind = p, lookForStored
+	fx.refresh(r, d)
+	h.serve(r, d, p, store.Fresh, httpcache.Status{Hit: true, Detail: fill.DetailUnpublished})
+	return true
+}
+
+// findSince finds a page that is as new as the receipt of the request demands. It waits as for a
+// missing page, for at most Config.Wait, and never serves an older page.
+func (h *handler) findSince(fx effects, r *http.Request, d *decision) {
+	d.page, d.now, d.status = nil, h.c.now(), httpcache.Status{Forward: httpcache.ForwardMiss}
+	if h.recall(r, d) || h.recallUnpublished(fx, r, d) {
+		return
+	}
+	if h.c.stores.Down() != nil {
+		h.failReceipt(d)
+		return
+	}
+	got := fx.join(r, d)
+	if got.end == joinNothing {
+		h.failReceipt(d)
+		return
+	}
+	h.answer(r, d, got)
+}
+
+// findStored finds a page for a request with only-if-cached whose page is not in memory: what is
+// stored, fresh or stale. The fill that it starts renders nothing.
+func (h *handler) findStored(fx effects, r *http.Request, d *decision) {
+	d.now, d.status = h.c.now(), httpcache.Status{}
+	if negative := h.c.node.Negative.Get(d.key, time.Now()); negative != nil && negative.Page != nil && d.minSeq == 0 {
+		if state, _ := h.judge(nil, negative.Page, d.now); state == store.Fresh && d.asked.Accepts(&negative.Page.Entry, d.now) {
+			h.hit(r, d, negative.Page, state)
+			return
+		}
+	}
+	if h.c.stores.Down() != nil {
+		d.failUncached()
+		return
+	}
+	got := fx.join(r, d)
+	o, found := got.outcome.(fill.StoredPage)
+	switch now := h.c.now(); {
+	case got.end == joinGone:
+		h.answer(r, d, got)
+	case found && got.state >= store.Stale && d.asked.Accepts(&o.Page.Entry, now) && (d.minSeq == 0 || h.mayServeSince(o.Page, now, d.minSeq)):
+		d.now = now
+		h.hit(r, d, o.Page, got.state)
+	default:
+		d.failUncached()
+	}
 }
 
 // During an outage of a store a visitor waits for at most Config.StoreTimeout, and the
@@ -1344,6 +692,225 @@ func withoutReceipt(r *http.Request) *http.Request {
 // in a row the store's circuit breaker opens (see internal/breaker), and no flight calls the
 // store until a probe succeeds.
 
+// withoutStore decides for a request while a store does not answer, or not in time: for the page in
+// memory, even if stale, or for one that is rendered once for all waiting requests.
+func (h *handler) withoutStore(r *http.Request, d *decision) {
+	d.status = httpcache.Status{Forward: forwardFor(d.page)}
+	got := h.orStale(nil, fill.Failure{Cause: guard.ErrSlow, Detail: fill.DetailStoreError}, d.page)
+	if got.outcome.(fill.Failure).Fallback == nil {
+		d.act = actUnstored
+		return
+	}
+	h.answer(r, d, joined{reply: got})
+}
+
+// findUnstored finds a page that is rendered once for all waiting requests, and is not stored. If
+// there is none, d.page, an older one, is served if it may be instead of a failure.
+func (h *handler) findUnstored(fx effects, r *http.Request, d *decision) {
+	got := fx.join(r, d)
+	if got.end == joinAgain {
+		d.act = actFind
+		return
+	}
+	if o, failed := got.outcome.(fill.Failure); failed {
+		got.reply = h.orStaleIfError(o, d.page)
+	}
+	h.answer(r, d, got)
+}
+
+// answer decides by what a visitor gets of a flight: for a page as a hit or as a new page, for the
+// renderer if the response is refused, for the fallback of a failure or an error response.
+func (h *handler) answer(r *http.Request, d *decision, got joined) {
+	d.now, d.status.Collapsed, d.err = h.c.now(), got.collapsed, nil
+	switch {
+	case got.end == joinGone:
+		d.act, d.status.Detail = actGone, detailCanceled
+		return
+	case got.end == joinOpen:
+		d.act, d.status.Stored = actOpen, got.stored
+		return
+	case got.stream != nil:
+		d.act, d.reply = actStream, &got.reply
+		return
+	case got.own != nil:
+		d.act, d.reply = actOwn, &got.reply
+		return
+	}
+	status := d.status
+	switch o := got.outcome.(type) {
+	case fill.StoredPage:
+		switch {
+		case !d.asked.Accepts(&o.Page.Entry, d.now):
+			d.passAsked()
+		case !o.Waited:
+			h.hit(r, d, o.Page, got.state)
+		default:
+			status.Stored, status.Collapsed, status.ForwardStatus = true, true, o.Page.Status()
+			h.serve(r, d, o.Page, got.state, status)
+		}
+	case fill.RenderedPage:
+		status.Stored, status.ForwardStatus = true, cmp.Or(o.ForwardStatus, o.Page.Status())
+		h.serve(r, d, o.Page, got.state, status)
+	case fill.UnpublishedPage:
+		status.Detail, status.ForwardStatus = cmp.Or(status.Detail, o.Detail), o.Page.Status()
+		h.serve(r, d, o.Page, got.state, status)
+	case fill.Refusal:
+		// The response must not be shared, and is not for this visitor: their own request is
+		// passed on.
+		d.act, d.lesson, d.status.Detail = actPass, learnNothing, o.Reason
+		switch o.Reason {
+		case fill.DetailLearned:
+			d.lesson, d.reply = learnSection, &got.reply
+		case fill.DetailHead:
+			d.lesson = learnHead
+		}
+	case fill.Failure:
+		h.answerFailure(r, d, o, got.state)
+	}
+}
+
+// answerFailure decides by a failure: for its fallback, if there is one. While the cache closes,
+// requests pass through.
+func (h *handler) answerFailure(r *http.Request, d *decision, o fill.Failure, state store.State) {
+	status := d.status
+	d.err = o.Cause
+	switch {
+	case o.Fallback != nil:
+		status.Hit, status.Collapsed, status.Detail = true, false, fallbackDetail(o, state)
+		h.serve(r, d, o.Fallback, state, status)
+	case o.Detail == fill.DetailClosing:
+		d.pass(status.Forward, o.Detail)
+	default:
+		status.Detail = o.Detail
+		res := o.Shown()
+		if o.Own != nil && !status.Collapsed {
+			res = o.Own
+		}
+		d.fail(res, status, retryAt(o.Cause, d.now), o.Cause)
+	}
+}
+
+// fallbackDetail is the reason in Cache-Status of a page that is served because rendering
+// failed.
+func fallbackDetail(o fill.Failure, state store.State) string {
+	switch {
+	case state == store.Fresh && o.Detail == fill.DetailStoreError:
+		return page.DetailCutOff
+	case state == store.Fresh:
+		return ""
+	case state == store.Stale:
+		return o.Detail
+	}
+	return detailStaleIfError
+}
+
+// retryAt is the time for Retry-After: the end of a back-off, or soon if another
+// process holds the lease, since it may release it at any time.
+func retryAt(err error, now time.Time) time.Time {
+	var held *store.HeldError
+	var overBudget *budget.Error
+	switch {
+	case errors.As(err, &held) && held.Lock.IsBackOff():
+		return held.Lock.ExpiresAt
+	case errors.As(err, &overBudget):
+		return now.Add(overBudget.RetryAfter)
+	}
+	return now.Add(budget.BusyRetry)
+}
+
+// selectVariant decides by a page that a request does not match: for the variant that does, or
+// for passing it through. Each variant has more headers in its key, so that this ends.
+func (h *handler) selectVariant(fx effects, r *http.Request, d *decision) {
+	fx.refresh(r, d)
+	k, ok := h.route.keys.VariantKey(d.page.Key, d.page.Varies, r.Header)
+	*d = decision{}
+	if !ok {
+		d.pass(httpcache.ForwardBypass, httpcache.RefusedVary)
+		return
+	}
+	if h.c.node.Get(k) == nil && h.c.variants.Refuses(k) {
+		d.pass(httpcache.ForwardBypass, fill.DetailVariants)
+		return
+	}
+	d.key, d.asked = k, h.route.keys.Directives(r)
+	h.consult(r, d)
+}
+
+// finish executes a final state. It returns true if the request goes on, because the page that it
+// served has a body that cannot be sent.
+func (h *handler) finish(w http.ResponseWriter, r *http.Request, d *decision) (again bool) {
+	var err error
+	switch d.act {
+	case actHit:
+		h.refresh(w, r, d)
+		err = d.page.ServeHit(w, r, h.route.present, d.now, d.state, d.cutOff)
+	case actServe:
+		err = d.page.Serve(w, r, h.route.present, d.now, d.state, d.status)
+	case actStream:
+		got := *d.reply
+		d.reply = nil // its flight has the body, which must not stay while the visitor reads
+		d.page, err = h.serveStream(w, r, got, d.status)
+	case actOwn:
+		h.serveOwn(w, r, *d.reply, d.status)
+	case actPass:
+		h.passWith(w, r, d)
+	case actFail:
+		if errors.Is(d.err, errBlind) {
+			h.c.follower.TellBlind()
+		}
+		h.serveFailure(w, r, d.response, d.status, d.retry)
+	case actRefuse:
+		h.badRequest(w, d.err)
+	case actGone:
+		ReportOf(w).answer(d.status)
+	}
+	return err != nil && h.bodyLost(w, r, d, err)
+}
+
+// refresh starts what the page of a decision calls for behind the response. w may be nil: the request
+// has no id.
+func (h *handler) refresh(w http.ResponseWriter, r *http.Request, d *decision) {
+	switch d.behind {
+	case refreshStale:
+		h.refreshStale(w, r, d.page)
+	case mayRefreshEarly:
+		if h.route.EarlyRefresh > 0 {
+			h.refreshEarly(w, r, d.page, d.now)
+		}
+	case lookForStored:
+		h.lookForStored(r, d.page)
+	}
+}
+
+// refreshStale starts a regeneration in the background, for one of the requests that
+// find a page stale. w may be nil if the request has no id.
+func (h *handler) refreshStale(w http.ResponseWriter, r *http.Request, p *page.Page) {
+	if p.NextTry.Claim(p) && h.c.stores.Down() == nil {
+		forwardRequestID(w, r)
+		h.c.engine.Start(h.fill(r, p.Key))
+	}
+}
+
+// maxEarlyRefresh bounds [Route.EarlyRefresh].
+const maxEarlyRefresh = 10
+
+// refreshEarly starts the regeneration of a fresh page, if this request draws it.
+func (h *handler) refreshEarly(w http.ResponseWriter, r *http.Request, p *page.Page, now time.Time) {
+	if !p.DueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !p.NextEarly.Claim(p) {
+		return
+	}
+	if h.c.node.Negative.Get(p.Key, time.Now()) != nil {
+		return // the last attempt failed, or the page became uncacheable
+	}
+	if h.c.stores.Down() != nil {
+		return // the new page could not be stored
+	}
+	forwardRequestID(w, r)
+	s := h.fill(r, p.Key)
+	s.Early = p
+	h.c.engine.Start(s)
+}
+
 // lookForStored looks for the stored page behind a request that gets an unpublished one, of an outage that may be over: the
 // store may have had a page all along, which takes precedence, such as one that an operator has rolled back to.
 func (h *handler) lookForStored(r *http.Request, p *page.Page) {
@@ -1352,4 +919,272 @@ func (h *handler) lookForStored(r *http.Request, p *page.Page) {
 		s.OnlyStored = true
 		h.c.engine.Start(s)
 	}
+}
+
+// serveStream answers with a page while it is rendered, and detaches the visitor. If the render has
+// ended already, it serves the page p; an error is then as of [page.serveHit].
+func (h *handler) serveStream(w http.ResponseWriter, r *http.Request, got reply, status httpcache.Status) (p *page.Page, err error) {
+	rd, st, f, began := got.stream, got.offer, got.flight, time.Now()
+	got.flight = nil // it has the body, and is not needed once that is copied
+	defer rd.Leave()
+	defer reportWaits(w, f.WaitTimes, began, got) // once the render has ended
+	status.Stored, status.Detail = st.Status.Stored, st.Status.Detail
+	ending := &render.EndWriter{ResponseWriter: w, Await: func() { rd.AwaitStored(r.Context()) }}
+	if rendered := f.Rendered.Load(); rendered != nil {
+		p := (*rendered)()
+		state, _ := h.judge(f, p, h.c.now())
+		if state != store.Purged && h.route.keys.Matches(p.Varies, r.Header) && p.Hold(&h.c.responses) {
+			defer p.Release(&h.c.responses)
+			return p, p.ServeNew(ending, httpconn.WithoutCoalescing(r), h.route.present, h.c.now(), state, status)
+		}
+	}
+	if st.Page.Begin(ending, r, h.route.present, h.c.now(), got.state, status, st.Length) {
+		rd.CopyTo(r.Context(), ending)
+	}
+	return nil, nil
+}
+
+// passWith passes a request through, and learns from the response what the decision says.
+func (h *handler) passWith(w http.ResponseWriter, r *http.Request, d *decision) {
+	switch d.lesson {
+	case learnSection:
+		h.passLearned(w, r, d.key, d.reply.flight, d.status)
+	case learnHead:
+		h.passHead(w, r, d.key, d.status)
+	case learnRefusal:
+		h.passRefused(w, r, d.key, d.known)
+	default:
+		var observe func(int, http.Header)
+		if !isSafe(r.Method) {
+			observe = h.unsafeRequest(r).answered // purges what it changes (see unsafe.go)
+		}
+		h.passThrough(w, r, d.status, observe)
+	}
+}
+
+// passThrough sends a request to the renderer unchanged and streams the response to the
+// visitor. Nothing is stored. observe, which may be nil, is called with the status and the
+// header of the response before they are sent, and may change the header.
+func (h *handler) passThrough(w http.ResponseWriter, r *http.Request, status httpcache.Status, observe func(int, http.Header)) {
+	pw := &page.PassWriter{ResponseWriter: w, Request: r, View: h.route.present, Status: status, Observe: observe, Report: ReportOf(w).answer}
+	pw.Report(status) // in case there is no response
+	h.route.fills.Renderer.ServeHTTP(pw, withoutReceipt(r))
+	pw.WriteHeader(http.StatusOK) // in case nothing was written
+}
+
+// withoutReceipt returns a request as the renderer gets it if it passes through: a receipt
+// is for this cache, and means nothing to another one behind it.
+func withoutReceipt(r *http.Request) *http.Request {
+	if _, present := r.Header[minSeqHeader]; !present {
+		return r
+	}
+	passed := *r
+	passed.Header = r.Header.Clone()
+	delete(passed.Header, minSeqHeader)
+	return &passed
+}
+
+// OriginUnreachable is for renderers that call an origin over the network: it reports
+// that the origin could not be reached, and why. The renderer's response is then treated
+// like a 5xx, but the failure counts against the origin instead of the page alone (see
+// [budget.Config]). w is the renderer's ResponseWriter, or one that unwraps to it (see
+// [http.ResponseController]). If w is not a render's, nothing happens.
+func OriginUnreachable(w http.ResponseWriter, err error) {
+	if r := render.Of(w); r != nil {
+		r.Unreachable(err)
+	}
+}
+
+// passJudged is passThrough for a request for the page of k. judged is called with the verdict on the response, as if a
+// render had made it, before it is sent. It is not called for a response to a range or to conditions, which renders
+// do not have: it says nothing of the page.
+func (h *handler) passJudged(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status, judged func(httpcache.Verdict)) {
+	began := h.c.now()
+	h.passThrough(w, r, status, func(code int, header http.Header) {
+		switch code {
+		case http.StatusPartialContent, http.StatusNotModified, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
+		default:
+			judged(h.route.judge.Verdict(k, code, header, nil, began))
+		}
+	})
+}
+
+// passLearned passes through a request for a page of a section that is learned, and looks at
+// the response. f is the flight that has not found the page.
+func (h *handler) passLearned(w http.ResponseWriter, r *http.Request, k store.Key, f *fill.Flight, status httpcache.Status) {
+	if r.Method != http.MethodGet || !h.route.keys.Impersonal(r) {
+		h.passThrough(w, r, status, nil)
+		return
+	}
+	h.passJudged(w, r, k, status, func(v httpcache.Verdict) {
+		switch {
+		case v.Failed:
+		case v.Refused == "":
+			h.route.sections.Cacheable(k)
+		case h.route.judge.DecidedByHeader(v.Refused):
+			h.route.sections.Refused(k, v.Refused)
+			readAt, seq := f.Fill.ReadAt()
+			h.c.node.Negative.Put(k, &nodecache.NegativeEntry{ReadAt: readAt, Seq: seq, Until: time.Now().Add(fill.Remembered), Refused: v.Refused}, &f.State)
+		}
+	})
+}
+
+// passHead passes through a HEAD request for a page that is not stored. If the response says that the page may
+// be stored, and so is no one-time link, the page is rendered in the background: the next request finds it.
+func (h *handler) passHead(w http.ResponseWriter, r *http.Request, k store.Key, status httpcache.Status) {
+	storable := false
+	h.passJudged(w, r, k, status, func(v httpcache.Verdict) { storable = v.Refused == "" && !v.Failed })
+	if storable && h.c.stores.Down() == nil {
+		h.c.engine.Join(h.fill(r, k))
+	}
+}
+
+// passRefused passes through a request for a page that was not cacheable when it was
+// last rendered. If the response is not cacheable either, the refusal is remembered for
+// longer, without a separate render.
+func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Key, known *nodecache.NegativeEntry) {
+	reason := known.Refused
+	h.passJudged(w, r, k, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}, func(v httpcache.Verdict) {
+		switch {
+		case v.Refused != "":
+			h.c.node.Negative.Renew(k, known, &nodecache.NegativeEntry{ReadAt: known.ReadAt, Until: time.Now().Add(fill.Remembered), Refused: v.Refused})
+		case !v.Failed && h.route.judge.DecidedByHeader(reason):
+			h.c.node.Negative.Renew(k, known, &nodecache.NegativeEntry{ReadAt: known.ReadAt}) // expires at once
+		}
+	})
+}
+
+// serveFailure writes an error response that no cache may store.
+func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *render.Response, status httpcache.Status, retry time.Time) {
+	if status.Forward != "" {
+		status.ForwardStatus = res.Status
+	}
+	ReportOf(w).answer(status)
+	header := w.Header()
+	for name, values := range res.Header {
+		if httpcache.Replayed(name) {
+			header[name] = values
+		}
+	}
+	h.route.present.SetFields(header)
+	header["Cache-Status"] = []string{status.String()}
+	header["Cache-Control"] = []string{"no-store"}
+	body := res.Body
+	if res.Plain {
+		body = append(body[:len(body):len(body)], RequestIDLine(w)...)
+	}
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if wait := retry.Sub(h.c.now()); wait > 0 && header["Retry-After"] == nil {
+		header["Retry-After"] = []string{strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)}
+	}
+	w.WriteHeader(res.Status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}
+
+func (h *handler) badRequest(w http.ResponseWriter, err error) {
+	status := httpcache.Status{Detail: detailBadRequest}
+	ReportOf(w).answer(status)
+	w.Header()["Cache-Status"] = []string{status.String()}
+	WriteErrorPage(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
+}
+
+// bodyLost decides for a request whose page has a body that cannot be sent. Nothing was sent before.
+// It returns false if the visitor went away.
+func (h *handler) bodyLost(w http.ResponseWriter, r *http.Request, d *decision, err error) (again bool) {
+	p := d.page
+	delete(w.Header(), "Age")
+	delete(w.Header(), "Cache-Status")
+	d.key, d.page = p.Key, nil
+	switch {
+	case r.Context().Err() != nil:
+		return false
+	case errors.Is(err, page.ErrNoRoom):
+		status := httpcache.Status{Forward: httpcache.ForwardMiss, Detail: fill.DetailNoMemory}
+		d.fail(render.Plain(http.StatusServiceUnavailable), status, h.c.now().Add(time.Second), err)
+	case errors.Is(err, guard.ErrSlow):
+		h.c.reader.LocalTooSlow(&p.Entry)
+		h.withoutStore(r, d)
+	default:
+		h.c.engine.Suspect(p, err)
+		d.miss()
+	}
+	return true
+}
+
+// A DraftHandler serves unpublished content to visitors who may see it. The handlers of
+// [Cache.Handler] and [Cache.Bind] are DraftHandlers.
+type DraftHandler interface {
+	// ServeDraft sends a request to the renderer as it is, streams the response, marks it as
+	// private and not to be stored, and changes nothing: no page is stored, and an unsafe
+	// request purges none. Cache-Status has detail=draft. The caller has verified that the
+	// visitor may see drafts, and tells the renderer so, in a way that visitors cannot.
+	ServeDraft(http.ResponseWriter, *http.Request)
+}
+
+var _ DraftHandler = (*handler)(nil)
+
+// ServeDraft implements [DraftHandler].
+func (h *handler) ServeDraft(w http.ResponseWriter, r *http.Request) {
+	k, _, err := h.route.keys.Key(r)
+	h.identify(w, k)
+	forwardRequestID(w, r)
+	if err != nil {
+		h.badRequest(w, err)
+		return
+	}
+	h.passThrough(w, r, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: detailDraft}, func(_ int, header http.Header) {
+		for _, name := range []string{"Cdn-Cache-Control", "Surrogate-Control", "Expires", "Pragma"} {
+			delete(header, name)
+		}
+		header["Cache-Control"] = []string{"private, no-store"}
+	})
+}
+
+// A visit has the effects of a request that is served.
+type visit struct {
+	h *handler
+	w http.ResponseWriter
+	r *http.Request // to go on with
+}
+
+var _ effects = (*visit)(nil)
+
+func (v *visit) reach(r *http.Request, seq int64) (err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), v.h.c.cfg.StoreTimeout)
+	defer cancel()
+	err = v.h.c.follower.Reach(ctx, seq)
+	return err
+}
+
+func (v *visit) poll(r *http.Request) bool { return v.h.c.follower.Await(r.Context()) }
+
+func (v *visit) load(r *http.Request, d *decision) (*page.Page, error) {
+	q := v.h.stubRequest(r, d)
+	return v.h.c.local.Load(&q)
+}
+
+func (v *visit) count(k store.Key) int { return v.h.c.uses.Add(k) }
+
+func (v *visit) refresh(r *http.Request, d *decision) {
+	v.h.refresh(v.w, r, d)
+}
+
+func (v *visit) withoutStore() {
+	if b := v.h.c.stores.Down(); b != nil {
+		b.CountAffected()
+	}
+}
+
+func (v *visit) join(r *http.Request, d *decision) joined {
+	switch d.act {
+	case actFindSince:
+		return v.joinSince(r, d)
+	case actFindStored:
+		return v.joinStored(r, d)
+	case actUnstored:
+		return v.joinUnstored(r, d)
+	}
+	return v.joinAny(r, d)
 }

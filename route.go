@@ -613,12 +613,6 @@ func (p *BlindPolicy) UnmarshalText(text []byte) error {
 
 func (p BlindPolicy) valid() bool { return p >= BlindServe && p <= BlindRefuse }
 
-var errBlind = errors.New("this server has not read the log of changes for longer than it may serve pages")
-
-// blind reports whether the node has not read the log for so long that [Config.Blind]
-// applies. It is on the hit path.
-func (c *Cache) blind(now time.Time) bool { return c.cfg.Blind != BlindServe && c.follower.Blind(now) }
-
 // routeRules are a route as the cache applies it: its keys, and the rules by which responses are
 // stored and presented. They do not change.
 type routeRules struct {
