@@ -242,12 +242,14 @@ func newCacheEngine(c *Cache) *fill.Engine {
 		o.AwaitLease = c.cfg.Peers.AwaitLease
 	}
 	if all := c.cfg.Observer; all != nil {
+		kinds := [...]OperationKind{fill.OperationFlight: OperationFlight, fill.OperationRender: OperationRender, fill.OperationQueue: OperationQueue, fill.OperationLease: OperationLease}
+		events := [...]EventKind{fill.EventLease: EventLease, fill.EventPeer: EventPeer, fill.EventNotStored: EventNotStored}
 		o.Begin = func(ctx context.Context, op fill.Operation) (context.Context, func(fill.Result)) {
-			ctx, end := all.Begin(ctx, Operation{Kind: OperationKind(op.Kind), Route: op.Route, Key: op.Key, Trigger: op.Trigger, Cause: op.Cause})
+			ctx, end := all.Begin(ctx, Operation{Kind: kinds[op.Kind], Route: op.Route, Key: op.Key, Trigger: op.Trigger, Cause: op.Cause})
 			return ctx, func(r fill.Result) { end(Result(r)) }
 		}
 		o.Joined = all.Join
-		o.Note = func(kind, reason string) { all.Note(Event{Kind: EventKind(kind), Reason: reason}) }
+		o.Note = func(kind fill.EventKind, reason string) { all.Note(Event{Kind: events[kind], Reason: reason}) }
 	}
 	return fill.New(o)
 }

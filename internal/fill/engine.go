@@ -118,7 +118,7 @@ type Options struct {
 	// events. All are nil if there is none.
 	Begin  func(context.Context, Operation) (context.Context, func(Result))
 	Joined func(work, request context.Context)
-	Note   func(kind, reason string)
+	Note   func(kind EventKind, reason string)
 
 	Log                  *slog.Logger
 	Complaints, Refusals *guard.Complaints // of stores, and of responses

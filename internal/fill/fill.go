@@ -1194,7 +1194,7 @@ const (
 // noteBusy tells the observer that another process holds the lease.
 func (s *Fill) noteBusy() {
 	if !s.rec.Lock.IsBackOff() && s.leaseWait == nil {
-		s.e.note(eventLease, "busy")
+		s.e.note(EventLease, "busy")
 	}
 }
 

@@ -12,26 +12,32 @@ import (
 
 // An Operation is work of a fill that takes time (see isr.Operation).
 type Operation struct {
-	Kind    string // of the constants below
+	Kind    OperationKind
 	Route   string // label of the route
 	Key     store.Key
 	Trigger string          // why a page is rendered; empty for other kinds
 	Cause   context.Context //nolint:containedctx // of the request that caused it; nil if none did
 }
 
-// Kinds of operations.
+// An OperationKind is a kind of operation, which isr.OperationKind describes and names.
+type OperationKind int
+
+// The kinds of operations.
 const (
-	operationFlight = "flight"
-	operationRender = "render"
-	operationQueue  = "queue"
-	operationLease  = "lease"
+	OperationFlight OperationKind = iota
+	OperationRender
+	OperationQueue
+	OperationLease
 )
 
-// Kinds of events, and their reasons (see isr.EventKind).
+// An EventKind is a kind of event, which isr.EventKind describes and names, with its reasons.
+type EventKind int
+
+// The kinds of events.
 const (
-	eventLease     = "lease"
-	eventPeer      = "peer"
-	eventNotStored = "not-stored"
+	EventLease EventKind = iota
+	EventPeer
+	EventNotStored
 )
 
 // A Result is how an operation ended. It has the fields of isr.Result, which documents them.
@@ -54,20 +60,20 @@ func (e *Engine) begin(ctx context.Context, op Operation) (context.Context, func
 }
 
 // note tells the observer of an event.
-func (e *Engine) note(kind, reason string) {
+func (e *Engine) note(kind EventKind, reason string) {
 	if e.Note != nil {
 		e.Note(kind, reason)
 	}
 }
 
 // operation returns an operation of the fill.
-func (s *Fill) operation(kind string) Operation {
+func (s *Fill) operation(kind OperationKind) Operation {
 	return Operation{Kind: kind, Route: s.Policy.Label, Key: s.Key, Cause: s.Cause}
 }
 
 // observed executes the fill by run, as an operation that requests can join.
 func (s *Fill) observed(ctx context.Context, run func(context.Context) Outcome) Outcome {
-	ctx, end := s.e.begin(ctx, s.operation(operationFlight))
+	ctx, end := s.e.begin(ctx, s.operation(OperationFlight))
 	s.f.work = ctx
 	close(s.f.begun)
 	o := run(ctx)
@@ -80,7 +86,7 @@ func (s *Fill) observed(ctx context.Context, run func(context.Context) Outcome) 
 // beginQueue begins the wait for a turn at the origin, and returns what ends it.
 func (s *Fill) beginQueue(ctx context.Context) func(Result) {
 	s.e.Queued.Add(1)
-	_, end := s.e.begin(ctx, s.operation(operationQueue))
+	_, end := s.e.begin(ctx, s.operation(OperationQueue))
 	return func(r Result) {
 		s.e.Queued.Add(-1)
 		end(r)
@@ -92,7 +98,7 @@ func (s *Fill) beginLeaseWait(ctx context.Context) {
 	if s.leaseWait != nil {
 		return
 	}
-	_, s.leaseWait = s.e.begin(ctx, s.operation(operationLease))
+	_, s.leaseWait = s.e.begin(ctx, s.operation(OperationLease))
 	began := time.Now()
 	if earlier := s.f.LeaseWait.Load(); earlier != nil {
 		began = earlier.began
@@ -187,7 +193,7 @@ func (s *Fill) beginRender(ctx context.Context, trigger string) context.Context 
 	if s.e.Begin == nil {
 		return ctx
 	}
-	op := s.operation(operationRender)
+	op := s.operation(OperationRender)
 	op.Trigger = trigger
 	s.rendering = &observedRender{}
 	ctx, s.rendering.end = s.e.begin(ctx, op)
@@ -227,7 +233,7 @@ func (s *Fill) endRender(o Outcome) {
 		r.result.settle(o)
 	}
 	if r.result.Outcome == "refused" || r.result.Outcome == "unpublished" {
-		s.e.note(eventNotStored, r.result.Reason)
+		s.e.note(EventNotStored, r.result.Reason)
 	}
 	r.end(r.result)
 }

@@ -175,7 +175,7 @@ func (s *Fill) sleep(ctx context.Context, rec store.Record) error {
 	case <-timer.C:
 	case <-w.hinted:
 		w.hinted = nil
-		s.e.note(eventPeer, "ended")
+		s.e.note(EventPeer, "ended")
 		allowed := time.NewTimer(earliest)
 		defer allowed.Stop()
 		select {
@@ -212,7 +212,7 @@ func (s *Fill) ask(ctx context.Context, holder netip.AddrPort) {
 		if s.e.AwaitLease(ctx, holder, s.Key) {
 			close(hinted)
 		} else if ctx.Err() == nil {
-			s.e.note(eventPeer, "silent")
+			s.e.note(EventPeer, "silent")
 		}
 	})
 }
