@@ -42,6 +42,27 @@ func describe(word string) (d Detail, ok bool) {
 	return Detail{}, false
 }
 
+// OfStatus returns the description of a Cache-Status.
+func OfStatus(s httpcache.Status) Detail {
+	if d, ok := OfRefusal(s.Detail); ok {
+		d.Meaning = "the response of the page must not be shared (" + s.Detail + "), because " + d.Meaning + ": each visitor's own request reaches the origin"
+		return d
+	}
+	if d, ok := Of(s.Detail); ok {
+		return d
+	}
+	switch {
+	case s.Forward == httpcache.ForwardMethod, s.Forward == httpcache.ForwardRequest:
+		d, _ := Of(s.Forward)
+		return d
+	case s.Hit:
+		return Detail{Meaning: "the page is fresh", RFC: "RFC 9111, section 4.2"}
+	case s.Stored:
+		return Detail{Meaning: "the new page is stored", RFC: "RFC 9111, section 3"}
+	}
+	return Detail{Meaning: "the request reaches the origin"}
+}
+
 // A Naming returns how a setting of the configuration file is set: by its flag (--revalidate), its variable
 // (ISR_REVALIDATE), or at a place in the file (isr.yaml:12). Empty: it is not set, or the file is all that is known.
 type Naming func(setting string) string

@@ -30,8 +30,6 @@ type dryRun struct {
 type Explainer interface {
 	// Because adds a reason, and the section that says so; empty if there is none.
 	Because(text, rfc string)
-	// Stored describes the record of a page, which is in a state.
-	Stored(rec store.Record, state store.State, now time.Time)
 	// RendersVariant is called before the page of a variant by learned headers is rendered: of the
 	// variants that a request would render before this one, the store knows nothing.
 	RendersVariant()
@@ -212,9 +210,51 @@ func (d *dryRun) look(ctx context.Context) step {
 func (d *dryRun) consult() step {
 	next := d.s.consult()
 	if next != stepEnd {
-		d.to.Stored(d.s.rec, d.s.state, d.s.e.Now())
+		d.describe(d.s.rec, d.s.state, d.s.e.Now())
 	}
 	return next
+}
+
+// describe says what the record of a page is worth, which is in a state.
+func (d *dryRun) describe(rec store.Record, state store.State, now time.Time) {
+	e := rec.Entry
+	switch {
+	case rec.Malformed != nil:
+		d.to.Because("its row in the store cannot be read, and counts as missing: "+rec.Malformed.Error(), "")
+	case e == nil:
+		d.to.Because("the store has no such page", "RFC 9111, section 4")
+	case e.Withdrawn:
+		d.to.Because("the origin has withdrawn the page: it said that the page is gone, or must no longer be shared", "RFC 9111, section 4.4")
+	default:
+		d.to.Because("the page in the store is "+Worth(e, rec.Purges, state, now), "RFC 9111, section 4.2")
+	}
+	if e != nil && e.Foreign {
+		d.to.Because("another service wrote the page, so that the stale window of the route applies to it", "")
+	}
+}
+
+// Worth says what an entry is worth, and why.
+func Worth(e *store.Entry, purges store.PurgeState, state store.State, now time.Time) string {
+	switch state {
+	case store.Purged:
+		return "purged hard, and must not be served"
+	case store.Fresh:
+		if !now.Before(e.FreshUntil()) {
+			return "pinned, so that it does not age"
+		}
+		return "fresh"
+	case store.Missing:
+		return "withdrawn"
+	}
+	switch {
+	case e.CoveredBy(purges):
+		return state.String() + ", because it was purged"
+	case e.Build < purges.Build:
+		return state.String() + ", because an older build of the site made it"
+	case now.Before(e.FreshUntil()):
+		return state.String() + ", because the clock of its writer was ahead, or its purges are not known"
+	}
+	return state.String() + ": its freshness window has ended " + now.Sub(e.FreshUntil()).Round(time.Second).String() + " ago"
 }
 
 // load makes a page of the record, without its body.
