@@ -67,14 +67,14 @@ type Cache struct {
 	created time.Time
 	log     *slog.Logger
 
-	node        *nodecache.Cache // what this process knows of pages
-	activity    *activity        // what requests have begun and need not wait for
-	flights     *fill.Flights
-	engine      *fill.Engine  // executes fills
-	unpublished *fill.Flights // those that call no store
-	follower    *changelog.Follower
-	presence    *fleet.Members // nil: it has no name
-	peers       *fleet.Peers
+	node     *nodecache.Cache       // what this process knows of pages
+	activity *singleflight.Activity // what requests have begun and need not wait for
+	flights  *fill.Flights
+	engine   *fill.Engine  // executes fills
+	unstored *fill.Flights // those that call no store
+	follower *changelog.Follower
+	presence *fleet.Members // nil: it has no name
+	peers    *fleet.Peers
 
 	operator      *generations.Operator
 	purges        *purge.Purges
@@ -126,13 +126,13 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		now:        cfg.Now,
 		created:    time.Now(),
 		log:        cfg.Logger,
-		activity:   new(activity),
+		activity:   new(singleflight.Activity),
 		complaints: guard.NewComplaints(cfg.Logger, slog.LevelError),
 		refusals:   guard.NewComplaints(cfg.Logger, slog.LevelWarn),
 		sections:   nodecache.NewSections(cfg.Logger),
 		routes:     make(map[string]*boundRoute),
 	}
-	c.flights, c.unstored = newFlights(c.activity), newFlights(c.activity)
+	c.flights, c.unstored = singleflight.New[*fill.Flight](c.activity.Begin, c.activity.End), singleflight.New[*fill.Flight](c.activity.Begin, c.activity.End)
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)
 	}
@@ -222,7 +222,7 @@ func newEncoder(c *Cache) *encoder.Encoder {
 	return encoder.New(c.ctx, encoder.Options{
 		Bodies: c.stores.Observed, Local: c.stores.Local,
 		Full: c.full, Reweigh: c.node.Reweigh,
-		Go: c.background.Go, Begin: c.activity.begin, End: c.activity.end,
+		Go: c.background.Go, Begin: c.activity.Begin, End: c.activity.End,
 		Complain: c.complaints.Log,
 	})
 }
@@ -551,48 +551,4 @@ func (c *Cache) Learned() []LearnedSection {
 // Settle waits until all work that requests have begun, and have not waited for, is done:
 // regenerations, purges after unsafe requests, and codings. It returns the cause of ctx if that
 // is done first. Work that begins during the wait is awaited too.
-func (c *Cache) Settle(ctx context.Context) error { return c.activity.wait(ctx) }
-
-// An activity counts work in progress. Its methods are safe for concurrent use.
-type activity struct {
-	mu   sync.Mutex
-	n    int           // guarded by mu
-	idle chan struct{} // guarded by mu: closed when n becomes 0; nil while it is
-}
-
-func (a *activity) begin() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.n++; a.n == 1 {
-		a.idle = make(chan struct{})
-	}
-}
-
-func (a *activity) end() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.n--; a.n == 0 {
-		close(a.idle)
-		a.idle = nil
-	}
-}
-
-// wait waits until there is none.
-func (a *activity) wait(ctx context.Context) error {
-	for {
-		a.mu.Lock()
-		idle := a.idle
-		a.mu.Unlock()
-		if idle == nil {
-			return nil
-		}
-		select {
-		case <-idle:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// newFlights returns a group of flights, which are activities.
-func newFlights(a *activity) *fill.Flights { return singleflight.New[*fill.Flight](a.begin, a.end) }
+func (c *Cache) Settle(ctx context.Context) error { return c.activity.Wait(ctx) }

@@ -238,18 +238,10 @@ func setDefault[T ~int64](v *T, def T) {
 
 func (cfg Config) validate() error {
 	var errs []error
-	if cfg.Lease < time.Second || cfg.Lease > 24*time.Hour {
-		errs = append(errs, configErrorf("Lease", "must be between 1s and 24h (got %s)", cfg.Lease))
-	}
-	if cfg.Retention < 0 || cfg.Retention > store.MaxInterval {
-		errs = append(errs, configErrorf("Retention", "must be between 0 and ten years (got %s)", cfg.Retention))
-	}
-	if cfg.RenderTimeout < 0 || cfg.RenderTimeout > 24*time.Hour {
-		errs = append(errs, configErrorf("RenderTimeout", "must be between 0 and 24h (got %s)", cfg.RenderTimeout))
-	}
-	if cfg.MinUses < 0 || cfg.MinUses > frequency.Max {
-		errs = append(errs, configErrorf("MinUses", "must be between 0 and %d (got %d)", frequency.Max, cfg.MinUses))
-	}
+	between(&errs, "Lease", cfg.Lease, time.Second, 24*time.Hour, "1s and 24h")
+	between(&errs, "Retention", cfg.Retention, 0, store.MaxInterval, "0 and ten years")
+	between(&errs, "RenderTimeout", cfg.RenderTimeout, 0, 24*time.Hour, "0 and 24h")
+	between(&errs, "MinUses", cfg.MinUses, 0, frequency.Max, "")
 	if cfg.Wait < 0 {
 		errs = append(errs, configErrorf("Wait", "must not be negative (got %s)", cfg.Wait))
 	}
@@ -259,24 +251,16 @@ func (cfg Config) validate() error {
 	if cfg.MaxHeader < storable.MinMaxHeader || cfg.MaxHeader > storable.MaxMaxHeader {
 		errs = append(errs, configErrorf("MaxHeader", "must be between 1KiB and 128KiB (got %d bytes)", cfg.MaxHeader))
 	}
-	if cfg.MaxTags < 1 || cfg.MaxTags > storable.MaxMaxTags {
-		errs = append(errs, configErrorf("MaxTags", "must be between 1 and %d (got %d)", storable.MaxMaxTags, cfg.MaxTags))
-	}
-	if cfg.Fills < 0 || cfg.Fills > maxFills {
-		errs = append(errs, configErrorf("Fills", "must be between 0 and %d (got %d)", maxFills, cfg.Fills))
-	}
+	between(&errs, "MaxTags", cfg.MaxTags, 1, storable.MaxMaxTags, "")
+	between(&errs, "Fills", cfg.Fills, 0, maxFills, "")
 	if cfg.Poll >= 0 && (cfg.Poll < 10*time.Millisecond || cfg.Poll > 5*time.Minute) {
 		errs = append(errs, configErrorf("Poll", "must be between 10ms and 5m (got %s)", cfg.Poll))
 	}
-	if cfg.MaxBlind < time.Second || cfg.MaxBlind > 24*time.Hour {
-		errs = append(errs, configErrorf("MaxBlind", "must be between 1s and 24h (got %s)", cfg.MaxBlind))
-	}
+	between(&errs, "MaxBlind", cfg.MaxBlind, time.Second, 24*time.Hour, "1s and 24h")
 	if !cfg.Blind.valid() {
 		errs = append(errs, configErrorf("Blind", "must be BlindServe or BlindRefuse (got %d)", int(cfg.Blind)))
 	}
-	if cfg.StoreTimeout < time.Millisecond || cfg.StoreTimeout > 24*time.Hour {
-		errs = append(errs, configErrorf("StoreTimeout", "must be between 1ms and 24h (got %s)", cfg.StoreTimeout))
-	}
+	between(&errs, "StoreTimeout", cfg.StoreTimeout, time.Millisecond, 24*time.Hour, "1ms and 24h")
 	if len(cfg.Node) > maxNodeName || !utf8.ValidString(cfg.Node) {
 		errs = append(errs, configErrorf("Node", "must be UTF-8 of at most %d bytes (got %.300q)", maxNodeName, cfg.Node))
 	}
@@ -292,13 +276,23 @@ func (cfg Config) validate() error {
 	if cfg.LogLife < time.Minute {
 		errs = append(errs, configErrorf("LogLife", "must be at least 1m (got %s)", cfg.LogLife))
 	}
-	if cfg.RequestLife < time.Hour || cfg.RequestLife > store.MaxInterval {
-		errs = append(errs, configErrorf("RequestLife", "must be between 1h and ten years (got %s)", cfg.RequestLife))
-	}
+	between(&errs, "RequestLife", cfg.RequestLife, time.Hour, store.MaxInterval, "1h and ten years")
 	if cfg.Collect != 0 && cfg.Collect < time.Hour {
 		errs = append(errs, configErrorf("Collect", "must be at least 1h (got %s)", cfg.Collect))
 	}
 	return errors.Join(errs...)
+}
+
+// between adds an error if a field is not between two bounds, which the text says. An empty text means that the
+// bounds are said as they are. NaN is never between them.
+func between[T cmp.Ordered](errs *[]error, field string, got, least, most T, bounds string) {
+	if got >= least && got <= most {
+		return
+	}
+	if bounds == "" {
+		bounds = fmt.Sprintf("%v and %v", least, most)
+	}
+	*errs = append(*errs, configErrorf(field, "must be between %s (got %v)", bounds, got))
 }
 
 // A ConfigError reports an invalid field of a [Config] or a [Route].

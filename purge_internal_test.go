@@ -23,7 +23,8 @@ import (
 func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	now := time.Now()
 	k := store.Key{Text: "h/"}
-	c := &Cache{now: time.Now, unstored: newFlights(new(activity)), flights: newFlights(new(activity))}
+	newFlights := func() *fill.Flights { return singleflight.New[*fill.Flight](func() {}, func() {}) }
+	c := &Cache{now: time.Now, unstored: newFlights(), flights: newFlights()}
 	c.follower, c.peers = changelog.New(t.Context(), changelog.Options{Poll: -1}), fleet.NewPeers(nil)
 	c.cfg.Memory = 16 << 20
 	var err error

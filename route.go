@@ -16,7 +16,6 @@ import (
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/internal/storable"
-	"github.com/facetheory/isr/store"
 )
 
 // DefaultMaxVariants is the default of [Route.MaxVariants].
@@ -424,12 +423,6 @@ func (w AutoWindow) Next(window, since time.Duration, changed bool) time.Duratio
 	return min(max(next, w.Min), w.Max).Truncate(time.Second)
 }
 
-// Bounds of [PathTags].
-const (
-	maxTagTemplates = 32
-	maxTagTemplate  = 256
-)
-
 // PathTags returns a function for [Route.Tags] that makes the tags of a page from its path.
 // pattern is the route's, in the syntax of [http.ServeMux], and templates are tags in
 // which "{name}" stands for what the pattern's wildcard of that name matches: with the
@@ -444,39 +437,7 @@ const (
 // The error names a template that is invalid or uses a wildcard that the pattern does not
 // have. The function is safe for concurrent use.
 func PathTags(pattern string, templates ...string) (func(*http.Request) []string, error) {
-	p, err := routing.Parse(pattern)
-	if err != nil {
-		return nil, fmt.Errorf("isr: the pattern %q: %w", pattern, err)
-	}
-	if n := len(templates); n == 0 || n > maxTagTemplates {
-		return nil, fmt.Errorf("isr: there must be 1 to %d templates of tags (got %d)", maxTagTemplates, n)
-	}
-	var parsed []routing.Template
-	for _, text := range templates {
-		t, err := parseTagTemplate(p, text)
-		if err != nil {
-			return nil, fmt.Errorf("isr: the tag %.300q: %w", text, err)
-		}
-		parsed = append(parsed, t)
-	}
-	return func(r *http.Request) []string {
-		values := p.Wildcards(r.URL.EscapedPath())
-		tags := make([]string, 0, len(parsed))
-		for _, t := range parsed {
-			tags = append(tags, t.Expand(values))
-		}
-		return tags
-	}, nil
-}
-
-func parseTagTemplate(p routing.Pattern, text string) (routing.Template, error) {
-	if err := store.ValidTag(text); err != nil {
-		return nil, err
-	}
-	if len(text) > maxTagTemplate {
-		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), maxTagTemplate)
-	}
-	return p.Template(text)
+	return routing.PathTags(pattern, templates)
 }
 
 // A Policy decides what a visitor gets while a page is not fresh.
@@ -682,18 +643,12 @@ func (rt Route) Validate() error {
 	if !rt.UnsafeRequests.valid() {
 		errs = append(errs, configErrorf("UnsafeRequests", "must be UnsafeHard, UnsafeSoft or UnsafeIgnore (got %d)", int(rt.UnsafeRequests)))
 	}
-	if !(rt.EarlyRefresh >= 0 && rt.EarlyRefresh <= maxEarlyRefresh) { // as NaN is neither
-		errs = append(errs, configErrorf("EarlyRefresh", "must be between 0 and %d (got %v)", maxEarlyRefresh, rt.EarlyRefresh))
-	}
+	between(&errs, "EarlyRefresh", rt.EarlyRefresh, 0, maxEarlyRefresh, "")
 	if !(rt.Jitter <= maxJitter) {
 		errs = append(errs, configErrorf("Jitter", "must be between 0 and %v (got %v)", maxJitter, rt.Jitter))
 	}
-	if rt.History < 0 || rt.History > maxHistory {
-		errs = append(errs, configErrorf("History", "must be between 0 and %d (got %d)", maxHistory, rt.History))
-	}
-	if rt.MaxVariants < 0 || rt.MaxVariants > maxMaxVariants {
-		errs = append(errs, configErrorf("MaxVariants", "must be between 0 and %d (got %d)", maxMaxVariants, rt.MaxVariants))
-	}
+	between(&errs, "History", rt.History, 0, maxHistory, "")
+	between(&errs, "MaxVariants", rt.MaxVariants, 0, maxMaxVariants, "")
 	errs = append(errs, rt.validateWindows(), rt.validateReject())
 	report := func(field, format string, args ...any) { errs = append(errs, configErrorf(field, format, args...)) }
 	rules, view := rt.rules(), rt.viewRules()
@@ -705,12 +660,8 @@ func (rt Route) Validate() error {
 // validateWindows checks the fields that bound times and sizes.
 func (rt Route) validateWindows() error {
 	var errs []error
-	if rt.RenderTimeout < 0 || rt.RenderTimeout > 24*time.Hour {
-		errs = append(errs, configErrorf("RenderTimeout", "must be between 0 and 24h (got %s)", rt.RenderTimeout))
-	}
-	if rt.Wait < 0 || rt.Wait > 24*time.Hour {
-		errs = append(errs, configErrorf("Wait", "must be between 0 and 24h (got %s)", rt.Wait))
-	}
+	between(&errs, "RenderTimeout", rt.RenderTimeout, 0, 24*time.Hour, "0 and 24h")
+	between(&errs, "Wait", rt.Wait, 0, 24*time.Hour, "0 and 24h")
 	if rt.MaxBody < 0 {
 		errs = append(errs, configErrorf("MaxBody", "must not be negative (got %d bytes)", rt.MaxBody))
 	}

@@ -198,7 +198,7 @@ func newInvalidations(c *Cache) *invalidate.Purges {
 			}
 			return nil
 		},
-		Begin: c.activity.begin, End: c.activity.end,
+		Begin: c.activity.Begin, End: c.activity.End,
 		Complain: c.complaints.Log,
 		Freezes:  c.cfg.Freezes, Now: c.now, Random: c.cfg.Random,
 	})
