@@ -16,6 +16,13 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
+// A visitor joins the flight of a key, waits for what the policy of the route lets them wait for, and gets a
+// reply:
+//
+//	join ──► await ──► its end, a page that may be served before, a stream, or a response of their own
+//	  ▲                  └──► judged for this visitor ──► taken ──► the reply
+//	  └────────────────────────────────────────────────── not taken: the next flight, maxRejoins times
+
 // A reply is an outcome as one visitor gets it. A visitor may join a flight long after
 // it found a page, so the page is judged once more when the reply is made. Nothing
 // judges it after that.

@@ -47,7 +47,7 @@ import (
 // decide and consult wait for nothing, call no store and change nothing. What the steps wait for and
 // change is behind [effects]: a visit has the real ones, and an explainer has ones that give reasons
 // instead, so that [Explainer] executes the very steps that serve. A hit is served without a step: it
-// calls no interface, and allocates nothing.
+// calls no interface, and allocates nothing. How a visitor waits for a flight is in answer.go.
 //
 // The body of a page may turn out to be missing once the page is to be sent. Then finish, which executes
 // the final states, returns to find.
