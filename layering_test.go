@@ -43,7 +43,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/storable", []string{module + "$", module + "/internal/fill", module + "/internal/page", "github.com/aws/"}, "a response is judged by rules, keys and tags"},
 		{"/internal/singleflight", []string{module + "$", module + "/internal/marks", "github.com/aws/"}, "a flight knows nothing of what its search does"},
 		{"/internal/variants", []string{module + "$", module + "/internal/nodecache", "github.com/aws/"}, "variants are listed in a table"},
-		{"/internal/local", []string{module + "$", module + "/internal/fleet", "github.com/aws/"}, "a stub is answered by what it is given"},
+		{"/internal/local", []string{module + "$", module + "/downstream", "github.com/aws/"}, "a stub is answered by what it is given"},
 		{"/internal/localfile", []string{module}, "files know no store"},
 		{"/cmd/isr", []string{module + "/internal/localfile/crashfs"}, "the file system that loses what was not synced is for tests"},
 		{"/cmd/isr/cli", []string{module + "/cmd/isr/server"}, "what all commands share does not know a server"},

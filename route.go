@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/cachekey"
@@ -16,6 +14,7 @@ import (
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/internal/storable"
+	"github.com/facetheory/isr/internal/suspicion"
 )
 
 // DefaultMaxVariants is the default of [Route.MaxVariants].
@@ -649,11 +648,12 @@ func (rt Route) Validate() error {
 	}
 	between(&errs, "History", rt.History, 0, maxHistory, "")
 	between(&errs, "MaxVariants", rt.MaxVariants, 0, maxMaxVariants, "")
-	errs = append(errs, rt.validateWindows(), rt.validateReject())
+	errs = append(errs, rt.validateWindows())
 	report := func(field, format string, args ...any) { errs = append(errs, configErrorf(field, format, args...)) }
 	rules, view := rt.rules(), rt.viewRules()
 	rules.Validate(report)
 	view.Validate(report)
+	suspicion.Rules(rt.Reject).Validate(report)
 	return errors.Join(errs...)
 }
 
@@ -673,43 +673,6 @@ const maxHistory = 100
 
 // maxJitter bounds [Route.Jitter].
 const maxJitter = 0.5
-
-// Bounds of [Reject].
-const (
-	maxRejectTexts = 32
-	maxRejectText  = 1024
-)
-
-func (rt Route) validateReject() error {
-	var errs []error
-	if r := rt.Reject.SmallerThan; !(r >= 0 && r <= 1) { // as NaN is neither
-		errs = append(errs, configErrorf("Reject", "must have a SmallerThan between 0 and 1 (got %v)", r))
-	}
-	for _, texts := range [][]string{rt.Reject.Without, rt.Reject.With} {
-		if n := len(texts); n > maxRejectTexts {
-			errs = append(errs, configErrorf("Reject", "must have at most %d texts of a kind (got %d)", maxRejectTexts, n))
-		}
-		for _, text := range texts {
-			if text == "" || len(text) > maxRejectText || !utf8.ValidString(text) {
-				errs = append(errs, configErrorf("Reject", "must have texts of 1 to %d bytes of UTF-8 (got %.100q)", maxRejectText, text))
-			}
-		}
-	}
-	for _, text := range rt.Reject.With {
-		if slices.Contains(rt.Reject.Without, text) {
-			errs = append(errs, configErrorf("Reject", "must not have the text %.100q in With and in Without", text))
-		}
-	}
-	if n := len(rt.Reject.LostHeaders); n > maxRejectTexts {
-		errs = append(errs, configErrorf("Reject", "must have at most %d LostHeaders (got %d)", maxRejectTexts, n))
-	}
-	for _, name := range rt.Reject.LostHeaders {
-		if !httpcache.IsToken(name) {
-			errs = append(errs, configErrorf("Reject", "must have LostHeaders that are names of header fields (got %.100q)", name))
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // maxMaxVariants bounds [Route.MaxVariants]: the variants are read to be counted.
 const maxMaxVariants = 256

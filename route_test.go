@@ -199,7 +199,7 @@ func TestValidateRouteFeatures(t *testing.T) {
 func TestRouteOff(t *testing.T) {
 	tb, s := newTable(t), newSite()
 	s.delay = 0
-	c := tb.node(tb.store("a"), nil)
+	c := tb.node(tb.store("a"), func(cfg *isr.Config) { cfg.StoreTimeout = time.Minute })
 	on, off := c.Handler(isr.Route{}, s), c.Handler(isr.Route{Off: true}, s)
 	get(on, "/") // stored by another route
 	for n := 2; n < 4; n++ {

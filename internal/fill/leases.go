@@ -24,7 +24,7 @@ func (e *Engine) Hold(k store.Key, label string, before *store.Lock) (release fu
 	if isLease(before) {
 		acquired = "taken-over"
 	}
-	e.note(eventLease, acquired)
+	e.note(EventLease, acquired)
 	h := &Held{Key: k, Route: label, Since: e.Now()}
 	e.held.add(h)
 	return func(lost bool) {
@@ -33,7 +33,7 @@ func (e *Engine) Hold(k store.Key, label string, before *store.Lock) (release fu
 		if lost {
 			ended = "lost"
 		}
-		e.note(eventLease, ended)
+		e.note(EventLease, ended)
 	}
 }
 

@@ -17,7 +17,9 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/internal/render"
@@ -32,6 +34,42 @@ type Rules struct {
 	ContentType   bool
 	LostHeaders   []string
 	Truncated     bool
+}
+
+// Bounds of [Rules].
+const (
+	maxRejectTexts = 32
+	maxRejectText  = 1024
+)
+
+// Validate calls report for each rule that is invalid, with the field of isr.Route and what is wrong.
+func (r Rules) Validate(report func(field, format string, args ...any)) {
+	if least := r.SmallerThan; !(least >= 0 && least <= 1) { // as NaN is neither
+		report("Reject", "must have a SmallerThan between 0 and 1 (got %v)", least)
+	}
+	for _, texts := range [][]string{r.Without, r.With} {
+		if n := len(texts); n > maxRejectTexts {
+			report("Reject", "must have at most %d texts of a kind (got %d)", maxRejectTexts, n)
+		}
+		for _, text := range texts {
+			if text == "" || len(text) > maxRejectText || !utf8.ValidString(text) {
+				report("Reject", "must have texts of 1 to %d bytes of UTF-8 (got %.100q)", maxRejectText, text)
+			}
+		}
+	}
+	for _, text := range r.With {
+		if slices.Contains(r.Without, text) {
+			report("Reject", "must not have the text %.100q in With and in Without", text)
+		}
+	}
+	if n := len(r.LostHeaders); n > maxRejectTexts {
+		report("Reject", "must have at most %d LostHeaders (got %d)", maxRejectTexts, n)
+	}
+	for _, name := range r.LostHeaders {
+		if !httpcache.IsToken(name) {
+			report("Reject", "must have LostHeaders that are names of header fields (got %.100q)", name)
+		}
+	}
 }
 
 // ReadsText reports whether a rule searches the text of a response.
