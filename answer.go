@@ -86,14 +86,14 @@ func (v *visit) joinAny(r *http.Request, d *decision) (j joined) {
 	}
 }
 
-// joinUnstored waits for a page that is rendered without a store.
-func (v *visit) joinUnstored(r *http.Request, d *decision) (j joined) {
+// joinUnpublished waits for a page that is rendered without a store.
+func (v *visit) joinUnpublished(r *http.Request, d *decision) (j joined) {
 	h, k, old := v.h, d.key, d.page
 	own := h.handOver(r)
 	defer func() { own.waive(j.reply) }()
 	came, known := time.Now(), h.c.follower.Committed()
 	for attempt := 0; ; attempt++ {
-		f, leader := h.joinFor(r, k, own, h.c.engine.JoinUnstored)
+		f, leader := h.joinFor(r, k, own, h.c.engine.JoinUnpublished)
 		if f == nil {
 			return joined{reply: reply{outcome: fill.Failure{Cause: ErrClosed, Detail: fill.DetailClosing}}}
 		}
@@ -220,7 +220,7 @@ func (h *handler) waiting(r *http.Request, k store.Key, own *handover) *fill.Fil
 }
 
 // joinFor joins a flight for a visitor, by join, which is [fill.Engine.Join] or
-// [fill.Engine.JoinUnstored]. leader: the visitor's request started it.
+// [fill.Engine.JoinUnpublished]. leader: the visitor's request started it.
 func (h *handler) joinFor(r *http.Request, k store.Key, own *handover, join func(*fill.Fill) (*fill.Flight, bool)) (f *fill.Flight, leader bool) {
 	s := h.waiting(r, k, own)
 	s.Skip = h.route.sections.Ask(k)

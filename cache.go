@@ -67,14 +67,14 @@ type Cache struct {
 	created time.Time
 	log     *slog.Logger
 
-	node     *nodecache.Cache       // what this process knows of pages
-	activity *singleflight.Activity // what requests have begun and need not wait for
-	flights  *fill.Flights
-	engine   *fill.Engine  // executes fills
-	unstored *fill.Flights // those that call no store
-	follower *changelog.Follower
-	presence *fleet.Members // nil: it has no name
-	peers    *fleet.Peers
+	node        *nodecache.Cache       // what this process knows of pages
+	activity    *singleflight.Activity // what requests have begun and need not wait for
+	flights     *fill.Flights
+	engine      *fill.Engine  // executes fills
+	unpublished *fill.Flights // those that call no store
+	follower    *changelog.Follower
+	presence    *fleet.Members // nil: it has no name
+	peers       *fleet.Peers
 
 	operator      *generations.Operator
 	purges        *purge.Purges
@@ -132,7 +132,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		sections:   nodecache.NewSections(cfg.Logger),
 		routes:     make(map[string]*boundRoute),
 	}
-	c.flights, c.unstored = singleflight.New[*fill.Flight](c.activity.Begin, c.activity.End), singleflight.New[*fill.Flight](c.activity.Begin, c.activity.End)
+	c.flights, c.unpublished = singleflight.New[*fill.Flight](c.activity.Begin, c.activity.End), singleflight.New[*fill.Flight](c.activity.Begin, c.activity.End)
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)
 	}

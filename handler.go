@@ -177,7 +177,7 @@ const (
 	actFind                       // find the page, or render it
 	actFindSince                  // find a page that is as new as the receipt demands
 	actFindStored                 // look for a stored page, and render nothing
-	actUnstored                   // render the page for all requests that wait, without a store
+	actUnpublished                // render the page for all requests that wait, without a store
 	actSelect                     // the request does not match the page: decide for the variant that it matches
 
 	// The final states.
@@ -505,8 +505,8 @@ func (h *handler) step(fx effects, r *http.Request, d *decision) {
 		h.findSince(fx, r, d)
 	case actFindStored:
 		h.findStored(fx, r, d)
-	case actUnstored:
-		h.findUnstored(fx, r, d)
+	case actUnpublished:
+		h.findUnpublished(fx, r, d)
 	case actSelect:
 		h.selectVariant(fx, r, d)
 	}
@@ -698,15 +698,15 @@ func (h *handler) withoutStore(r *http.Request, d *decision) {
 	d.status = httpcache.Status{Forward: forwardFor(d.page)}
 	got := h.orStale(nil, fill.Failure{Cause: guard.ErrSlow, Detail: fill.DetailStoreError}, d.page)
 	if got.outcome.(fill.Failure).Fallback == nil {
-		d.act = actUnstored
+		d.act = actUnpublished
 		return
 	}
 	h.answer(r, d, joined{reply: got})
 }
 
-// findUnstored finds a page that is rendered once for all waiting requests, and is not stored. If
+// findUnpublished finds a page that is rendered once for all waiting requests, and is not stored. If
 // there is none, d.page, an older one, is served if it may be instead of a failure.
-func (h *handler) findUnstored(fx effects, r *http.Request, d *decision) {
+func (h *handler) findUnpublished(fx effects, r *http.Request, d *decision) {
 	got := fx.join(r, d)
 	if got.end == joinAgain {
 		d.act = actFind
@@ -1183,8 +1183,8 @@ func (v *visit) join(r *http.Request, d *decision) joined {
 		return v.joinSince(r, d)
 	case actFindStored:
 		return v.joinStored(r, d)
-	case actUnstored:
-		return v.joinUnstored(r, d)
+	case actUnpublished:
+		return v.joinUnpublished(r, d)
 	}
 	return v.joinAny(r, d)
 }

@@ -24,7 +24,7 @@ func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	now := time.Now()
 	k := store.Key{Text: "h/"}
 	newFlights := func() *fill.Flights { return singleflight.New[*fill.Flight](func() {}, func() {}) }
-	c := &Cache{now: time.Now, unstored: newFlights(), flights: newFlights()}
+	c := &Cache{now: time.Now, unpublished: newFlights(), flights: newFlights()}
 	c.follower, c.peers = changelog.New(t.Context(), changelog.Options{Poll: -1}), fleet.NewPeers(nil)
 	c.cfg.Memory = 16 << 20
 	var err error
@@ -34,7 +34,7 @@ func TestUnpublishedPageOfAPurgedRenderIsNotKept(t *testing.T) {
 	}
 	keep := func(purge bool) *page.Page {
 		purged := make(chan struct{})
-		f, _ := c.unstored.Join(k, func() *fill.Flight { return new(fill.Flight) }, func(f *fill.Flight) {
+		f, _ := c.unpublished.Join(k, func() *fill.Flight { return new(fill.Flight) }, func(f *fill.Flight) {
 			<-purged
 			e := store.Entry{Status: 200, GeneratedAt: now, Revalidate: time.Minute, PurgeSeq: 1}
 			c.node.Unpublished.Put(page.New(k, e, store.PurgeState{}, page.Interval{Began: time.Now(), Ended: time.Now()}, nil, new(page.View)), &f.State)
