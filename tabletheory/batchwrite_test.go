@@ -184,7 +184,7 @@ func TestBatchStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := &hesitant{Client: bareAccounts(t), atMost: 0}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := tabletheory.New(api).WithContext(ctx).Model(&Account{}).BatchCreate(accounts(3))
 		wants(t, err, tabletheory.ErrThrottled, "0 of 3", "accounts")

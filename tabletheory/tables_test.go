@@ -503,7 +503,7 @@ func TestWaitsAreBounded(t *testing.T) {
 			types.TableStatusDeleting: db.DeleteTable,
 		} {
 			slow.states = slices.Repeat([]types.TableStatus{state}, 10_000)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			began := time.Now()
 			err := call(ctx, model)
@@ -601,7 +601,7 @@ func TestEnsureTableWhileAnIndexIsFilled(t *testing.T) {
 			Name string `theorydb:"attr:name,index:by-name,pk"`
 		}
 		for _, model := range []any{rank{onTable: table}, further{bareScore: bareScore{onTable: table}}} {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := db.EnsureTable(ctx, model)
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "index by-rank is CREATING") {
