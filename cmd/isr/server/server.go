@@ -124,11 +124,12 @@ func (s *server) parts() []part {
 		{start: s.startReloads, drain: s.drainReloads},
 		{start: s.startEdge},
 		{start: s.startTriggers, drain: s.drainTriggers},
+		{start: s.makeWarm, prepare: s.prepareWarm},
 		{start: s.checkSockets},
 		{start: s.startPublic, drain: s.drainPublic, prepare: s.preparePublic},
 		{start: s.startHangups},
 		{start: s.startFileWatch},
-		{start: s.startWarm, drain: s.drainWarm, prepare: s.prepareWarm},
+		{start: s.startWarm, drain: s.drainWarm},
 		{start: s.startUpgrades},
 	}
 }

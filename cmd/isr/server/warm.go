@@ -25,9 +25,8 @@ func warmSettings(f *config.File) warm.Settings {
 	return warm.Settings{Sitemaps: f.Warm.Sitemap, Every: f.Warm.Every, Rate: f.Warm.Rate, Pages: f.Warm.Pages}
 }
 
-// startWarm begins to follow the schedule of warm. It ends as soon as the server is asked to stop, while requests are still
-// served: ctx is done then, unless a successor takes over.
-func (s *server) startWarm(ctx context.Context) (end func(), err error) {
+// makeWarm makes the schedule of warm, before reloads are accepted.
+func (s *server) makeWarm(context.Context) (end func(), err error) {
 	s.warm = warm.New(warm.Options{
 		Store: s.back.st.Meta, Pages: warmedPages{s.reloader, s.back.cache}, Transport: ownTransport{s.public, s.reloader.file},
 		Serves: func(host string) bool {
@@ -36,6 +35,12 @@ func (s *server) startWarm(ctx context.Context) (end func(), err error) {
 		},
 		Ended: s.warmed, Logger: s.log,
 	}, warmSettings(s.reloader.file()))
+	return nil, nil
+}
+
+// startWarm begins to follow the schedule. It ends as soon as the server is asked to stop, while requests are still served: ctx is
+// done then, unless a successor takes over.
+func (s *server) startWarm(ctx context.Context) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { s.warm.Run(ctx) })
@@ -139,7 +144,11 @@ type ownTransport struct {
 // RoundTrip implements [http.RoundTripper].
 func (t ownTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	file := t.file()
-	l := t.public.now().listeners[receiver(file, r)]
+	listeners := t.public.now().listeners
+	if len(listeners) == 0 {
+		return nil, errors.New("the server is shutting down")
+	}
+	l := listeners[min(receiver(file, r), len(listeners)-1)] // a reload replaces both, one after the other
 	listener := gateway.Listener{PublicScheme: file.PublicScheme, Scheme: file.SchemeOf(l.cfg), ClientTimeout: time.Minute}
 	received := r.Clone(listener.Context(r.Context()))
 	received.RequestURI, received.RemoteAddr, received.Host = r.URL.RequestURI(), "127.0.0.1:0", r.URL.Host
