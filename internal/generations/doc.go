@@ -1,7 +1,7 @@
 // Package generations is what operators do with the stored generations of a page: list, show and compare them,
 // roll back to an older one, pin the current one, and accept one from quarantine.
 //
-// The problem: an operator decides for all nodes, at any time. The page may be regenerated meanwhile; other operators
+// The problem: an operator decides for all nodes, at any time. The page may be regenerated at the same time; other operators
 // and other services write it, too; a body may have been collected. What an operator has decided holds at once
 // here, and on the other nodes once they have read the log; and no page refers to a body that is gone.
 //

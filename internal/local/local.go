@@ -32,7 +32,7 @@
 //     process, which it made after it had verified the digest of the entry, codings by their own sum.
 //   - What is verified of a range is its length: no digest is known of a part of a body. A body that turns
 //     out to be missing or damaged is suspect: it is read and verified as a whole next, and rendered again.
-//   - Whoever gets a page judges it: a stub says what was known when its page was evicted.
+//   - The caller judges a page: a stub says what was known when its page was evicted.
 package local
 
 import (

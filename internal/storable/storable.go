@@ -2,7 +2,7 @@
 // others from it.
 //
 // The problem: a response that is stored although it is for one visitor is shown to others, and a page
-// whose tags or whose key are not all known is missed by a purge. Whoever runs a site wants to know why a
+// whose tags or whose key are not all known is missed by a purge. The operator of a site wants to know why a
 // page is not stored, and what to change: but most advice does not help by itself, because a response has
 // several obstacles, or because a field takes precedence over the one that was changed.
 //
