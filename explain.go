@@ -134,6 +134,21 @@ func (h *handler) Explain(r *http.Request, fetch bool) Decision {
 	if x.out.Variant != (store.Key{}) {
 		x.out.Memory = h.remembered(x.out.Variant)
 	}
+	return x.named()
+}
+
+// named returns the decision with the settings in its advice named as the context of the request asks for. Until then they
+// are in angle brackets.
+func (x *explainer) named() Decision {
+	name := details.NamingOf(x.ctx())
+	for i := range x.out.Reasons {
+		x.out.Reasons[i].Advice = name.Advice(x.out.Reasons[i].Advice)
+	}
+	if f := x.out.Fetched; f != nil {
+		for i := range f.Obstacles {
+			f.Obstacles[i].Advice = name.Advice(f.Obstacles[i].Advice)
+		}
+	}
 	return x.out
 }
 
@@ -528,11 +543,11 @@ func (h *handler) ExplainDraft(r *http.Request, fetch bool) Decision {
 	x.out.Explanation.Parts = partsOf(h.route.keys, r)
 	if _, _, err := h.route.keys.Key(r); err != nil {
 		x.refuse(err)
-		return x.out
+		return x.named()
 	}
 	x.out.Bypass, x.out.Memory = detailDraft, h.remembered(x.out.Key)
 	x.passes(httpcache.Status{Forward: httpcache.ForwardBypass, Detail: detailDraft})
-	return x.out
+	return x.named()
 }
 
 // askPassing sends the request to the renderer as passThrough does, and describes the header of
@@ -554,7 +569,7 @@ func (x *explainer) askPassing(s httpcache.Status) {
 		return
 	}
 	f.Status, f.Header = a.Status, storable.Telling(a.Header)
-	if why, ok := details.Of(cmp.Or(s.Detail, s.Forward)); ok {
+	if why, ok := details.Marked(cmp.Or(s.Detail, s.Forward)); ok {
 		f.Obstacles = []Obstacle{{Detail: cmp.Or(s.Detail, s.Forward), What: why.Meaning, Advice: why.Advice, RFC: why.RFC}}
 	}
 	for _, o := range x.h.obstacles(x.out.Key, a, began) {

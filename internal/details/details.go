@@ -4,6 +4,7 @@ package details
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -23,18 +24,19 @@ type Detail struct {
 // Of returns the description of a detail of Cache-Status, or of the value of its parameter fwd
 // if it has no detail. ok is false for other words.
 func Of(word string) (d Detail, ok bool) {
-	d, ok = describe(word)
+	d, ok = Marked(word)
 	return d.As(nil), ok
 }
 
 // Named is Of, with the settings named in the way in which they are set.
 func Named(word string, name Naming) (d Detail, ok bool) {
-	d, ok = describe(word)
+	d, ok = Marked(word)
 	return d.As(name), ok
 }
 
-func describe(word string) (d Detail, ok bool) {
-	for _, describe := range []func(string) (Detail, bool){ofRefusal, ofRequest, ofPage, ofFailure} {
+// Marked is Of, with the settings of the advice in angle brackets, for [Naming.Advice].
+func Marked(word string) (d Detail, ok bool) {
+	for _, describe := range []func(string) (Detail, bool){MarkedRefusal, ofRequest, ofPage, ofFailure} {
 		if d, ok = describe(word); ok {
 			return d, true
 		}
@@ -42,18 +44,18 @@ func describe(word string) (d Detail, ok bool) {
 	return Detail{}, false
 }
 
-// OfStatus returns the description of a Cache-Status.
+// OfStatus returns the description of a Cache-Status, with the settings of its advice in angle brackets, for [Naming.Advice].
 func OfStatus(s httpcache.Status) Detail {
-	if d, ok := OfRefusal(s.Detail); ok {
+	if d, ok := MarkedRefusal(s.Detail); ok {
 		d.Meaning = "the response of the page must not be shared (" + s.Detail + "), because " + d.Meaning + ": each visitor's own request reaches the origin"
 		return d
 	}
-	if d, ok := Of(s.Detail); ok {
+	if d, ok := Marked(s.Detail); ok {
 		return d
 	}
 	switch {
 	case s.Forward == httpcache.ForwardMethod, s.Forward == httpcache.ForwardRequest:
-		d, _ := Of(s.Forward)
+		d, _ := Marked(s.Forward)
 		return d
 	case s.Hit:
 		return Detail{Meaning: "the page is fresh", RFC: "RFC 9111, section 4.2"}
@@ -69,7 +71,14 @@ type Naming func(setting string) string
 
 // As returns the description with the settings named in the way in which they are set.
 func (d Detail) As(name Naming) Detail {
-	d.Advice = setting.ReplaceAllStringFunc(d.Advice, func(found string) string {
+	d.Advice = name.Advice(d.Advice)
+	return d
+}
+
+// Advice returns an advice whose settings, which are in angle brackets, are named in the way in which they are set. A nil
+// Naming has the names of the file.
+func (name Naming) Advice(text string) string {
+	return setting.ReplaceAllStringFunc(text, func(found string) string {
 		found = strings.Trim(found, "<>")
 		field, value, hasValue := strings.Cut(found, ": ")
 		how := ""
@@ -91,7 +100,20 @@ func (d Detail) As(name Naming) Detail {
 		}
 		return found + " (" + how + ")"
 	})
-	return d
+}
+
+// namingKey is the context key of a Naming.
+type namingKey struct{}
+
+// WithNaming returns the context of a request whose explanation names settings in the way in which they are set.
+func WithNaming(ctx context.Context, name Naming) context.Context {
+	return context.WithValue(ctx, namingKey{}, name)
+}
+
+// NamingOf returns the Naming of a context; nil if it has none.
+func NamingOf(ctx context.Context) Naming {
+	name, _ := ctx.Value(namingKey{}).(Naming)
+	return name
 }
 
 // setting matches the setting of an advice, with a value or without one.
@@ -124,7 +146,7 @@ func Bypasses(reasons map[string]int64) (requests int64, shares, most string) {
 // isBypass reports whether a word is why the origin answered a request without the cache: the request may not be
 // answered by a page, or the response must not be stored.
 func isBypass(word string) bool {
-	_, refused := ofRefusal(word)
+	_, refused := MarkedRefusal(word)
 	_, requested := ofRequest(word)
 	return refused || requested
 }
@@ -133,11 +155,12 @@ const public = "if the page is the same for all visitors, send Cache-Control: pu
 
 // OfRefusal describes the details of responses that must not be stored.
 func OfRefusal(word string) (d Detail, ok bool) {
-	d, ok = ofRefusal(word)
+	d, ok = MarkedRefusal(word)
 	return d.As(nil), ok
 }
 
-func ofRefusal(word string) (d Detail, ok bool) {
+// MarkedRefusal is OfRefusal, with the settings of the advice in angle brackets, for [Naming.Advice].
+func MarkedRefusal(word string) (d Detail, ok bool) {
 	switch word {
 	case httpcache.RefusedStatus:
 		d = Detail{"its status answers one visitor, and not the page", "if all visitors may share it, name the status in <statuses>, and let the response state a lifetime", "RFC 9111, section 3"}

@@ -27,6 +27,11 @@ func TestNaming(t *testing.T) {
 			t.Errorf("%s by %q: %q, want %q", c.word, c.how, d.Advice, c.want)
 		}
 	}
+	ctx := details.WithNaming(t.Context(), func(string) string { return "--revalidate" })
+	if d, _ := details.Marked("no-freshness"); details.NamingOf(ctx).Advice(d.Advice) != "send Cache-Control: s-maxage=60, or set --revalidate 60s for the route" ||
+		details.NamingOf(t.Context()).Advice(d.Advice) != "send Cache-Control: s-maxage=60, or set revalidate: 60s for the route" {
+		t.Errorf("%q", d.Advice)
+	}
 	if d, ok := details.Of("query"); !ok || d.Advice != "put it in the key (query: [NAME]), or in ignore_query if the page does not depend on it" {
 		t.Errorf("%q", d.Advice)
 	}

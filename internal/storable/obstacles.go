@@ -22,9 +22,10 @@ type Obstacle struct {
 	Detail, What, Advice, RFC string
 }
 
-// ObstacleOf describes an obstacle by its detail of Cache-Status, and by what forbids the response to be stored.
+// ObstacleOf describes an obstacle by its detail of Cache-Status, and by what forbids the response to be stored. The settings of
+// its advice are in angle brackets, for [details.Naming.Advice].
 func ObstacleOf(detail, what string) Obstacle {
-	d, _ := details.Of(detail)
+	d, _ := details.Marked(detail)
 	return Obstacle{Detail: detail, What: what, Advice: d.Advice, RFC: d.RFC}
 }
 
@@ -281,7 +282,7 @@ func (t *trial) freshnessRemedies(usual string) []remedy {
 	byRoute := func(t *trial) { t.by.Responses.Revalidate = time.Minute }
 	return []remedy{
 		{advice: usual, ways: []func(*trial){setShared, byRoute}},
-		{advice: "send Cache-Control: s-maxage=60; the window of the route (revalidate) applies only to responses that state none", ways: []func(*trial){setShared}},
+		{advice: "send Cache-Control: s-maxage=60; the window of the route (<revalidate>) applies only to responses that state none", ways: []func(*trial){setShared}},
 		{advice: "send max-age=60 in " + field + ", which takes precedence over Cache-Control", ways: []func(*trial){func(t *trial) { t.header[http.CanonicalHeaderKey(field)] = []string{"max-age=60"} }}},
 		{advice: "give the status a window in negative of the route", ways: []func(*trial){func(t *trial) {
 			t.by.Responses.Negative = map[int]time.Duration{t.status: 10 * time.Second}
@@ -338,7 +339,7 @@ func (t *trial) varyRemedies(usual string) []remedy {
 	}
 	return []remedy{
 		{advice: usual, ways: []func(*trial){remove, declare, learn}},
-		{advice: "put the header in the key (headers: [NAME]), best reduced to classes (headers: {NAME: [a, b]}), or remove it from Vary; it has too many values to be learned", ways: []func(*trial){remove, declare}},
+		{advice: "put the header in the key (<headers: [NAME]>), best reduced to classes (headers: {NAME: [a, b]}), or remove it from Vary; it has too many values to be learned", ways: []func(*trial){remove, declare}},
 		{advice: "remove " + strings.Join(names, ", ") + " from Vary: it cannot be put in the key; a Vary: Cookie means that the site reads cookies for this page, and a Vary: * that it may depend on anything", ways: []func(*trial){remove}},
 	}
 }
@@ -379,7 +380,7 @@ func (t *trial) tagRemedies(v httpcache.Verdict) []remedy {
 		return []remedy{correct}
 	}
 	return []remedy{
-		{advice: "raise max_tags (--max-tags) or max_header (--max-header), whichever the page exceeds, or send fewer tags", ways: []func(*trial){raise, remove}, carry: remove},
+		{advice: "raise <max_tags> or <max_header>, whichever the page exceeds, or send fewer tags", ways: []func(*trial){raise, remove}, carry: remove},
 		{advice: "send fewer tags: max_tags is at most 2048, and max_header 128KiB", ways: []func(*trial){remove}},
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/facetheory/isr/internal/admin"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/config"
+	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/store"
 )
@@ -59,7 +60,7 @@ func schemeOf(f *config.File, r *http.Request) string { return f.SchemeOf(f.List
 
 // explain explains by the present configuration of a server.
 func (r *reloader) explain(req *http.Request, fetch bool) (admin.Explained, store.Key, error) {
-	e, k, err := ExplainRequest(r.file(), r.site, req, fetch)
+	e, k, err := explainRequest(r.file(), r.flags, r.site, req, fetch)
 	e.Running = true
 	return e, k, err
 }
@@ -67,6 +68,11 @@ func (r *reloader) explain(req *http.Request, fetch bool) (admin.Explained, stor
 // ExplainRequest explains what a site with the configuration of a file would do with a request.
 // The key is of the page that it would get; zero if there is none.
 func ExplainRequest(f *config.File, site *gateway.Site, r *http.Request, fetch bool) (e admin.Explained, k store.Key, err error) {
+	return explainRequest(f, given{"config": "--config"}, site, r, fetch)
+}
+
+// explainRequest is ExplainRequest for a file of which flags have set a part.
+func explainRequest(f *config.File, flags given, site *gateway.Site, r *http.Request, fetch bool) (e admin.Explained, k store.Key, err error) {
 	shown := *r.URL
 	if shown.User = nil; shown.RawQuery != "" {
 		shown.RawQuery = "…" // parameters that are in no key may be secret
@@ -98,6 +104,12 @@ func ExplainRequest(f *config.File, site *gateway.Site, r *http.Request, fetch b
 		e.Reasons = append(e.Reasons, admin.Reason{Text: text, Advice: "explain the URL with https; redirect_https: false of the listener turns the redirect off"})
 		return e, store.Key{}, nil
 	}
+	p.Request = p.Request.WithContext(details.WithNaming(r.Context(), func(setting string) string {
+		if path := fmt.Sprintf("routes[%d].%s", places.index, setting); fileSets(f, path) {
+			return f.Source(path).String()
+		}
+		return flags.naming(setting, f)
+	}))
 	d, err := site.Explain(p, fetch)
 	if errors.Is(err, routing.ErrNone) {
 		return e, store.Key{}, fmt.Errorf("the configuration is being replaced; try again: %w", err)
