@@ -118,7 +118,7 @@ func TestSocketActivation(t *testing.T) {
 
 // A seamless is a server whose processes follow each other at one address.
 type seamless struct {
-	*testing.T
+	testing.TB
 	origin  *origin
 	dir     string
 	program string // what is started, a link or a script
@@ -127,9 +127,9 @@ type seamless struct {
 	read    int      // of the log
 }
 
-func newSeamless(t *testing.T) *seamless {
+func newSeamless(t testing.TB) *seamless {
 	t.Helper()
-	s := &seamless{T: t, origin: newOrigin(t), dir: t.TempDir()}
+	s := &seamless{TB: t, origin: newOrigin(t), dir: t.TempDir()}
 	s.origin.set("/", page(3600, 0))
 	s.program = filepath.Join(s.dir, "isr")
 	if err := os.Symlink(process.Binary(t, ".."), s.program); err != nil {
@@ -211,7 +211,7 @@ func (s *seamless) await(text string, old int) (pid int) {
 	if text == "" {
 		text = `msg="serving http://`
 	}
-	await(s.T, text, patience, func() bool {
+	await(s.TB, text, patience, func() bool {
 		all, _ := os.ReadFile(s.log.Name())
 		at := strings.Index(string(all[s.read:]), text)
 		if at < 0 {
@@ -244,7 +244,7 @@ type visitors struct {
 }
 
 func (s *seamless) visitors() *visitors {
-	get(s.T, "http://"+s.address+"/")
+	get(s.TB, "http://"+s.address+"/")
 	ctx, cancel := context.WithCancel(context.Background())
 	v := &visitors{cancel: cancel, answered: make([]atomic.Int64, 8)}
 	s.Cleanup(v.stop)

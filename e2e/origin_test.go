@@ -26,7 +26,7 @@ type origin struct {
 type behaviour func(w http.ResponseWriter, r *http.Request, n int)
 
 // newOrigin starts an origin without pages.
-func newOrigin(t *testing.T) *origin {
+func newOrigin(t testing.TB) *origin {
 	t.Helper()
 	o := &origin{quit: make(chan struct{}), pages: make(map[string]behaviour), visits: make(map[string][]time.Time)}
 	o.server = httptest.NewServer(o)

@@ -39,7 +39,7 @@ func (r reply) String() string {
 
 // browsers returns a client with the connections of many visitors. It neither decodes nor
 // follows redirects.
-func browsers(t *testing.T) *http.Client {
+func browsers(t testing.TB) *http.Client {
 	t.Helper()
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 1000}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -75,7 +75,7 @@ func do(c *http.Client, req *http.Request) reply {
 }
 
 // get sends one GET, which must be answered.
-func get(t *testing.T, url string, fields ...string) reply {
+func get(t testing.TB, url string, fields ...string) reply {
 	t.Helper()
 	r := visit(t.Context(), browsers(t), http.MethodGet, url, fields...)
 	if r.err != nil {
