@@ -384,7 +384,7 @@ func zipfian(n int, seed uint64) (log entries) {
 }
 
 // A part of the pages, which is chosen by itself or by Sample, has nearly the hit ratio of all.
-func TestSample(t *testing.T) {
+func TestSampledForecast(t *testing.T) {
 	log := zipfian(40_000, 3)
 	forecast := func(sample float64) assess.Forecast {
 		entries := slices.Clone(log)
