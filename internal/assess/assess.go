@@ -25,7 +25,7 @@
 //   - Time is bounded: a render takes as long as a thousand other requests. So the outcome of a request is not found
 //     out again while it is certain; a page that was rendered eight times in the same way is taken to be rendered so
 //     the next 64 times; and after many renders of pages that are not requested often, half of these are left out.
-//     TestSample compares with a replay of everything (Options.Sample 1), from which the last two are left out.
+//     TestSampledForecast compares with a replay of everything (Options.Sample 1), from which the last two are left out.
 //   - The report has no client addresses and no values of query parameters.
 package assess
 
