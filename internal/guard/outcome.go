@@ -15,7 +15,7 @@ func OutcomeOf(ctx context.Context, err error) string {
 	}
 	for _, answer := range []struct {
 		err     error
-		Outcome string
+		outcome string
 	}{
 		{store.ErrMoved, "moved"},
 		{store.ErrLeaseLost, "lost"},
@@ -31,7 +31,7 @@ func OutcomeOf(ctx context.Context, err error) string {
 		{store.ErrInvalidInput, "refused"},
 	} {
 		if errors.Is(err, answer.err) {
-			return answer.Outcome
+			return answer.outcome
 		}
 	}
 	var held *store.HeldError

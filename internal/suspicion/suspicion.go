@@ -93,7 +93,7 @@ func (r Rules) Why(res *render.Response, current *store.Entry, stored func() ([]
 	return ""
 }
 
-func (r *Rules) byTexts(res *render.Response) string {
+func (r Rules) byTexts(res *render.Response) string {
 	if !r.ReadsText() || !isHTML(res.Header, res.Body) {
 		return ""
 	}
@@ -113,7 +113,7 @@ func (r *Rules) byTexts(res *render.Response) string {
 	return ""
 }
 
-func (r *Rules) byComparison(res *render.Response, current *store.Entry) string {
+func (r Rules) byComparison(res *render.Response, current *store.Entry) string {
 	if res.Status/100 != current.Status/100 {
 		if r.Status {
 			return fmt.Sprintf("its status is %d; the status of the current generation is %d", res.Status, current.Status)

@@ -34,9 +34,10 @@ func newDigest(c *ServeCommand, f *config.File) *digest {
 
 func (d *digest) set(c *ServeCommand, f *config.File) {
 	var settings []string
+	counts := digestFlags()
 	if model, err := kong.New(c); err == nil { // it parses nothing: the model names the fields
 		for _, flag := range model.Model.Flags {
-			if digestFlags()[flag.Name] {
+			if counts[flag.Name] {
 				settings = append(settings, fmt.Sprintf("%s=%v", flag.Name, flag.Target.Interface()))
 			}
 		}

@@ -35,7 +35,6 @@ type public struct {
 	failed  chan error                    // receives the error of a listener that fails
 	peers   gateway.Peers                 // of all listeners
 	limits  *httpconn.Connections         // of all listeners, once they serve
-	ending  atomic.Bool                   // connections are closed after their next response
 	// observe is [gateway.EdgeConfig.Observe]; nil if requests are not observed.
 	observe func(http.ResponseWriter, *http.Request, http.Handler)
 	// hits are the instruments of hits that net/http does not answer; nil if it answers all.
@@ -322,7 +321,7 @@ func (l *publicListener) start(p *public) *Running {
 	common := l.common
 	clientTimeout := common.ClientTimeout
 	s := newServer(httpconn.LimitStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if (p.ending.Load() || l.ending.Load()) && r.Header.Get("Upgrade") == "" {
+		if l.ending.Load() && r.Header.Get("Upgrade") == "" {
 			w.Header().Set("Connection", "close") // HTTP/2 then ends the connection, too
 		}
 		(*l.handler.Load()).ServeHTTP(w, r)
@@ -413,7 +412,6 @@ func (l *publicListener) hasFresh() (found bool) {
 // end has connections closed after their next response, so that no client sends a request on one that is being closed. New
 // connections are still accepted.
 func (p *public) end() {
-	p.ending.Store(true)
 	for _, l := range p.now().listeners {
 		l.end()
 	}

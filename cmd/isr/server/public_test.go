@@ -190,8 +190,9 @@ func TestStalledStreamEnds(t *testing.T) {
 	}
 }
 
-// A request that comes while the server stops is answered, also if net/http takes its connection for idle.
-func TestStopAnswersWhatComes(t *testing.T) {
+// listenPage listens at one address, at which a page is to be served.
+func listenPage(t *testing.T) *public {
+	t.Helper()
 	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0"}}}
 	p, of, err := listen(t, f, time.Minute, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -199,6 +200,12 @@ func TestStopAnswersWhatComes(t *testing.T) {
 	}
 	p.limits = httpconn.NewConnections(httpconn.ConnectionLimits{})
 	p.edge(p.now(), of, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }), nil, newHealth())
+	return p
+}
+
+// A request that comes while the server stops is answered, also if net/http takes its connection for idle.
+func TestStopAnswersWhatComes(t *testing.T) {
+	p := listenPage(t)
 	p.serve(context.Background(), p.now())
 	address := p.now().listeners[0].inner.Addr().String()
 	c, err := net.Dial("tcp", address)
@@ -246,13 +253,7 @@ func TestStopAnswersWhatComes(t *testing.T) {
 
 // Connections that wait to be accepted when the server stops are accepted, and their requests are answered.
 func TestStopAcceptsWhatWaits(t *testing.T) {
-	f := &config.File{Hosts: []string{"*"}, Listen: []config.Listener{{Address: "127.0.0.1:0"}}}
-	p, of, err := listen(t, f, time.Minute, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.limits = httpconn.NewConnections(httpconn.ConnectionLimits{})
-	p.edge(p.now(), of, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }), nil, newHealth())
+	p := listenPage(t)
 	var waiting []net.Conn
 	for range 50 {
 		c, err := net.Dial("tcp", p.now().listeners[0].inner.Addr().String())
