@@ -150,30 +150,16 @@ func (a *arrivals) command() *exec.Cmd {
 // manager returns commands that are given the sockets of all addresses.
 func (a *arrivals) manager() func() *exec.Cmd {
 	a.Helper()
-	var sockets []*net.TCPListener
+	var sockets []net.Listener
 	for _, address := range []string{a.plain, a.encrypted, a.proxied} {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
 			a.Fatal(err)
 		}
 		a.Cleanup(func() { _ = l.Close() })
-		sockets = append(sockets, l.(*net.TCPListener))
+		sockets = append(sockets, l)
 	}
-	return func() *exec.Cmd {
-		cmd := a.command()
-		cmd.Args = append([]string{"sh", "-c", `export LISTEN_PID=$$; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
-		cmd.Path = "/bin/sh"
-		for _, l := range sockets {
-			file, err := l.File()
-			if err != nil {
-				a.Fatal(err)
-			}
-			a.Cleanup(func() { _ = file.Close() })
-			cmd.ExtraFiles = append(cmd.ExtraFiles, file)
-		}
-		cmd.Env = append(os.Environ(), fmt.Sprintf("LISTEN_FDS=%d", len(sockets)), "LISTEN_FDNAMES=isr.socket:isr.socket:isr.socket")
-		return cmd
-	}
+	return func() *exec.Cmd { return a.activated(a.command(), sockets...) }
 }
 
 // begin begins the arrivals. They do not wait for each other.

@@ -77,18 +77,7 @@ func TestSocketActivation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	manager := func() *exec.Cmd {
-		file, err := l.(*net.TCPListener).File()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = file.Close() })
-		cmd := s.command()
-		cmd.Args = append([]string{"sh", "-c", `export LISTEN_PID=$$; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
-		cmd.Path, cmd.ExtraFiles = "/bin/sh", []*os.File{file}
-		cmd.Env = append(cmd.Env, "LISTEN_FDS=1", "LISTEN_FDNAMES=isr.socket")
-		return cmd
-	}
+	manager := func() *exec.Cmd { return s.activated(s.command(), l) }
 	old := s.spawn(manager())
 	s.await("", 0)
 	v := s.visitors()
@@ -160,6 +149,23 @@ func (s *seamless) command() *exec.Cmd {
 	cmd := exec.Command(s.program, "serve", "--origin", s.origin.server.URL, "--data", filepath.Join(s.dir, "data"))
 	cmd.Env = append(os.Environ(), "ISR_ADMIN=none", "ISR_STORE_TIMEOUT=1m", "ISR_LISTEN="+s.address, "REAL="+process.Binary(s, "..")) // a busy machine is slow
 	cmd.Stdout, cmd.Stderr = s.log, s.log
+	return cmd
+}
+
+// activated returns a command that is given sockets, as systemd gives those of isr.socket.
+func (s *seamless) activated(cmd *exec.Cmd, sockets ...net.Listener) *exec.Cmd {
+	s.Helper()
+	for _, l := range sockets {
+		file, err := l.(*net.TCPListener).File()
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { _ = file.Close() })
+		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+	}
+	names := strings.Repeat(":isr.socket", len(sockets))[1:]
+	cmd.Args = append([]string{"sh", "-c", `export LISTEN_PID=$$; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path, cmd.Env = "/bin/sh", append(cmd.Environ(), fmt.Sprintf("LISTEN_FDS=%d", len(sockets)), "LISTEN_FDNAMES="+names)
 	return cmd
 }
 
