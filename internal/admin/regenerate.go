@@ -44,8 +44,8 @@ type Regenerated struct {
 // maxRun bounds the name of a run, in bytes.
 const maxRun = 300
 
-// run returns the run that the request belongs to, for the audit log.
-func (in Regenerate) run() string { return in.Run }
+// run returns the run that the request belongs to, for the audit log. A longer name is refused.
+func (in Regenerate) run() string { return in.Run[:min(len(in.Run), maxRun)] }
 
 // idempotencyKey is the name of the header.
 const idempotencyKey = "Idempotency-Key"
