@@ -157,7 +157,7 @@ func (c *crawl) visit(ctx context.Context, paths []string) error {
 		c.bytes += int64(len(a.Body))
 		c.look(path, a)
 		if to, err := c.site.Origin.Parse(a.Header.Get("Location")); err == nil && a.Status > 299 && a.Status < 400 && c.ours(to.Host) && isPage(to) {
-			c.links = append(c.links, to.RequestURI()) // of a redirect
+			c.link(to.RequestURI())
 		}
 		if c.cfg.Visited != nil {
 			c.cfg.Visited(len(c.site.Pages))

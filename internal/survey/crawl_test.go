@@ -87,6 +87,19 @@ func TestEndlessCrawl(t *testing.T) {
 	}
 }
 
+// Links that each page has, as a menu does, leave room for the others.
+func TestCrawlOfRepeatedLinks(t *testing.T) {
+	menu := strings.Repeat(`<a href="/menu">m</a>`, 900)
+	n := 0
+	found, _, err := crawl(t, survey.CrawlConfig{Pages: 20}, func(w http.ResponseWriter, _ *http.Request) {
+		n++
+		page(w, menu+fmt.Sprintf(`<a href="/%d">next</a>`, n))
+	})
+	if err != nil || len(found.Pages) != 20 {
+		t.Errorf("%v: %d pages were visited, want 20", err, len(found.Pages))
+	}
+}
+
 // A crawl ends when the site asks for it, or does not answer any more.
 func TestStoppedCrawl(t *testing.T) {
 	links := ""

@@ -40,7 +40,8 @@ const (
 	MaxPages    = 10
 	rate        = 4.0 // requests a second
 	timeout     = 15 * time.Second
-	maxListed   = 5000 // URLs of a sitemap that are counted
+	maxListed   = 5000 // URLs of a sitemap that are counted, and different links that are followed
+	longestPath = 2048 // of a page that is visited, in bytes
 	maxHops     = 4
 )
 
@@ -85,7 +86,7 @@ func Run(ctx context.Context, at *url.URL, transport http.RoundTripper) (*Site, 
 }
 
 func newSurvey(at *url.URL, cfg visit.Config) *survey {
-	s := &survey{client: visit.New(cfg), site: &Site{Origin: &url.URL{Scheme: at.Scheme, Host: at.Host}}, parameters: map[string]bool{}, seen: map[string]bool{}}
+	s := &survey{client: visit.New(cfg), site: &Site{Origin: &url.URL{Scheme: at.Scheme, Host: at.Host}}, parameters: map[string]bool{}, linked: map[string]bool{}, seen: map[string]bool{}}
 	if !isAddress(at.Hostname()) {
 		s.site.Host, s.site.HTTPS = at.Host, at.Scheme == "https"
 	}
@@ -121,7 +122,8 @@ type survey struct {
 	client     *visit.Client
 	site       *Site
 	traces     traces
-	links      []string        // paths on this site that its pages link to
+	links      []string        // paths on this site that its pages link to, each once
+	linked     map[string]bool // the same
 	seen       map[string]bool // paths that were requested
 	parameters map[string]bool
 	rules      string // robots.txt; empty if there is none
@@ -202,10 +204,19 @@ func (s *survey) look(path string, a *visit.Answer) {
 				s.parameters[name] = true
 			}
 		}
-		if len(s.links) < maxListed && isPage(to) {
-			s.links = append(s.links, to.RequestURI())
+		if isPage(to) {
+			s.link(to.RequestURI())
 		}
 	}
+}
+
+// link notes a path that may be visited.
+func (s *survey) link(path string) {
+	if s.seen[path] || s.linked[path] || len(s.linked) >= maxListed || len(path) > longestPath {
+		return
+	}
+	s.linked[path] = true
+	s.links = append(s.links, path)
 }
 
 // readSitemap returns paths of the sitemap, if there is one.
@@ -305,7 +316,7 @@ func chosen(paths []string, limit int) (all []string) {
 	sections, order := map[string][]string{}, []string{}
 	known := map[string]bool{}
 	for _, path := range paths {
-		if known[path] || len(path) > 2048 {
+		if known[path] || len(path) > longestPath {
 			continue
 		}
 		known[path] = true
