@@ -3,9 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -52,6 +55,19 @@ func siteFields() []fieldTest {
 				s.contains(s.origin.last().Header.Get("X-Forwarded-Proto"), "https")
 			},
 		},
+		policyField("min_version", `"1.3"`, func(s *fieldServer) {
+			s.handshake(&tls.Config{MaxVersion: tls.VersionTLS12}, "protocol version not supported")
+			s.handshake(&tls.Config{}, "")
+		}),
+		policyField("curves", "[X25519MLKEM768, P-256]", func(s *fieldServer) {
+			s.handshake(&tls.Config{CurvePreferences: []tls.CurveID{tls.X25519}}, "handshake failure")
+			for _, curve := range []tls.CurveID{tls.X25519MLKEM768, tls.CurveP256} {
+				if state := s.handshake(&tls.Config{CurvePreferences: []tls.CurveID{curve}}, ""); state.CurveID != curve {
+					s.Errorf("the key exchange is %s, not %s", state.CurveID, curve)
+				}
+			}
+		}),
+		policyField("ticket_keys", "DIR/tickets", resumesElsewhere),
 		{
 			fields: "listen[].redirect_https", file: "hosts: [127.0.0.1]\nlisten: [{address: 127.0.0.1:0, redirect_https: false}, {address: 127.0.0.1:0, tls: [{cert: DIR/crt, key: DIR/key}]}]",
 			prepare: tlsFiles, show: func(s *fieldServer) { s.expect("/", 200, "isr; fwd=") },
@@ -116,6 +132,59 @@ func siteFields() []fieldTest {
 			}
 		}},
 	}...)
+}
+
+// policyField is the test of a field of tls_policy.
+func policyField(name, value string, show func(*fieldServer)) fieldTest {
+	return fieldTest{
+		fields: "listen[].tls_policy." + name, show: show,
+		file: "hosts: [127.0.0.1]\nlisten: [{address: 127.0.0.1:0, tls: [{cert: DIR/crt, key: DIR/key}], tls_policy: {" + name + ": " + value + "}}]",
+		prepare: func(s *fieldServer) {
+			tlsFiles(s)
+			s.write("tickets", base64.StdEncoding.EncodeToString(make([]byte, 32))+"\n")
+		},
+	}
+}
+
+// handshake makes a handshake with the server, and returns its state. It fails with problem, unless that is empty.
+func (s *fieldServer) handshake(config *tls.Config, problem string) tls.ConnectionState {
+	s.Helper()
+	config.InsecureSkipVerify, config.ServerName = true, "a.test" // a certificate of the test
+	c, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), config)
+	switch {
+	case problem != "" && (err == nil || !strings.Contains(err.Error(), problem)):
+		s.Fatalf("the handshake ends with %v, not %s", err, problem)
+	case problem != "":
+		return tls.ConnectionState{}
+	case err != nil:
+		s.Fatal(err)
+	}
+	defer c.Close()
+	return c.ConnectionState()
+}
+
+// resumesElsewhere: the server resumes the session of a ticket that another server with the same key has issued.
+func resumesElsewhere(s *fieldServer) {
+	certificate, err := tls.LoadX509KeyPair(s.dir+"/crt", s.dir+"/key")
+	if err != nil {
+		s.Fatal(err)
+	}
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	other.TLS.SetSessionTicketKeys([][32]byte{{}})
+	other.StartTLS()
+	defer other.Close()
+	sessions := tls.NewLRUClientSessionCache(1)
+	client := other.Client()
+	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true, ServerName: "a.test", ClientSessionCache: sessions} //nolint:gosec // a certificate of the test
+	res, err := client.Get(other.URL)
+	if err != nil {
+		s.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if !s.handshake(&tls.Config{ClientSessionCache: sessions}, "").DidResume {
+		s.Error("the session of the other server is not resumed")
+	}
 }
 
 // concurrent sends n requests at the same time, and returns their responses.

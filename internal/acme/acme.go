@@ -135,7 +135,6 @@ func hostPort(a net.Addr) (string, int) {
 func (c *Certificates) TLSConfig() *tls.Config {
 	return &tls.Config{
 		GetCertificate: c.Get,
-		MinVersion:     tls.VersionTLS12,
 		// The challenge comes last: a client that offers others too wants one of them.
 		NextProtos: []string{"h2", "http/1.1", acmez.ACMETLS1Protocol},
 	}

@@ -19,7 +19,7 @@ func digested() []string {
 
 // Digest returns a digest of how requests are treated, by the hosts, listeners, origins and routes of the file,
 // together with further settings, each like "memory=256MiB": two servers with the same digest
-// treat requests alike. Addresses of listeners and files of certificates, which differ between
+// treat requests alike. Addresses of listeners and files of certificates and ticket keys, which differ between
 // machines, do not count, nor does the log, nor do the values of secrets. It has 12 hexadecimal digits.
 func (f *File) Digest(further []string) string {
 	h := sha256.New()
@@ -38,7 +38,7 @@ func (f *File) Digest(further []string) string {
 func digestField(h hash.Hash, path string, t reflect.Type, v reflect.Value) {
 	section, many := isSection(t)
 	switch {
-	case t == typeOf[Secret]() || t == typeOf[[]Secret]() || section == typeOf[Certificate]() || path == "listen.address":
+	case t == typeOf[Secret]() || t == typeOf[[]Secret]() || section == typeOf[Certificate]() || path == "listen.address" || path == "listen.tls_policy.ticket_keys":
 	case section == nil:
 		fmt.Fprintf(h, "%s=%q\n", path, valueText(v))
 	case !many:

@@ -68,6 +68,7 @@ type Listener struct {
 	Address        string        `yaml:"address" default:"127.0.0.1:8080" format:"address" help:"Address to listen on: host:port, or :port for all interfaces."`
 	TLS            []Certificate `yaml:"tls" max:"100" help:"Certificates for HTTPS, with HTTP/2; the requested host selects one. Changed files are read again." unset:"plain HTTP"`
 	ACME           bool          `yaml:"acme" help:"HTTPS, with HTTP/2, with the certificates that acme obtains, instead of tls."`
+	TLSPolicy      TLSPolicy     `yaml:"tls_policy" other:"ssl_policy,tls_options" help:"How handshakes are made with tls or acme."`
 	RedirectHTTPS  bool          `yaml:"redirect_https" default:"true" other:"redirect,https_redirect,force_https" help:"If the listener has neither tls nor acme and another one has: redirect visitors to https, unless a trusted proxy forwards https. Challenges of ACME, health.path and PURGE are answered."`
 	H2C            bool          `yaml:"h2c" help:"Accept HTTP/2 without TLS, from clients that begin with it (prior knowledge)."`
 	TrustedProxies []string      `yaml:"trusted_proxies" max:"1000" format:"network" help:"Networks whose X-Forwarded-For, X-Forwarded-Proto and Forwarded headers are trusted: a CIDR, loopback or private." example:"[10.0.0.0/8]"`
@@ -79,6 +80,13 @@ type Listener struct {
 type Certificate struct {
 	Cert string `yaml:"cert" required:"yes" format:"path" help:"File with the certificate and its chain, in PEM." example:"/etc/isr/example.com.crt"`
 	Key  string `yaml:"key" required:"yes" format:"path" help:"File with the private key, in PEM." example:"/etc/isr/example.com.key"`
+}
+
+// A TLSPolicy is how a listener with TLS makes handshakes.
+type TLSPolicy struct {
+	MinVersion string   `yaml:"min_version" other:"min_tls_version,minimum_version" default:"1.2" enum:"1.2,1.3" help:"Oldest version of TLS that is accepted."`
+	Curves     []string `yaml:"curves" other:"groups,curve_preferences,ecdh_curves" max:"7" enum:"X25519MLKEM768,SecP256r1MLKEM768,SecP384r1MLKEM1024,X25519,P-256,P-384,P-521" help:"Key exchanges that are accepted, in any order; those with MLKEM are safe from quantum computers. TLS 1.2 needs one without MLKEM." unset:"all" example:"[X25519MLKEM768, X25519, P-256]"`
+	TicketKeys string   `yaml:"ticket_keys" other:"session_ticket_keys,ticket_key" format:"path" help:"File with keys of session tickets that servers share, so that a visitor resumes at one a session of another: one key a line, 32 random bytes in base64 (openssl rand -base64 32), at most 16. The first encrypts, all decrypt. A changed file is read again." unset:"keys of this server's own, a new one each day" example:"/etc/isr/ticket-keys"`
 }
 
 // Encrypted reports whether the listener serves HTTPS.

@@ -3,11 +3,13 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // maxPEM bounds the size of a file with certificates or a key, in bytes.
@@ -19,6 +21,11 @@ func (f *File) checkFiles(d *decoder) {
 	for i, l := range f.Listen {
 		for j, c := range l.TLS {
 			f.checkCertificate(d, c, fmt.Sprintf("listen[%d].tls[%d]", i, j))
+		}
+		if path := l.TLSPolicy.TicketKeys; path != "" {
+			if _, err := l.TLSPolicy.ReadTicketKeys(); err != nil {
+				d.failAt(fmt.Sprintf("listen[%d].tls_policy.ticket_keys", i), "%v%s", err, relativeTo(path))
+			}
 		}
 	}
 	if _, err := f.ACME.Roots(); err != nil {
@@ -45,6 +52,37 @@ func (a ACME) Roots() (*x509.CertPool, error) {
 		return nil, errors.New(a.CAFile + " has no certificate in PEM")
 	}
 	return roots, nil
+}
+
+// maxTicketKeys bounds how many keys a ticket is tried with.
+const maxTicketKeys = 16
+
+// ReadTicketKeys reads the keys of ticket_keys. Its errors have no keys.
+func (p TLSPolicy) ReadTicketKeys() (keys [][32]byte, err error) {
+	text, err := readPEM(p.TicketKeys)
+	if err != nil {
+		return nil, err
+	}
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, err := base64.StdEncoding.DecodeString(line)
+		if err != nil || len(key) != 32 {
+			return nil, fmt.Errorf("line %d of %s is not a key of 32 bytes in base64; make one with: openssl rand -base64 32", number, p.TicketKeys)
+		}
+		keys = append(keys, [32]byte(key))
+	}
+	switch {
+	case len(keys) == 0:
+		return nil, fmt.Errorf("%s has no key; make one with: openssl rand -base64 32", p.TicketKeys)
+	case len(keys) > maxTicketKeys:
+		return nil, fmt.Errorf("%s has %d keys, and at most %d are used; remove the last ones, which are the oldest", p.TicketKeys, len(keys), maxTicketKeys)
+	}
+	return keys, nil
 }
 
 func (f *File) checkCertificate(d *decoder, c Certificate, at string) {

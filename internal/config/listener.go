@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -123,6 +124,38 @@ func (f *File) validateACME(d *decoder) {
 	}
 	f.validateChallenges(d)
 	f.validateCertificateHosts(d, at)
+}
+
+// OldestVersion returns the oldest version of TLS that is accepted, as crypto/tls has it.
+func (p TLSPolicy) OldestVersion() uint16 {
+	if p.MinVersion == "1.3" {
+		return tls.VersionTLS13
+	}
+	return tls.VersionTLS12
+}
+
+// Groups returns the key exchanges that are accepted, as crypto/tls has them; nil for its own.
+func (p TLSPolicy) Groups() (all []tls.CurveID) {
+	ids := map[string]tls.CurveID{
+		"X25519MLKEM768": tls.X25519MLKEM768, "SecP256r1MLKEM768": tls.SecP256r1MLKEM768, "SecP384r1MLKEM1024": tls.SecP384r1MLKEM1024,
+		"X25519": tls.X25519, "P-256": tls.CurveP256, "P-384": tls.CurveP384, "P-521": tls.CurveP521,
+	}
+	for _, name := range p.Curves {
+		all = append(all, ids[name])
+	}
+	return all
+}
+
+func (l Listener) validateTLSPolicy(d *decoder, at string) {
+	policy := l.TLSPolicy
+	switch {
+	case d.inFile(at) && !l.Encrypted():
+		d.failAt(at, "has no effect: this listener has neither tls nor acme; add one of them, or remove tls_policy")
+	case policy.Curves != nil && len(policy.Curves) == 0:
+		d.failAt(at+".curves", "is empty; remove it, or give [X25519MLKEM768, X25519, P-256]")
+	case policy.MinVersion != "1.3" && len(policy.Curves) > 0 && !slices.ContainsFunc(policy.Curves, func(c string) bool { return !strings.Contains(c, "MLKEM") }):
+		d.failAt(at+".curves", "has none that TLS 1.2 knows, so that its handshakes would fail; add X25519, or set min_version: \"1.3\"")
+	}
 }
 
 func (f *File) validateChallenges(d *decoder) {

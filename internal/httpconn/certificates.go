@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // A CertificateFile names the PEM files of a certificate: its chain, and its private key.
@@ -22,14 +19,8 @@ type Certificates struct {
 	files   []CertificateFile
 	log     *slog.Logger
 	current atomic.Pointer[[]tls.Certificate]
-
-	mu      sync.Mutex    // taken with TryLock only, so that no handshake waits
-	checked time.Time     // guarded by mu: when the files were looked at last
-	stamps  []os.FileInfo // guarded by mu: of the files that were read last, successfully or not
+	watched fileWatch
 }
-
-// certificateInterval is how often the files are looked at, at most.
-const certificateInterval = time.Second
 
 // LoadCertificates reads certificates. There must be one at least. Nil log means
 // slog.Default().
@@ -37,11 +28,14 @@ func LoadCertificates(files []CertificateFile, log *slog.Logger) (*Certificates,
 	if log == nil {
 		log = slog.Default()
 	}
-	c := &Certificates{files: files, log: log, checked: time.Now()}
+	c := &Certificates{files: files, log: log}
 	if len(files) == 0 {
 		return nil, errors.New("there are no certificates")
 	}
-	c.stamps = c.stat()
+	for _, f := range files {
+		c.watched.paths = append(c.watched.paths, f.Cert, f.Key)
+	}
+	c.watched.begin()
 	loaded, err := c.load()
 	if err != nil {
 		return nil, err
@@ -67,27 +61,15 @@ func (c *Certificates) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 // between the writes of a certificate and its key, the previous certificates stay until the
 // files change again.
 func (c *Certificates) refresh() {
-	if !c.mu.TryLock() {
-		return
-	}
-	defer c.mu.Unlock()
-	if time.Since(c.checked) < certificateInterval {
-		return
-	}
-	c.checked = time.Now()
-	// The stamps come first: what changes after them is read the next time.
-	stamps := c.stat()
-	if sameStamps(c.stamps, stamps) {
-		return
-	}
-	c.stamps = stamps
-	loaded, err := c.load()
-	if err != nil {
-		c.log.Error("failed to read changed certificates, the previous ones stay in use", "error", err)
-		return
-	}
-	c.current.Store(&loaded)
-	c.log.Info("read changed certificates", "certificates", len(loaded))
+	c.watched.changed(func() {
+		loaded, err := c.load()
+		if err != nil {
+			c.log.Error("failed to read changed certificates, the previous ones stay in use", "error", err)
+			return
+		}
+		c.current.Store(&loaded)
+		c.log.Info("read changed certificates", "certificates", len(loaded))
+	})
 }
 
 func (c *Certificates) load() ([]tls.Certificate, error) {
@@ -99,33 +81,4 @@ func (c *Certificates) load() ([]tls.Certificate, error) {
 		}
 	}
 	return loaded, nil
-}
-
-// stat returns the state of the files, by which a change is seen; nil for a file that does not exist.
-func (c *Certificates) stat() []os.FileInfo {
-	var stamps []os.FileInfo
-	for _, f := range c.files {
-		for _, path := range []string{f.Cert, f.Key} {
-			info, err := os.Stat(path)
-			if err != nil {
-				info = nil
-			}
-			stamps = append(stamps, info)
-		}
-	}
-	return stamps
-}
-
-func sameStamps(a, b []os.FileInfo) bool {
-	for i := range a {
-		switch {
-		case a[i] == nil || b[i] == nil:
-			if a[i] != b[i] {
-				return false
-			}
-		case !os.SameFile(a[i], b[i]) || !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Size() != b[i].Size():
-			return false
-		}
-	}
-	return true
 }

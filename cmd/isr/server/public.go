@@ -54,7 +54,8 @@ type listening struct {
 type publicListener struct {
 	listenerUse
 	inner   net.Listener
-	tls     *tls.Config // nil if there is no TLS
+	tls     *tls.Config          // without the policy; nil if there is no TLS
+	tickets *httpconn.TicketKeys // nil if the server has keys of its own
 	handler atomic.Pointer[http.Handler]
 	ending  atomic.Bool        // its connections are closed after their next response
 	server  *Running           // once it serves
@@ -139,14 +140,19 @@ func (p *public) newListener(use listenerUse, inner net.Listener) (*publicListen
 	for _, c := range use.cfg.TLS {
 		files = append(files, httpconn.CertificateFile{Cert: c.Cert, Key: c.Key})
 	}
-	if len(files) == 0 {
-		return l, nil
+	if len(files) > 0 {
+		certs, err := httpconn.LoadCertificates(files, p.log)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("listener %s: %w", use.cfg.Address, err), inner.Close())
+		}
+		l.tls = &tls.Config{GetCertificate: certs.Get, NextProtos: []string{"h2", "http/1.1"}}
 	}
-	certs, err := httpconn.LoadCertificates(files, p.log)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listener %s: %w", use.cfg.Address, err), inner.Close())
+	if policy := use.cfg.TLSPolicy; policy.TicketKeys != "" {
+		var err error
+		if l.tickets, err = httpconn.LoadTicketKeys(policy.TicketKeys, policy.ReadTicketKeys, p.log); err != nil {
+			return nil, errors.Join(fmt.Errorf("listener %s: tls_policy.ticket_keys: %w", use.cfg.Address, err), inner.Close())
+		}
 	}
-	l.tls = &tls.Config{GetCertificate: certs.Get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	return l, nil
 }
 
@@ -348,12 +354,22 @@ func (l *publicListener) start(p *public) *Running {
 	}
 	inner := acceptProxy(l.cfg, s, coalescing)
 	if l.tls != nil {
-		s.TLSConfig = l.tls
 		// Clients such as curl --http1.0 offer nothing else; a handshake without a common protocol fails.
-		s.TLSConfig.NextProtos = append(s.TLSConfig.NextProtos, "http/1.0")
+		s.TLSConfig = l.tlsConfig(append(l.tls.NextProtos, "http/1.0"))
 		inner = httpconn.AcceptTLS(s, inner)
 	}
 	return startWith(s, httpconn.RefuseAmbiguous(s, inner), p.failed)
+}
+
+// tlsConfig returns the configuration of handshakes for protocols, by the policy of the listener.
+func (l *publicListener) tlsConfig(protocols []string) *tls.Config {
+	config := l.tls.Clone()
+	config.NextProtos = protocols
+	config.MinVersion, config.CurvePreferences = l.cfg.TLSPolicy.OldestVersion(), l.cfg.TLSPolicy.Groups()
+	if l.tickets != nil {
+		l.tickets.Use(config)
+	}
+	return config
 }
 
 // note notes which connections have sent no request yet.
