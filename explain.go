@@ -83,7 +83,7 @@ const (
 	VerdictMiss    Verdict = "MISS"    // with a page that is rendered, or that another request has rendered
 	VerdictBypass  Verdict = "BYPASS"  // by the renderer, which gets the request as it is
 	VerdictError   Verdict = "ERROR"   // with an error, because there is no page
-	VerdictRefused Verdict = "REFUSED" // with 400
+	VerdictRefused Verdict = "REFUSED" // with 400, 403, 429 or another status that says why
 )
 
 // Memory is what a process knows of a page without asking the store.

@@ -30,6 +30,9 @@ type Report struct {
 	Stored        bool
 	Collapsed     bool
 	Detail        string
+	// Refused: the request was not accepted, as by an allow list or a rate limit; Detail says by which. Such requests may be
+	// many, and are not written to logs one by one.
+	Refused bool
 	// Age is the age of the page, and Generation its id; zero if there is no page.
 	Age        time.Duration
 	Generation string

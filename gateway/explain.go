@@ -89,8 +89,12 @@ func (s *Site) Explain(p Prepared, fetch bool) (isr.Decision, error) {
 	if err != nil {
 		return isr.Decision{}, err
 	}
-	h := t.handlers[index].(isr.Explainer)
-	var d isr.Decision
+	d, refused := t.explain(p.Request, index)
+	if refused && p.act != draftBegin && p.act != draftEnd {
+		d.Parts = append(d.Parts, p.Parts...)
+		return d, nil
+	}
+	h, before := t.handlers[index].(isr.Explainer), d.Reasons
 	switch p.act {
 	case draftNone:
 		d = h.Explain(p.Request, fetch)
@@ -100,6 +104,7 @@ func (s *Site) Explain(p Prepared, fetch bool) (isr.Decision, error) {
 		d = redirected(p.act)
 	}
 	d.Parts = append(d.Parts, p.Parts...)
+	d.Reasons = append(before, d.Reasons...)
 	return d, nil
 }
 

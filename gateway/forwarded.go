@@ -16,7 +16,7 @@ import (
 // front of a gateway. It is immutable and safe for concurrent use. The zero value trusts no
 // peer.
 type Trust struct {
-	prefixes []netip.Prefix
+	networks Networks
 	host     bool // X-Forwarded-Host, host= of Forwarded, X-Forwarded-Port, X-Forwarded-Prefix, … are trusted, too
 }
 
@@ -31,51 +31,16 @@ func (t Trust) WithHost() Trust {
 	return t
 }
 
-// ParseTrust parses networks ("10.0.0.0/8", "2001:db8::/32"), addresses, and two
-// names: "loopback" (127.0.0.0/8 and ::1) and "private" (RFC 1918, RFC 4193 and
-// link-local).
+// ParseTrust parses networks as [ParseNetworks] does.
 func ParseTrust(networks []string) (Trust, error) {
-	var t Trust
-	for _, text := range networks {
-		switch text {
-		case "loopback":
-			t.add("127.0.0.0/8", "::1/128")
-			continue
-		case "private":
-			t.add("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
-			continue
-		}
-		prefix, err := parsePrefix(text)
-		if err != nil {
-			return Trust{}, fmt.Errorf("%q is not a network; expected one like 10.0.0.0/8, an address, loopback or private", text)
-		}
-		t.prefixes = append(t.prefixes, prefix)
-	}
-	return t, nil
-}
-
-func (t *Trust) add(networks ...string) {
-	for _, network := range networks {
-		t.prefixes = append(t.prefixes, netip.MustParsePrefix(network))
-	}
-}
-
-func parsePrefix(text string) (netip.Prefix, error) {
-	if address, err := netip.ParseAddr(text); err == nil {
-		address = address.Unmap()
-		return address.Prefix(address.BitLen())
-	}
-	prefix, err := netip.ParsePrefix(text)
-	if err == nil && prefix.Addr().Is4In6() {
-		err = fmt.Errorf("an IPv4 network in IPv6 notation")
-	}
-	return prefix.Masked(), err
+	n, err := ParseNetworks(networks)
+	return Trust{networks: n}, err
 }
 
 // Trusts reports whether an address is in one of the networks.
 func (t Trust) Trusts(a netip.Addr) bool {
-	a = a.Unmap().WithZone("")
-	return slices.ContainsFunc(t.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+	_, ok := t.networks.Find(a)
+	return ok
 }
 
 // Limits of forwarding fields.
@@ -154,7 +119,7 @@ func (t Trust) resolve(r *http.Request) (*http.Request, error) {
 
 // peer returns the RemoteAddr of a request, and whether it is in one of the networks.
 func (t Trust) peer(r *http.Request) (address netip.Addr, trusted bool) {
-	if len(t.prefixes) == 0 {
+	if len(t.networks.prefixes) == 0 {
 		return netip.Addr{}, false
 	}
 	at, err := netip.ParseAddrPort(r.RemoteAddr)

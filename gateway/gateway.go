@@ -17,6 +17,7 @@ package gateway
 //	gateway.go, edge.go, hosts.go   the public edge: hosts and their sites
 //	forwarded.go, peers.go          trusted proxies, and the client that a request comes from
 //	https.go, schemes.go            redirects to https, HSTS; proxies that contradict the public scheme
+//	protection.go, networks.go      which requests are accepted
 //	site.go                         routes and origins, replaced while they serve
 //	origin.go, origins.go, pool.go  the addresses of an origin, failover, health checks
 //	proxy.go                        the reverse proxy to an origin, as a renderer

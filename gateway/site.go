@@ -25,6 +25,8 @@ type SiteConfig struct {
 	// PublicScheme is the scheme of the public URL of the site, "http" or "https", that
 	// renders state. Empty means http.
 	PublicScheme string
+	// Protection says which requests are accepted, whatever their route.
+	Protection Protection
 	// Answered, if not nil, is called for each request to a server of an origin: with the status of
 	// the response, or the error if there is none, and the time until its header was received. It
 	// must not block, and must be safe for concurrent use. Health checks and handlers of this
@@ -52,6 +54,8 @@ type SiteRoute struct {
 	Route isr.Route
 	// Origin is the name of its origin.
 	Origin string
+	// Protection says which requests are accepted, of those that the Protection of the site accepts.
+	Protection Protection
 }
 
 // A Site serves the pages of several routes from one cache. Its routes and origins can be
@@ -69,6 +73,9 @@ type Site struct {
 type tree struct {
 	table    *routing.Table
 	handlers []http.Handler // by index of the table
+	labels   []string       // of the routes, by the same index
+	gate     *gate          // of the site; nil if it accepts all
+	gates    []*gate        // of the routes, by the same index; nil for one that accepts all
 	tenants  []string       // the tenant headers, by the same index
 	schemed  []bool         // whether renders get the public scheme, by the same index
 	schemes  *schemeWatch
@@ -164,7 +171,10 @@ func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tr
 		t.tenants = append(t.tenants, rt.Route.TenantHeader)
 		t.schemed = append(t.schemed, mindsScheme(rt.Route))
 		bindings[i] = isr.Binding{Route: rt.bound(o), Renderer: o.handler}
+		t.labels = append(t.labels, bindings[i].Route.Label)
+		t.gates = append(t.gates, newGate(rt.Protection, "route "+rt.Pattern))
 	}
+	t.gate = newGate(cfg.Protection, "the site")
 	t.handlers, err = cache.Bind(bindings, t.find)
 	return t, started, err
 }
@@ -218,13 +228,20 @@ func (rt routes) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.s.serve(
 func (rt routes) Lookup(r *http.Request, hit *isr.Hit) bool {
 	t := rt.s.tree.Load()
 	index, err := t.table.FindRequest(r)
-	return err == nil && isr.LookupIn(t.handlers[index], r, hit)
+	return err == nil && t.refuses(r, index) == nil && isr.LookupIn(t.handlers[index], r, hit)
 }
 
 // serve serves a request by the handler of its route, or by what as makes of it.
 func (s *Site) serve(w http.ResponseWriter, r *http.Request, as func(http.Handler) http.Handler) {
 	t := s.tree.Load()
 	index, err := t.table.FindRequest(r)
+	if err != nil {
+		index = -1
+	}
+	if no := t.refuses(r, index); no != nil {
+		no.serve(w, t.label(index))
+		return
+	}
 	if hop := hopOf(r.Context()); err == nil && hop != nil && t.schemed[index] {
 		t.schemes.note(r, hop.scheme)
 	}

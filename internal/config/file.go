@@ -19,6 +19,8 @@ type File struct {
 	Defaults Settings          `yaml:"defaults" help:"Settings of routes that do not set them themselves. Requests that no route matches have these settings."`
 	Routes   []Route           `yaml:"routes" other:"rules,locations,paths" max:"1000" help:"Rules for the pages of the site. The most specific match decides, whatever the order."`
 
+	Protection `yaml:",inline"`
+
 	Store   Store   `yaml:"store" help:"Where pages are stored."`
 	Peer    Peer    `yaml:"peer" other:"peers" help:"Direct channel between the servers of a table (docs/fleet.md)." restart:"yes"`
 	Admin   Admin   `yaml:"admin" help:"Admin API." restart:"yes"`

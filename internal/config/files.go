@@ -31,6 +31,11 @@ func (f *File) checkFiles(d *decoder) {
 	if _, err := f.ACME.Roots(); err != nil {
 		d.failAt("acme.ca_file", "%v%s", err, relativeTo(f.ACME.CAFile))
 	}
+	checked := make(map[string]bool)
+	f.Protection.checkFiles(checked, func(name string, err error) { d.failAt(name, "%v", err) })
+	for i, r := range f.Routes {
+		r.Protection.checkFiles(checked, func(name string, err error) { d.failSetting(fmt.Sprintf("routes[%d]", i), name, "%v", err) })
+	}
 	if path := f.AccessLog.Path; path != "" && path != "-" {
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 			d.failAt("access_log.path", "the folder %s does not exist%s; create it", filepath.Dir(path), relativeTo(path))

@@ -60,6 +60,8 @@ type Settings struct {
 	PathTags     string   `yaml:"path_tags" default:"none" enum:"none,next" help:"Purge tags of the pages that are made of their paths, in addition to tags: next has those by which Next.js revalidates a path and its layouts (_N_T_/blog/rye, _N_T_/blog/layout)."`
 	TenantHeader string   `yaml:"tenant_header" format:"header" help:"Request header that names the tenant; requests without it are refused." unset:"no tenants" example:"X-Tenant"`
 
+	Protection `yaml:",inline"`
+
 	Reject Reject `yaml:"reject" help:"Which generations are suspicious: they are quarantined, and the current one stays (docs/reject.md)."`
 }
 

@@ -36,6 +36,7 @@ func (f *File) validate(d *decoder) {
 		{f.validateRegenerate, []string{"regenerate", "store.table"}},
 		{f.validateDownstream, []string{"downstream"}},
 		{f.validateDynamoDB, []string{"dynamodb", "store.table"}},
+		{f.validateProtection, []string{"allow", "deny"}},
 		{f.validateOrigins, nil},
 		{f.validateRoutes, nil},
 	} {
@@ -382,6 +383,7 @@ func (f *File) validateSettings(d *decoder, r *Route, at string, wildcards []str
 	if r.SurrogateControl != "" && r.CacheControl == "" && controls {
 		d.failSetting(at, "surrogate_control", "needs cache_control")
 	}
+	r.Protection.validate(func(name string) bool { return d.has(at + "." + name) }, func(name, problem string) { d.failSetting(at, name, "%s", problem) })
 	if r.Cache == "off" {
 		f.validateOff(d, at)
 	}

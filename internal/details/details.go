@@ -36,7 +36,7 @@ func Named(word string, name Naming) (d Detail, ok bool) {
 
 // Marked is Of, with the settings of the advice in angle brackets, for [Naming.Advice].
 func Marked(word string) (d Detail, ok bool) {
-	for _, describe := range []func(string) (Detail, bool){MarkedRefusal, ofRequest, ofPage, ofFailure} {
+	for _, describe := range []func(string) (Detail, bool){MarkedRefusal, ofRequest, ofProtection, ofPage, ofFailure} {
 		if d, ok = describe(word); ok {
 			return d, true
 		}
@@ -242,6 +242,17 @@ func ofRequest(word string) (d Detail, ok bool) {
 		d = Detail{"no page is stored, and the request accepts no other", "", "RFC 9111, section 5.2.1.7"}
 	case "min-seq":
 		d = Detail{"no page is as new as the ISR-Min-Seq of the request demands", "", ""}
+	default:
+		return Detail{}, false
+	}
+	return d, true
+}
+
+// ofProtection describes why a request is not accepted.
+func ofProtection(word string) (d Detail, ok bool) {
+	switch word {
+	case "denied":
+		d = Detail{"the address of the client is one that the site does not accept", "if it should be accepted, see <allow> and <deny>; behind a proxy, name the proxy in trusted_proxies", "RFC 9110, section 15.5.4"}
 	default:
 		return Detail{}, false
 	}

@@ -24,6 +24,7 @@ func SiteConfig(f *config.File, log *slog.Logger) (gateway.SiteConfig, error) {
 		}
 		cfg.Origins[name] = origin
 	}
+	protections := make(protections)
 	for _, r := range f.Routes {
 		rt, err := routeOf(r, f.Origins[r.Origin].Demo)
 		if err != nil {
@@ -32,9 +33,28 @@ func SiteConfig(f *config.File, log *slog.Logger) (gateway.SiteConfig, error) {
 		if f.BothSchemes() && !keyHas(rt, schemeHeader) {
 			rt.Vary = append(slices.Clone(rt.Vary), schemeHeader)
 		}
-		cfg.Routes = append(cfg.Routes, gateway.SiteRoute{Pattern: r.Match, Route: rt, Origin: r.Origin})
+		protection, err := protections.of(r.Protection)
+		if err != nil {
+			return cfg, fmt.Errorf("route %s: %w", r.Match, err)
+		}
+		cfg.Routes = append(cfg.Routes, gateway.SiteRoute{Pattern: r.Match, Route: rt, Origin: r.Origin, Protection: protection})
 	}
-	return cfg, nil
+	var err error
+	cfg.Protection, err = protections.of(f.Protection)
+	return cfg, err
+}
+
+// protections are the protections that were made, by their fields: many routes may have the one of defaults, with its files.
+type protections map[string]gateway.Protection
+
+func (p protections) of(fields config.Protection) (gateway.Protection, error) {
+	key := fmt.Sprintf("%q", fields)
+	if made, ok := p[key]; ok {
+		return made, nil
+	}
+	made, err := fields.Rules()
+	p[key] = made
+	return made, err
 }
 
 // schemeHeader states the scheme of a request, see [gateway.EdgeConfig.KeyScheme].

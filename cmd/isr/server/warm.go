@@ -150,7 +150,7 @@ func (t ownTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	l := listeners[min(receiver(file, r), len(listeners)-1)] // a reload replaces both, one after the other
 	listener := gateway.Listener{PublicScheme: file.PublicScheme, Scheme: file.SchemeOf(l.cfg), ClientTimeout: time.Minute}
-	received := r.Clone(listener.Context(r.Context()))
+	received := r.Clone(gateway.WithoutProtection(listener.Context(r.Context())))
 	received.RequestURI, received.RemoteAddr, received.Host = r.URL.RequestURI(), "127.0.0.1:0", r.URL.Host
 	received.Proto, received.ProtoMajor, received.ProtoMinor, received.Body = "HTTP/1.1", 1, 1, http.NoBody
 	reader, writer := io.Pipe()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/facetheory/isr/internal/telemetry"
 )
@@ -41,12 +42,14 @@ const (
 	Text Format = "text"
 )
 
-// A Log is an access log. It is safe for concurrent use.
+// A Log is an access log. It is safe for concurrent use. Requests that are refused (see [isr.Report]) have at most ten lines a
+// second.
 type Log struct {
 	cfg    Config
 	append func([]byte, *line) []byte
 	drafts sync.Pool // of *draft
 	buffer buffer
+	window refusedWindow
 	done   chan struct{} // closed once the goroutine has ended
 }
 
@@ -106,6 +109,9 @@ func open(path string) (*os.File, error) {
 
 // Done implements [telemetry.Sink].
 func (l *Log) Done(x *telemetry.Exchange) {
+	if x.Refused && !l.window.admits(time.Now()) {
+		return
+	}
 	rate := 1
 	if x.Hit && x.Status < http.StatusInternalServerError && !x.Aborted {
 		rate = l.cfg.SampleHits
@@ -119,6 +125,27 @@ func (l *Log) Done(x *telemetry.Exchange) {
 	l.buffer.add(d.text)
 	d.line = line{}
 	l.drafts.Put(d)
+}
+
+// refusedLines bounds the lines of refused requests, a second: a flood of them must not fill the disk.
+const refusedLines = 10
+
+// A refusedWindow counts the lines of refused requests in a second.
+type refusedWindow struct {
+	mu     sync.Mutex
+	second int64 // guarded by mu
+	lines  int   // guarded by mu
+}
+
+// admits reports whether a refused request has a line.
+func (w *refusedWindow) admits(now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if second := now.Unix(); second != w.second {
+		w.second, w.lines = second, 0
+	}
+	w.lines++
+	return w.lines <= refusedLines
 }
 
 // A draft is the memory in which a line is made.

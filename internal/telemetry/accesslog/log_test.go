@@ -285,3 +285,27 @@ func await(t *testing.T, done func() bool) {
 		}
 	}
 }
+
+// A flood of refused requests writes ten lines a second; other requests have theirs.
+func TestRefusedRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l, err := New(Config{Output: &out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			for range 1000 {
+				x := hit()
+				x.Hit, x.Refused, x.Detail, x.Status = false, true, "denied", 403
+				l.Done(x)
+			}
+			l.Done(hit())
+			time.Sleep(time.Second)
+		}
+		l.Close()
+		if refused, all := strings.Count(out.String(), `"denied"`), strings.Count(out.String(), "\n"); refused != 3*refusedLines || all != refused+3 {
+			t.Errorf("%d lines, %d of refused requests", all, refused)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/facetheory/isr/e2e/internal/process"
+)
+
+// Networks that a reload reads refuse clients from then on, hits on open connections included.
+func TestDeniedNetworksAreReloaded(t *testing.T) {
+	o := newOrigin(t)
+	o.set("/", page(3600, 0))
+	s := embedded(t)
+	s.env = append(s.env, "ISR_ADMIN=none")
+	for name, text := range map[string]string{
+		"isr.yaml": fmt.Sprintf("listen: [{address: \"127.0.0.1:0\"}]\nhosts: [%s]\norigins: {site: {url: %q}}\ndeny_file: denied.txt\n", host, o.server.URL), "denied.txt": "# none\n",
+	} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := s.command(context.Background(), t, "serve", "--config", "isr.yaml")
+	p, url := process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))
+	t.Cleanup(p.Kill)
+	get(t, url+"/")
+	client := browsers(t)
+	expect := func(status int) {
+		t.Helper()
+		for range 3 { // the fast path serves those after the first of a connection
+			if r := visit(t.Context(), client, http.MethodGet, url+"/"); r.err != nil || r.status != status || (status == http.StatusOK) != r.hit() {
+				t.Fatalf("got %v", r)
+			}
+		}
+	}
+	expect(http.StatusOK)
+	for _, c := range []struct {
+		networks string
+		status   int
+	}{{"127.0.0.0/8\n", http.StatusForbidden}, {"192.0.2.0/24\n", http.StatusOK}} {
+		if err := os.WriteFile(filepath.Join(s.dir, "denied.txt"), []byte(c.networks), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.output(t, "reload")
+		expect(c.status)
+	}
+	if text := string(s.output(t, "explain", "http://"+host+"/", "--from", "192.0.2.7")); !strings.Contains(text, "192.0.2.7 is in 192.0.2.0/24, which deny of the site has") {
+		t.Errorf("explained as %s", text)
+	}
+}
