@@ -84,7 +84,9 @@ func (n Networks) Find(a netip.Addr) (found netip.Prefix, ok bool) {
 
 // networksOf returns a set of networks. Two networks are apart, or one contains the other.
 func networksOf(all []netip.Prefix) Networks {
-	slices.SortFunc(all, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits())) })
+	slices.SortFunc(all, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
 	kept := all[:0]
 	for _, p := range all {
 		if len(kept) == 0 || !kept[len(kept)-1].Overlaps(p) {

@@ -77,8 +77,8 @@ func TestReadNetworks(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"10.0.0.0/8\nexample.com\n":              `line 2: "example.com" is not a network`,
-		strings.Repeat("x", 10_000):              "line 1: ",
+		"10.0.0.0/8\nexample.com\n":             `line 2: "example.com" is not a network`,
+		strings.Repeat("x", 10_000):             "line 1: ",
 		strings.Repeat("10.0.0.0/8\n", 100_001): "line 100001: there are more than 100000 networks",
 	} {
 		if _, err := gateway.ReadNetworks(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -40,7 +40,9 @@ type unprotectedKey struct{}
 
 // WithoutProtection returns the context of a request that the server makes itself, such as one that reads a sitemap, and
 // that no [Protection] refuses.
-func WithoutProtection(ctx context.Context) context.Context { return context.WithValue(ctx, unprotectedKey{}, true) }
+func WithoutProtection(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unprotectedKey{}, true)
+}
 
 // A rejection is the response to a request that is not accepted.
 type rejection struct {
