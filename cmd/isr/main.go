@@ -30,6 +30,7 @@ type commands struct {
 	Get         getCommand           `cmd:"" help:"Show the stored copy of a page."`
 	Explain     explainCommand       `cmd:"" help:"Explain what the cache would do with a request, and why."`
 	Top         topCommand           `cmd:"" help:"Show what a server does, live: hit ratio, requests, renders, slow and failing pages."`
+	Log         logCommand           `cmd:"" help:"Follow the requests of a running server, live, by conditions such as status>=500."`
 	Ls          lsCommand            `cmd:"" help:"List the stored pages."`
 	Regenerate  regenerateCommand    `cmd:"" help:"Regenerate a page now."`
 	Warm        warmCommand          `cmd:"" help:"Regenerate many pages: of a sitemap, a file, or a tag."`

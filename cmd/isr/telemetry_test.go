@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -147,4 +148,57 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// A reload replaces the access log. No line of before is lost, and a configuration that cannot be used changes nothing.
+func TestReloadAccessLog(t *testing.T) {
+	s := startFields(t, "", nil, nil)
+	s.expect("/none", 200, "isr; ")
+	s.reload("access_log: {path: DIR/one.log}")
+	s.expect("/one", 200, "isr; ")
+	s.reload("access_log: {path: DIR/two.log, fields: [path]}")
+	s.expect("/two", 200, "isr; ")
+	s.refuse("access_log: {path: DIR, fields: [path]}", "cannot open access log")
+	s.reload("access_log: {path: DIR/two.log, fields: [path], format: text}")
+	s.expect("/three", 200, "isr; ")
+	s.reload("")
+	s.expect("/four", 200, "isr; ")
+	s.stop()
+	<-s.done
+	one, two := read(t, filepath.Join(s.dir, "one.log")), read(t, filepath.Join(s.dir, "two.log"))
+	if strings.Count(one, "\n") != 1 || !strings.Contains(one, `"url.path":"/one"`) {
+		t.Errorf("the first log has %s", one)
+	}
+	if two != `{"url.path":"/two"}`+"\n"+`path="/three"`+"\n" {
+		t.Errorf("the second log has %s", two)
+	}
+}
+
+// isr log follows a running server, by conditions, whether or not it has an access log.
+func TestFollowLog(t *testing.T) {
+	s := startFields(t, "access_log: {client_address: masked}\ndefaults: {revalidate: 1h}\nroutes: [{match: /shop/, revalidate: 1h}]", nil, nil)
+	follow := func(args ...string) (output string) {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			output = s.isr(append([]string{"log"}, args...)...)
+		}()
+		for {
+			s.expect("/shop/a", 200, "isr; ")
+			s.expect("/other", 200, "isr; ")
+			select {
+			case <-ended:
+				return output
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	line := follow("--count", "1", "--json", "--where", "route=/shop/ status<300 cache=hit client=127.0.0.0")
+	s.contains(line, `"client.address":"127.0.0.0","http.request.method":"GET"`)
+	s.contains(line, `"url.path":"/shop/a"`)
+	text := follow("--count", "2", "--where", "path~/o*er")
+	if strings.Count(text, "\n") != 2 || !strings.Contains(text, "/other  route=/ client=127.0.0.0") || strings.Contains(text, "shop") {
+		t.Errorf("got %s", text)
+	}
+	s.contains(s.isrFails("log", "--where", "staus>=500"), `--where: column 1 of the filter: the log has no field "staus"; expected request.HEADER`)
 }

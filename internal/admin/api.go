@@ -10,6 +10,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/details"
+	"github.com/facetheory/isr/internal/telemetry/accesslog"
 	"github.com/facetheory/isr/internal/telemetry/live"
 	"github.com/facetheory/isr/store"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	Process func() Process
 	// Live has what the server did in the last hour. Nil: GET /-/overview is an error.
 	Live *live.Monitor
+	// Tail shows the requests of the server to those who follow them. Nil: GET /-/log is an error.
+	Tail *accesslog.Tail
 	// Node is isr.Config's name of this server in the fleet; empty: it is alone.
 	Node string
 	// Naming returns how a setting is set, for hints. Nil: hints have the names of the configuration file.
@@ -183,6 +186,7 @@ func (a *API) operations() []operation {
 		a.collectGarbage(),
 		a.showOverview(),
 		a.watchEvents(),
+		a.watchRequests(),
 		a.searchPages(),
 		a.showActivity(),
 		a.showBody(),

@@ -38,7 +38,7 @@ type File struct {
 	DynamoDB   DynamoDB              `yaml:"dynamodb" help:"The embedded store, served to other programs as DynamoDB." restart:"yes"`
 	Log        Log                   `yaml:"log" help:"Log of the server, on standard error."`
 
-	AccessLog AccessLog `yaml:"access_log" other:"accesslog,access_logs" help:"A line for each request (docs/logs.md)." restart:"yes"`
+	AccessLog AccessLog `yaml:"access_log" other:"accesslog,access_logs" help:"A line for each request (docs/logs.md)."`
 
 	RequestID            string        `yaml:"request_id" default:"misses" enum:"always,misses,errors,off" help:"Responses that name their request in X-Request-Id: always, misses (all but hits), errors (from status 400 on), or off: requests have no ids. Ids come from trusted_proxies or are made, are sent to origins, and are in logs and traces (docs/logs.md)." restart:"yes"`
 	Memory               Size          `yaml:"memory" default:"256MiB" max:"1PiB" help:"Size of the page cache in memory; 0 disables it." restart:"from or to 0"`
@@ -235,10 +235,12 @@ type DynamoDB struct {
 
 // AccessLog is the access log.
 type AccessLog struct {
-	Path          string `yaml:"path" format:"path" help:"File, which is appended to, or - for standard output. SIGHUP opens it again." unset:"no access log" example:"/var/log/isr/access.log"`
-	Format        string `yaml:"format" default:"json" enum:"json,text" help:"Format of its lines: json, with the names of OpenTelemetry, or text, the Combined Log Format and the fields of the cache."`
-	ClientAddress string `yaml:"client_address" default:"full" enum:"full,masked,none" help:"Addresses of clients in its lines: full, masked (the last octet of IPv4 and the last 80 bits of IPv6 are zero), or none."`
-	SampleHits    int    `yaml:"sample_hits" default:"1" min:"1" max:"1000000" help:"Log one in so many hits, at random; all other requests are always logged."`
+	Path          string   `yaml:"path" format:"path" help:"File, which is appended to, or - for standard output. SIGHUP opens it again." unset:"no access log" example:"/var/log/isr/access.log"`
+	Format        string   `yaml:"format" default:"json" enum:"json,text" help:"Format of its lines: json, with the names of OpenTelemetry, or text, the Combined Log Format and the fields of the cache."`
+	ClientAddress string   `yaml:"client_address" default:"full" enum:"full,masked,none" help:"Addresses of clients in its lines: full, masked (the last octet of IPv4 and the last 80 bits of IPv6 are zero), or none."`
+	Fields        []string `yaml:"fields" max:"64" help:"What a line has, in this order: fields of docs/logs.md by either of their names, and headers as request.NAME and response.NAME. In text, lines are name=value then." unset:"all fields of docs/logs.md, and no other headers" example:"[time, status, method, host, path, duration, cache, request.referer, response.content-type]"`
+	Syslog        string   `yaml:"syslog" format:"syslog" help:"Syslog server that gets the lines instead of a file, as RFC 5424 (local7.info): udp://HOST:PORT, tcp://HOST:PORT or unix:///PATH. Lines are dropped and counted while it cannot be reached." unset:"none" example:"udp://192.0.2.1:514"`
+	SampleHits    int      `yaml:"sample_hits" default:"1" min:"1" max:"1000000" help:"Log one in so many hits, at random; all other requests are always logged."`
 }
 
 // Log is the log of the server.

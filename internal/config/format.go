@@ -17,6 +17,7 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/routing"
+	"github.com/facetheory/isr/internal/telemetry/accesslog"
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/trigger"
 	"github.com/facetheory/isr/trigger/queue"
@@ -57,6 +58,8 @@ func check(format, text string) error {
 		return trigger.ValidHookName(text)
 	case "build":
 		return reworded(store.ValidBuild(text), "expected 1 to 256 characters of printable ASCII")
+	case "syslog":
+		return reworded(accesslog.CheckSyslog(text), "expected the address of a syslog server, like udp://192.0.2.1:514, tcp://logs.example.com:514 or unix:///dev/log")
 	case "status":
 		_, err := statusOf(text)
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/internal/routing"
+	"github.com/facetheory/isr/internal/telemetry/accesslog"
 	"github.com/facetheory/isr/internal/units"
 )
 
@@ -35,6 +36,7 @@ func (f *File) validate(d *decoder) {
 		{f.validateWarm, []string{"warm", "hosts"}},
 		{f.validateRegenerate, []string{"regenerate", "store.table"}},
 		{f.validateDownstream, []string{"downstream"}},
+		{f.validateAccessLog, []string{"access_log"}},
 		{f.validateDynamoDB, []string{"dynamodb", "store.table"}},
 		{f.validateProtection, []string{"allow", "deny"}},
 		{f.validateOrigins, nil},
@@ -90,6 +92,16 @@ func (f *File) validateListeners(d *decoder) {
 	}
 	if len(f.Purge.From) > 0 && !f.Purge.Method && !d.isBroken("purge.method") {
 		d.failAt("purge.from", "has no effect without method: true")
+	}
+}
+
+func (f *File) validateAccessLog(d *decoder) {
+	a := f.AccessLog
+	if a.Path != "" && a.Syslog != "" {
+		d.failAt("access_log.syslog", "and path exclude each other; remove one of them")
+	}
+	if err := accesslog.CheckFields(a.Fields); err != nil {
+		d.failAt("access_log.fields", "%v", err)
 	}
 }
 

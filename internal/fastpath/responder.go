@@ -81,7 +81,7 @@ func (rs *Responder) send(c httpconn.Client, q *request, start time.Time) {
 	rs.cfg.Counter.Begin()
 	defer rs.cfg.Counter.End()
 	x := &q.exchange
-	x.Report, x.Request, x.Status, x.Start = q.hit.Report, q.hit.Request, q.hit.Status, start
+	x.Report, x.Request, x.Status, x.Head, x.Start = q.hit.Report, q.hit.Request, q.hit.Status, q.hit.Header, start
 	if len(q.hit.Body) > telemetry.AtOnce {
 		x.FirstByte = time.Since(start)
 	}

@@ -1,7 +1,9 @@
 package telemetry
 
 import (
+	"bytes"
 	"net/http"
+	"net/textproto"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -31,6 +33,29 @@ type Exchange struct {
 	RequestID string
 	// TraceID is the id of its trace, in hexadecimal; empty unless it is sampled.
 	TraceID string
+	// Head is the header of a hit that was answered without [Recorder.Serve], from its status line to its empty line. It is
+	// valid until Done returns.
+	Head []byte
+
+	header http.Header // of the response that a handler has begun; nil if there is none
+}
+
+// ResponseHeader returns the first value of a field of the response, by its canonical name; empty if there is none. It is
+// what the handler has set: fields that the server adds, such as Date, may be missing. It must be called before Done
+// returns, and does not allocate unless the response is a hit with Head.
+func (e *Exchange) ResponseHeader(name string) string {
+	if values := e.header[name]; len(values) > 0 {
+		return values[0]
+	}
+	for rest := e.Head; len(rest) > 0; {
+		line, after, _ := bytes.Cut(rest, []byte("\r\n"))
+		field, value, found := bytes.Cut(line, []byte(":"))
+		if found && len(field) == len(name) && textproto.CanonicalMIMEHeaderKey(string(field)) == name {
+			return string(bytes.TrimSpace(value))
+		}
+		rest = after
+	}
+	return ""
 }
 
 // A Sink receives each request when it has been answered.

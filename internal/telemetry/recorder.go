@@ -11,9 +11,9 @@ import (
 type RecorderConfig struct {
 	Sinks      []Sink
 	RequestIDs RequestIDs
-	// IdentifyHits: sinks get the ids of all requests. Otherwise hits whose response does not
-	// name one have none, which saves making it.
-	IdentifyHits bool
+	// IdentifyHits reports whether sinks get the ids of all requests now. Otherwise hits whose response does not
+	// name one have none, which saves making it. Nil: they do not.
+	IdentifyHits func() bool
 }
 
 // A Recorder reports requests to sinks. It is safe for concurrent use.
@@ -26,6 +26,9 @@ type Recorder struct {
 // NewRecorder returns a recorder.
 func NewRecorder(cfg RecorderConfig) *Recorder {
 	cfg.RequestIDs = cmp.Or(cfg.RequestIDs, RequestIDsOff)
+	if cfg.IdentifyHits == nil {
+		cfg.IdentifyHits = func() bool { return false }
+	}
 	return &Recorder{cfg: cfg, writers: sync.Pool{New: func() any { return new(writer) }}}
 }
 
@@ -60,7 +63,7 @@ func (rec *Recorder) finish(w *writer, returned bool) {
 	}
 	w.done.Store(true)
 	e := &w.exchange
-	if rec.cfg.IdentifyHits || !e.Hit {
+	if !e.Hit || rec.cfg.IdentifyHits() {
 		w.RequestID()
 	}
 	e.Aborted = !returned

@@ -100,7 +100,7 @@ func TestIDsOfHits(t *testing.T) {
 		for _, isHit := range []bool{false, true} {
 			got := make(exchanges, 1)
 			h := telemetry.NewRecorder(telemetry.RecorderConfig{
-				Sinks: []telemetry.Sink{got}, RequestIDs: telemetry.RequestIDsErrors, IdentifyHits: identify,
+				Sinks: []telemetry.Sink{got}, RequestIDs: telemetry.RequestIDsErrors, IdentifyHits: func() bool { return identify },
 			}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.(isr.Reporter).Report().Hit = isHit }))
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
 			if id := got.next(t).RequestID; (id != "") != (identify || !isHit) {

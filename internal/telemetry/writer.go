@@ -77,7 +77,7 @@ func (w *writer) begin(status int) {
 	if e.Status != 0 {
 		return
 	}
-	e.Status = status
+	e.Status, e.header = status, w.inner.Header()
 	if !e.Hit {
 		e.FirstByte = time.Since(e.Start)
 	}

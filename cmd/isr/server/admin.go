@@ -123,7 +123,7 @@ func (c *ServeCommand) administered(cache *isr.Cache, st *Stores, deliveries isr
 	return admin.Config{
 		Cache: cache, Downstream: deliveries, Hosts: r.public.served, Reload: r.onRequest(), Explain: r.explain, Origins: r.origins, Problems: textsOf(problems),
 		Process: func() admin.Process { return r.process() }, Version: cli.Version(), Place: st.Where, Node: nodeName(), Sites: r.public.urls, Naming: r.naming,
-		Embedded: c.Table == "", Demo: r.demo(), Meter: st.meter, Observer: inst.observer(), Metrics: r.metrics.Handler(), Live: inst.live, Logger: log,
+		Embedded: c.Table == "", Demo: r.demo(), Meter: st.meter, Observer: inst.observer(), Metrics: r.metrics.Handler(), Live: inst.live, Tail: &inst.access.tail, Logger: log,
 	}
 }
 

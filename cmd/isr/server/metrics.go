@@ -98,7 +98,7 @@ func sources(st *Stores, cache *isr.Cache, site *gateway.Site, buffered *buffers
 		},
 		Capacity: st.meter.Units,
 		Ready:    h.checks,
-		Dropped:  i.dropped,
+		Dropped:  i.access.lost,
 		Downstream: func() map[string]bool {
 			failing := make(map[string]bool)
 			for _, name := range deliveries.Destinations() {

@@ -67,6 +67,15 @@ func discardAll(all []replacement) {
 	}
 }
 
+// joined is the replacement of two parts that have all functions.
+func joined(a, b replacement) replacement {
+	return replacement{
+		use:     func() { a.use(); b.use() },
+		discard: func() { b.discard(); a.discard() },
+		retire:  func(ctx context.Context) { a.retire(ctx); b.retire(ctx) },
+	}
+}
+
 // A reloader replaces the configuration of a running server.
 type reloader struct {
 	path string
@@ -83,8 +92,8 @@ type reloader struct {
 	watch func(*gateway.SiteConfig)
 	// buffered is the budget of buffers of the server.
 	buffered *buffers.Budget
-	// reopenLogs opens log files again; nil if there are none.
-	reopenLogs func()
+	// reopenLogs opens log files again. It reports whether there are any.
+	reopenLogs func() bool
 	// adjustLog gives the log the format and the level of a file.
 	adjustLog func(*config.File)
 	log       *slog.Logger
@@ -287,11 +296,9 @@ func (h Hangups) Each(ctx context.Context, do func()) (stop func()) {
 // file it logs that there is none.
 func (r *reloader) signaled() {
 	defer supervisor{r.log}.reloading()()
-	if r.reopenLogs != nil {
-		r.reopenLogs()
-	}
+	reopened := r.reopenLogs()
 	if r.path == "" {
-		r.log.Info("SIGHUP has reloaded nothing: there is no configuration file (--config)", "access_log_reopened", r.reopenLogs != nil)
+		r.log.Info("SIGHUP has reloaded nothing: there is no configuration file (--config)", "access_log_reopened", reopened)
 		return
 	}
 	_, _ = r.reload(context.Background()) // logged

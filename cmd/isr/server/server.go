@@ -346,7 +346,7 @@ func (s *server) startSite(context.Context) (end func(), err error) {
 	s.reloader.public, s.reloader.parts, s.reloader.adjustLog = s.public, s.parts(), s.adjustLog
 	s.reloader.read = func() (*config.File, error) { return s.base.read(s.flags) }
 	s.reloader.plan = func(f *config.File) (*setup, error) { return s.base.plan(s.flags, f, s.ServeCommand) }
-	s.public.observe, s.reloader.reopenLogs = inst.observe(), inst.reopenLogs()
+	s.public.observe, s.reloader.reopenLogs = inst.observe(), inst.access.reopen
 	return s.reloader.site.Close, nil
 }
 

@@ -432,6 +432,8 @@ func operationFields() []serverField {
 		{"access-log-format", "access_log.format", to(func(c *ServeCommand, f *config.File) { c.AccessLogFormat = f.AccessLog.Format })},
 		{"access-log-client-address", "access_log.client_address", to(func(c *ServeCommand, f *config.File) { c.AccessLogClient = f.AccessLog.ClientAddress })},
 		{"access-log-sample-hits", "access_log.sample_hits", to(func(c *ServeCommand, f *config.File) { c.AccessLogSampleHits = f.AccessLog.SampleHits })},
+		{"", "access_log.fields", to(func(c *ServeCommand, f *config.File) { c.accessLogFields = f.AccessLog.Fields })},
+		{"", "access_log.syslog", to(func(c *ServeCommand, f *config.File) { c.accessLogSyslog = f.AccessLog.Syslog })},
 		{"request-id", "request_id", to(func(c *ServeCommand, f *config.File) { c.RequestID = f.RequestID })},
 		{"log", "log.format", to(func(c *ServeCommand, f *config.File) { c.Log = f.Log.Format })},
 		{"log-level", "log.level", func(c *ServeCommand, f *config.File) error { return c.LogLevel.UnmarshalText([]byte(f.Log.Level)) }},

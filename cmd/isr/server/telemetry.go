@@ -12,7 +12,6 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/handover"
 	"github.com/facetheory/isr/internal/telemetry"
-	"github.com/facetheory/isr/internal/telemetry/accesslog"
 	"github.com/facetheory/isr/internal/telemetry/live"
 	"github.com/facetheory/isr/internal/telemetry/metrics"
 	"github.com/facetheory/isr/internal/telemetry/tracing"
@@ -26,6 +25,9 @@ type telemetryFlags struct {
 	AccessLogFormat     string `enum:"json,text" default:"json" placeholder:"FORMAT" help:"Format of the access log: json, or text, the Combined Log Format and the fields of the cache (${default})."`
 	AccessLogClient     string `name:"access-log-client-address" enum:"full,masked,none" default:"full" placeholder:"HOW" help:"Addresses of clients in the access log: full, masked (the last octet of IPv4 and the last 80 bits of IPv6 are zero), or none (${default})."`
 	AccessLogSampleHits int    `default:"1" placeholder:"N" help:"Log one in N hits, at random; all other requests are always logged (${default})."`
+
+	accessLogFields []string // access_log.fields
+	accessLogSyslog string   // access_log.syslog
 }
 
 func (f *telemetryFlags) validate() error {
@@ -35,23 +37,11 @@ func (f *telemetryFlags) validate() error {
 	return nil
 }
 
-// openAccessLog opens the access log; nil if there is no --access-log.
-func (f *telemetryFlags) openAccessLog(out io.Writer, log *slog.Logger) (*accesslog.Log, error) {
-	cfg := accesslog.Config{Path: f.AccessLog, Format: accesslog.Format(f.AccessLogFormat), SampleHits: f.AccessLogSampleHits, ClientAddress: accesslog.Address(f.AccessLogClient), Logger: log}
-	switch f.AccessLog {
-	case "":
-		return nil, nil
-	case "-":
-		cfg.Path, cfg.Output = "", out
-	}
-	return accesslog.New(cfg)
-}
-
 // instruments watch a server: sinks receive each request, and observers the work of
 // the cache.
 type instruments struct {
 	metrics    *metrics.Metrics
-	access     *accesslog.Log  // nil if there is none
+	access     *accessLogs
 	tracer     *tracing.Tracer // nil if there is none
 	live       *live.Monitor
 	requestIDs telemetry.RequestIDs
@@ -107,8 +97,22 @@ func (w *watched) scrape(ctx context.Context, sockets *handover.Sockets, c *Serv
 	return c.metricsFlags.serve(ctx, sockets, w.inst.metrics, w.failed, log)
 }
 
-// prepare prepares other addresses of the health and the metrics. New ones answer before those that are gone are closed.
+// prepare prepares another access log, and other addresses of the health and the metrics.
 func (w *watched) prepare(ctx context.Context, sockets *handover.Sockets, old, next *setup, log *slog.Logger) (replacement, error) {
+	access, err := w.inst.access.prepare(old.accessLog(), next.accessLog())
+	if err != nil {
+		return replacement{}, err
+	}
+	servers, err := w.prepareServers(ctx, sockets, old, next, log)
+	if err != nil {
+		access.discard()
+		return replacement{}, err
+	}
+	return joined(access, servers), nil
+}
+
+// prepareServers prepares other addresses of the health and the metrics. New ones answer before those that are gone are closed.
+func (w *watched) prepareServers(ctx context.Context, sockets *handover.Sockets, old, next *setup, log *slog.Logger) (replacement, error) {
 	probed, scraped := w.probed, w.scraped
 	discard := func() {
 		if probed != w.probed {
@@ -175,8 +179,9 @@ func (c *ServeCommand) instruments(ctx context.Context, out io.Writer, log *slog
 	}
 	monitor := live.New()
 	i := &instruments{
-		metrics: m, live: monitor, requestIDs: telemetry.RequestIDs(c.RequestID), sinks: []telemetry.Sink{m, monitor}, closers: []func(){stop},
+		metrics: m, live: monitor, requestIDs: telemetry.RequestIDs(c.RequestID), access: &accessLogs{out: out, log: log}, closers: []func(){stop},
 	}
+	i.sinks = []telemetry.Sink{m, monitor}
 	if i.tracer, err = tracing.Open(ctx, cli.Version(), tracing.Config{Trusted: gateway.FromTrustedPeer, Logger: log}); err != nil {
 		i.close()
 		return nil, cli.Usagef("%v", err)
@@ -187,34 +192,15 @@ func (c *ServeCommand) instruments(ctx context.Context, out io.Writer, log *slog
 	}
 	// The metrics last: they see the span in the context.
 	i.observers = append(i.observers, monitor, m)
-	if i.access, err = c.openAccessLog(out, log); err != nil {
+	if err = i.access.start(c.accessLog()); err != nil {
 		i.close()
 		return nil, err
 	}
-	if i.access != nil {
-		i.sinks = append(i.sinks, i.access)
-		i.closers = append(i.closers, i.access.Close)
-	}
+	i.sinks, i.closers = append(i.sinks, i.access), append(i.closers, i.access.close)
 	i.recorder = telemetry.NewRecorder(telemetry.RecorderConfig{
-		Sinks: i.sinks, RequestIDs: i.requestIDs, IdentifyHits: i.access != nil || i.tracer != nil,
+		Sinks: i.sinks, RequestIDs: i.requestIDs, IdentifyHits: func() bool { return i.tracer != nil || i.access.exists() },
 	})
 	return i, nil
-}
-
-// reopenLogs opens the access log again, for programs that rotate it; nil if there is none.
-func (i *instruments) reopenLogs() func() {
-	if i.access == nil {
-		return nil
-	}
-	return i.access.Reopen
-}
-
-// dropped returns how many lines were dropped, by log.
-func (i *instruments) dropped() map[string]int64 {
-	if i.access == nil {
-		return nil
-	}
-	return map[string]int64{"access": i.access.Dropped()}
 }
 
 // observe returns how public requests are served.

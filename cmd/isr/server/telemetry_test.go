@@ -14,7 +14,7 @@ import (
 // Without a configuration file, SIGHUP only opens the access log again.
 func TestHangupWithoutFile(t *testing.T) {
 	opened := make(chan struct{}, 1)
-	r := &reloader{reopenLogs: func() { opened <- struct{}{} }, log: slog.New(slog.DiscardHandler)}
+	r := &reloader{reopenLogs: func() bool { opened <- struct{}{}; return true }, log: slog.New(slog.DiscardHandler)}
 	hangups, stop := CatchHangups()
 	defer stop()
 	defer hangups.Each(t.Context(), r.signaled)()
@@ -32,7 +32,7 @@ func TestHangupBeforeReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := make(lines, 1)
-	r := &reloader{log: slog.New(slog.NewTextHandler(said, nil))}
+	r := &reloader{reopenLogs: func() bool { return false }, log: slog.New(slog.NewTextHandler(said, nil))}
 	defer hangups.Each(t.Context(), r.signaled)()
 	if line := <-said; !strings.Contains(line, "SIGHUP has reloaded nothing") {
 		t.Errorf("logged %s", line)

@@ -207,7 +207,7 @@ func (w *worker) startSite(context.Context) (end func(), err error) {
 	w.reloader.parts, w.reloader.adjustLog = w.parts(), w.adjustLog
 	w.reloader.read = func() (*config.File, error) { return w.base.read(w.flags) }
 	w.reloader.plan = func(f *config.File) (*setup, error) { return w.base.adopt(w.flags, f, &w.ServeCommand) }
-	w.reloader.reopenLogs = w.watch.inst.reopenLogs()
+	w.reloader.reopenLogs = w.watch.inst.access.reopen
 	return w.reloader.site.Close, nil
 }
 

@@ -3,7 +3,6 @@ package accesslog
 import (
 	"bytes"
 	"io"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +26,8 @@ type buffer struct {
 	pending []byte // guarded by mu
 	closed  bool   // guarded by mu
 
-	dropped atomic.Int64
+	limit   int // of pending
+	dropped *atomic.Int64
 	full    chan struct{} // there are at least writeSize bytes
 	reopen  chan struct{}
 	stop    chan struct{} // closed by Close
@@ -40,7 +40,7 @@ func (b *buffer) init() {
 // add adds a line, or drops it if there is no room.
 func (b *buffer) add(line []byte) {
 	b.mu.Lock()
-	if b.closed || len(b.pending)+len(line) > maxBuffer {
+	if b.closed || len(b.pending)+len(line) > b.limit {
 		b.mu.Unlock()
 		b.dropped.Add(1)
 		return
@@ -147,9 +147,9 @@ func (o *output) reopen() {
 	o.to, o.torn = f, false
 }
 
-// close closes a file.
+// close closes a file, or the connection to a syslog server.
 func (o *output) close() {
-	if f, ok := o.to.(*os.File); ok && o.log.cfg.Path != "" {
+	if f, ok := o.to.(io.Closer); ok && (o.log.cfg.Path != "" || o.log.cfg.Syslog != "") {
 		if err := f.Close(); err != nil {
 			o.log.cfg.Logger.Error("failed to close access log", "error", err)
 		}

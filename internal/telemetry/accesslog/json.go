@@ -10,66 +10,56 @@ import (
 	"github.com/go-faster/jx"
 )
 
-// appendJSON appends a line as a JSON object. Durations are in seconds, sizes in bytes.
-func appendJSON(b []byte, l *line) []byte {
+// appendJSON appends a line as a JSON object of fields. Durations are in seconds, sizes in bytes. Absent values are left
+// out.
+func appendJSON(b []byte, l *line, fields []field) []byte {
 	o := &l.json
-	o.w.Buf = append(b, `{"time":"`...)
-	o.w.Buf = append(l.Start.UTC().AppendFormat(o.w.Buf, "2006-01-02T15:04:05.000000Z"), '"')
-	o.text("client.address", l.client)
-	o.text("http.request.method", l.method)
-	o.text("url.scheme", l.scheme)
-	o.text("server.address", l.host)
-	o.text("server.port", l.port)
-	o.text("url.path", l.path)
-	o.text("url.query", l.query)
-	o.text("network.protocol.version", l.protocol)
-	o.text("http.route", cut(l.Route, maxWord))
-	o.number("http.response.status_code", int64(l.Status))
-	o.number("http.response.body.size", l.Bytes)
-	o.seconds("http.server.request.duration", l.Duration)
-	o.text("user_agent.original", l.agent)
-	o.text("http.request.header.referer", l.referer)
-	o.text("isr.cache", l.cache)
-	if l.Detail != "" {
-		o.text("isr.reason", cut(l.Detail, maxWord))
-	}
-	o.true("isr.stored", l.Stored)
-	o.true("isr.collapsed", l.Collapsed)
-	if l.ForwardStatus > 0 {
-		o.number("isr.forward_status", int64(l.ForwardStatus))
-	}
-	if l.Generation != "" {
-		o.number("isr.age", int64(l.Age/time.Second))
-		o.text("isr.generation", cut(l.Generation, maxWord))
-	}
-	o.positive("isr.first_byte", l.FirstByte)
-	o.positive("isr.render", l.Render)
-	o.positive("isr.lease_wait", l.LeaseWait)
-	o.true("isr.aborted", l.Aborted)
-	o.text("isr.request_id", cut(l.RequestID, maxWord))
-	o.text("trace_id", cut(l.TraceID, maxWord))
-	if l.rate > 1 {
-		o.number("isr.sample_rate", int64(l.rate))
+	o.w.Buf, o.more = append(b, '{'), false
+	for i := range fields {
+		f := &fields[i]
+		v := f.of(l)
+		if v.absent {
+			continue
+		}
+		o.name(f.name)
+		switch f.kind {
+		case isText:
+			o.text(v.text)
+		case isNumber:
+			o.w.Buf = strconv.AppendInt(o.w.Buf, v.n, 10)
+		case isSeconds:
+			o.w.Buf = appendSeconds(o.w.Buf, time.Duration(v.n))
+		case isTrue:
+			o.w.Buf = append(o.w.Buf, "true"...)
+		case isTime:
+			o.w.Buf = append(l.Start.UTC().AppendFormat(append(o.w.Buf, '"'), timeFormat), '"')
+		}
 	}
 	return append(o.w.Buf, '}')
 }
 
-// An object is a JSON object that has begun with a field. Names need no escaping.
-type object struct{ w jx.Writer }
+// timeFormat is the format of times, in UTC.
+const timeFormat = "2006-01-02T15:04:05.000000Z"
 
-func (o *object) name(name string) {
-	o.w.Buf = append(append(append(o.w.Buf, `,"`...), name...), `":`...)
+// An object is a JSON object. Names need no escaping.
+type object struct {
+	w    jx.Writer
+	more bool // it has a field
 }
 
-// text adds a text, unless it is empty.
-func (o *object) text(name, value string) {
-	if value == "" {
-		return
+func (o *object) name(name string) {
+	if o.more {
+		o.w.Buf = append(o.w.Buf, ',')
 	}
+	o.more = true
+	o.w.Buf = append(append(append(o.w.Buf, '"'), name...), `":`...)
+}
+
+// text adds a text.
+func (o *object) text(value string) {
 	if strings.ContainsFunc(value, unprintable) {
 		value = strings.Map(printable, value)
 	}
-	o.name(name)
 	o.w.Str(value)
 }
 
@@ -85,31 +75,6 @@ func printable(r rune) rune {
 		return unicode.ReplacementChar
 	}
 	return r
-}
-
-func (o *object) number(name string, n int64) {
-	o.name(name)
-	o.w.Buf = strconv.AppendInt(o.w.Buf, n, 10)
-}
-
-// true adds a boolean that is true.
-func (o *object) true(name string, value bool) {
-	if value {
-		o.name(name)
-		o.w.Buf = append(o.w.Buf, "true"...)
-	}
-}
-
-// positive adds a duration, unless it is zero.
-func (o *object) positive(name string, d time.Duration) {
-	if d > 0 {
-		o.seconds(name, d)
-	}
-}
-
-func (o *object) seconds(name string, d time.Duration) {
-	o.name(name)
-	o.w.Buf = appendSeconds(o.w.Buf, d)
 }
 
 // appendSeconds appends a duration in seconds, in microseconds' precision: 1.500000.

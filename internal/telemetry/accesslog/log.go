@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,15 +22,24 @@ type Config struct {
 	// Path is the file, which is created if it does not exist, for its owner and group
 	// (0640), and appended to.
 	Path string
-	// Output receives the lines if Path is empty.
+	// Syslog is the address of a server that receives the lines if Path is empty: udp://HOST:PORT, tcp://HOST:PORT or
+	// unix:///PATH. Lines are dropped while it cannot be reached.
+	Syslog string
+	// Output receives the lines if Path and Syslog are empty.
 	Output io.Writer
 	// Format is JSON or Text. Empty means JSON.
 	Format Format
+	// Fields name the parts of a line, in their order: standard ones by either of their names (docs/logs.md), and
+	// headers as request.NAME and response.NAME. Empty means all standard ones. In text, a line has them as
+	// name=value.
+	Fields []string
 	// SampleHits: one in SampleHits hits, at random, has a line. Zero means 1: each hit has. Errors
 	// (from status 500 on) and incomplete responses always have one.
 	SampleHits int
 	// ClientAddress selects which part of a client's address lines have. Empty means AddressFull.
 	ClientAddress Address
+	// Dropped counts the lines that were dropped. Nil: a counter of the log's own.
+	Dropped *atomic.Int64
 	// Logger logs that lines cannot be written. Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -46,7 +57,8 @@ const (
 // second.
 type Log struct {
 	cfg    Config
-	append func([]byte, *line) []byte
+	append func([]byte, *line, []field) []byte
+	fields []field
 	drafts sync.Pool // of *draft
 	buffer buffer
 	window refusedWindow
@@ -69,6 +81,14 @@ func New(cfg Config) (*Log, error) {
 	default:
 		return nil, fmt.Errorf("the format %q of the access log is unknown; expected json or text", cfg.Format)
 	}
+	fields, err := fieldsOf(cfg.Fields)
+	if err != nil {
+		return nil, fmt.Errorf("the access log %w", err)
+	}
+	l.fields = fields
+	if len(cfg.Fields) > 0 && cfg.Format == Text {
+		l.append = appendPairs
+	}
 	switch cfg.ClientAddress {
 	case "", AddressFull, AddressMasked, AddressNone:
 	default:
@@ -82,10 +102,18 @@ func New(cfg Config) (*Log, error) {
 		}
 		out = f
 	}
+	if cfg.Path == "" && cfg.Syslog != "" {
+		server, err := newSyslog(cfg.Syslog)
+		if err != nil {
+			return nil, err
+		}
+		out = server
+	}
 	if out == nil {
-		return nil, errors.New("the access log has neither a path nor an output")
+		return nil, errors.New("the access log has neither a path, a syslog server nor an output")
 	}
 	l.drafts.New = func() any { return &draft{text: make([]byte, 0, 1024)} }
+	l.buffer.limit, l.buffer.dropped = maxBuffer, cmp.Or(cfg.Dropped, new(atomic.Int64))
 	l.buffer.init()
 	go func() {
 		defer close(l.done)
@@ -121,7 +149,7 @@ func (l *Log) Done(x *telemetry.Exchange) {
 	}
 	d := l.drafts.Get().(*draft)
 	d.line = newLine(x, rate, l.cfg.ClientAddress)
-	d.text = append(l.append(d.text[:0], &d.line), '\n')
+	d.text = append(l.append(d.text[:0], &d.line, l.fields), '\n')
 	l.buffer.add(d.text)
 	d.line = line{}
 	l.drafts.Put(d)

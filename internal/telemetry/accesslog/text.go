@@ -9,7 +9,7 @@ import (
 // fields of the cache behind as name=value. A missing value is "-".
 //
 //	192.0.2.7 - - [23/Nov/2026:17:05:00 +0000] "GET /news?page=2 HTTP/1.1" 200 5120 "-" "curl/8" host=example.com cache=hit …
-func appendText(b []byte, l *line) []byte {
+func appendText(b []byte, l *line, _ []field) []byte {
 	b = append(escaped(b, l.client), " - - ["...)
 	b = l.Start.UTC().AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(escaped(append(b, `] "`...), l.method), ' ')
@@ -44,6 +44,33 @@ func appendText(b []byte, l *line) []byte {
 	}
 	if l.rate > 1 {
 		b = strconv.AppendInt(append(b, " sample_rate="...), int64(l.rate), 10)
+	}
+	return b
+}
+
+// appendPairs appends fields as name=value, by their short names. Texts are in quotes, and an absent value is "-".
+func appendPairs(b []byte, l *line, fields []field) []byte {
+	for i := range fields {
+		f := &fields[i]
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = append(append(b, f.short...), '=')
+		v := f.of(l)
+		switch {
+		case f.kind == isTime:
+			b = l.Start.UTC().AppendFormat(b, timeFormat)
+		case v.absent:
+			b = append(b, '-')
+		case f.kind == isText:
+			b = quoted(b, v.text)
+		case f.kind == isNumber:
+			b = strconv.AppendInt(b, v.n, 10)
+		case f.kind == isSeconds:
+			b = appendSeconds(b, time.Duration(v.n))
+		case f.kind == isTrue:
+			b = append(b, "true"...)
+		}
 	}
 	return b
 }
