@@ -20,7 +20,8 @@ type Provider string
 // The providers. All of them sign with HMAC-SHA256 (RFC 2104).
 const (
 	// Generic: X-ISR-Signature is "sha256=" and the hex MAC of X-ISR-Timestamp (epoch
-	// seconds), a dot and the body. X-ISR-Delivery, if present, is the message id.
+	// seconds), a dot and the body. X-ISR-Delivery, if present, is the message id. With
+	// "X-ISR-Event: ping" the response says what the payload would purge, and nothing is purged.
 	Generic Provider = "generic"
 	// GitHub: X-Hub-Signature-256 is "sha256=" and the hex MAC of the body, by which a message is
 	// known: X-GitHub-Delivery, the id, is not signed, and neither is a time.

@@ -23,11 +23,13 @@ const maxTemplate = 4096
 //	tag:product-{payload.id}
 //	url:https://example.com/products/{payload.slug.current}
 //	tag@{payload.site}:article           of the tenant in the payload
+//	tag:{payload.tags.*}                 one target for each element of an array
 //	all
 //
 // The kinds are tag, url, prefix, host, tenant and all. A placeholder is "payload" and the
 // names of members or the indexes of elements, separated by dots, or a JSON pointer (RFC
-// 6901) into the payload, such as {/fields/sku/en-US}. The value must be a string, a number or
+// 6901) into the payload, such as {/fields/sku/en-US}. One name after a dot may be *, for each element
+// of an array, which may be empty. The value must be a string, a number or
 // a boolean. In a URL or prefix it is percent-encoded where a browser encodes it, and '?' and '#'
 // are too, unless the placeholder is at the very beginning; what is encoded already stays as it
 // is. A Template is immutable.
@@ -69,11 +71,36 @@ func ParseTemplate(text string) (Template, error) {
 	if t.tenant, err = parseParts(tenant); err == nil {
 		t.value, err = parseParts(value)
 	}
+	if err == nil {
+		err = t.checkWildcards()
+	}
 	if err != nil {
 		return t, fmt.Errorf("the target %q: %w", text, err)
 	}
 	return t, nil
 }
+
+// checkWildcards bounds what one template makes: the elements of one array.
+func (t Template) checkWildcards() error {
+	found := 0
+	for _, p := range slices.Concat(t.tenant, t.value) {
+		for i := range p.path {
+			if p.isWildcard(i) {
+				found++
+			}
+		}
+	}
+	if found > 1 {
+		return fmt.Errorf("has %d wildcards (*); expected at most one", found)
+	}
+	return nil
+}
+
+// isWildcard reports whether a name of the path means each element of an array. In a JSON pointer * is the name of a
+// member.
+func (p part) isWildcard(i int) bool { return p.path[i] == wildcard && !strings.HasPrefix(p.name, "/") }
+
+const wildcard = "*"
 
 // cutOutside cuts a text at its first colon outside braces.
 func cutOutside(text string) (before, after string, found bool) {
@@ -141,6 +168,42 @@ func parsePath(name string) ([]string, error) {
 // String returns the template as it was parsed.
 func (t Template) String() string { return t.text }
 
+// elements returns the templates that a wildcard stands for: t itself if it has none.
+func (t Template) elements(payload any) ([]Template, error) {
+	for _, parts := range []*[]part{&t.tenant, &t.value} {
+		for at, p := range *parts {
+			i := 0
+			for i < len(p.path) && !p.isWildcard(i) {
+				i++
+			}
+			if i == len(p.path) {
+				continue
+			}
+			value, err := find(payload, p, i)
+			if err != nil {
+				return nil, fmt.Errorf("target %q: %w", t.text, err)
+			}
+			list, ok := value.([]any)
+			switch {
+			case !ok:
+				return nil, fmt.Errorf("target %q: %w: %q of the payload is %s; expected an array", t.text, store.ErrInvalidInput, strings.Join(p.path[:i], "."), typeName(value))
+			case len(list) > store.MaxPurgeTargets:
+				return nil, fmt.Errorf("target %q: %w: %q of the payload has %d elements; at most %d can be purged together", t.text, store.ErrInvalidInput, strings.Join(p.path[:i], "."), len(list), store.MaxPurgeTargets)
+			}
+			whole := *parts
+			var each []Template
+			for n := range list {
+				*parts = slices.Clone(whole)
+				(*parts)[at].path = slices.Clone(p.path)
+				(*parts)[at].path[i] = strconv.Itoa(n)
+				each = append(each, t)
+			}
+			return each, nil
+		}
+	}
+	return []Template{t}, nil
+}
+
 // expand returns the target of a payload. Errors wrap store.ErrInvalidInput or
 // store.ErrInvalidKey, and name the template.
 func (t Template) expand(payload any) (store.PurgeTarget, error) {
@@ -169,11 +232,17 @@ func (t Template) expand(payload any) (store.PurgeTarget, error) {
 func Expand(templates []Template, payload any) ([]store.PurgeTarget, error) {
 	targets := make([]store.PurgeTarget, 0, len(templates))
 	for _, t := range templates {
-		target, err := t.expand(payload)
+		each, err := t.elements(payload)
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, target)
+		for _, t := range each {
+			target, err := t.expand(payload)
+			if err != nil {
+				return nil, err
+			}
+			targets = append(targets, target)
+		}
 	}
 	return targets, nil
 }
@@ -208,10 +277,10 @@ func inURL(before, value string) string {
 	return canonical.EncodePath(value)
 }
 
-// lookUp returns the text of the value that a placeholder names.
-func lookUp(payload any, p part) (string, error) {
-	value := payload
-	for i, name := range p.path {
+// find returns the value that the first names of a placeholder lead to.
+func find(payload any, p part, names int) (value any, err error) {
+	value = payload
+	for i, name := range p.path[:names] {
 		var found bool
 		switch in := value.(type) {
 		case map[string]any:
@@ -223,8 +292,17 @@ func lookUp(payload any, p part) (string, error) {
 			}
 		}
 		if !found {
-			return "", fmt.Errorf("%w: the payload has no {%s}: %q is missing", store.ErrInvalidInput, p.name, strings.Join(p.path[:i+1], "."))
+			return nil, fmt.Errorf("%w: the payload has no {%s}: %q is missing", store.ErrInvalidInput, p.name, strings.Join(p.path[:i+1], "."))
 		}
+	}
+	return value, nil
+}
+
+// lookUp returns the text of the value that a placeholder names.
+func lookUp(payload any, p part) (string, error) {
+	value, err := find(payload, p, len(p.path))
+	if err != nil {
+		return "", err
 	}
 	switch v := value.(type) {
 	case string:
@@ -246,6 +324,8 @@ func typeName(value any) string {
 		return "null"
 	case []any:
 		return "an array"
+	case map[string]any:
+		return "an object"
 	}
-	return "an object"
+	return "a single value"
 }

@@ -196,21 +196,29 @@ func (h *Hooks) serve(r *http.Request) (hookReply, error) {
 	if err != nil {
 		return hookReply{}, err
 	}
+	if hook.Provider == Generic && r.Header.Get("X-ISR-Event") == "ping" {
+		return hookReply{Message: "pong: the signature is right, and the targets are what this payload would purge", Targets: targetNames(targets)}, nil
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), submitTime)
 	defer cancel()
 	outcome, err := h.purges.Submit(ctx, Message{Source: "hook " + hook.Name, ID: id, Targets: targets, Hard: hook.Hard})
 	if err != nil {
 		return hookReply{}, err
 	}
-	reply := hookReply{Receipt: outcome.Receipt.Seq, Duplicate: outcome.Duplicate}
-	for _, t := range targets {
-		reply.Targets = append(reply.Targets, t.String())
-	}
+	reply := hookReply{Receipt: outcome.Receipt.Seq, Duplicate: outcome.Duplicate, Targets: targetNames(targets)}
 	for _, k := range outcome.NotStored {
 		reply.NotStored = append(reply.NotStored, k.String())
 	}
 	h.log.Info("purged by webhook", "hook", hook.Name, "id", id, "receipt", outcome.Receipt.Seq, "duplicate", outcome.Duplicate, "targets", reply.Targets, "not_stored", reply.NotStored)
 	return reply, nil
+}
+
+func targetNames(targets []store.PurgeTarget) []string {
+	names := make([]string, 0, len(targets))
+	for _, t := range targets {
+		names = append(names, t.String())
+	}
+	return names
 }
 
 // targets returns what the payload of a verified request purges.

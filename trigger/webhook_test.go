@@ -120,9 +120,11 @@ func (s *site) targets() (all []string) {
 	return all
 }
 
-const payload = `{
+// payload is what the templates of the tests are filled with.
+var payload = `{
 	"id": 9007199254740993, "slug": {"current": "red shoes/50%?"}, "path": "/news/ä b", "draft": false, "none": null, "empty": "",
-	"url": "https://Example.com:443/a?b=1", "site": "acme", "fields": {"a.b": {"en/US": "x~y"}}, "items": [{"sku": "S1"}, {"sku": "S2"}], "host": "Example.COM",
+	"url": "https://Example.com:443/a?b=1", "site": "acme", "fields": {"a.b": {"en/US": "x~y"}, "*": "star"}, "items": [{"sku": "S1"}, {"sku": "S2"}], "host": "Example.COM",
+	"tenants": ["x", "y"], "urls": ["https://example.com/a", "https://example.com/b c"], "none_of": [], "mixed": ["a", {}], "many": [` + strings.Repeat("1, ", store.MaxPurgeTargets) + `1],
 	"encoded": "/Pr%C3%A9s/é", "marks": "a(1),b;c", "typed": " https://münchen.example/Prés x#top"
 }`
 
@@ -148,12 +150,54 @@ func TestTemplatesSelectTargets(t *testing.T) {
 		"host:{payload.host}":                                "prefix example.com/",
 		"tenant:{payload.site}":                              "tenant of tenant acme",
 		"all":                                                "site",
+		"tag:sku-{payload.items.*.sku}":                      "tag sku-S1, tag sku-S2",
+		"tag@{payload.tenants.*}:a":                          "tag a of tenant x, tag a of tenant y",
+		"url:{payload.urls.*}":                               "key example.com/a, key example.com/b%20c",
+		"tag:{/fields/*}":                                    "tag star",
 	} {
 		s := newSite(t, trigger.GitHub, secret, template)
 		status, reply := s.post(t, gitHub(secret, "1", payload), payload)
 		if got := strings.Join(s.targets(), ", "); status != 200 || got != want {
 			t.Errorf("%s: got %d %q, purged %q, want %q", template, status, reply, got, want)
 		}
+	}
+}
+
+// A list that is empty purges nothing beside the other targets, and cannot be a whole message.
+func TestEmptyListsOfTargets(t *testing.T) {
+	s := newSite(t, trigger.GitHub, secret, "tag:{payload.none_of.*}", "tag:{payload.id}")
+	if status, reply := s.post(t, gitHub(secret, "1", payload), payload); status != 200 || strings.Join(s.targets(), ", ") != "tag 9007199254740993" {
+		t.Errorf("%d %s, purged %v", status, reply, s.targets())
+	}
+	s = newSite(t, trigger.GitHub, secret, "tag:{payload.none_of.*}")
+	if status, reply := s.post(t, gitHub(secret, "1", payload), payload); status != 422 || !strings.Contains(reply, "the message has no targets") {
+		t.Errorf("%d %s", status, reply)
+	}
+}
+
+// A generic sender can try its secret and the targets without purging.
+func TestPing(t *testing.T) {
+	ping := func(s *site, key, body string) (status int, reply string) {
+		at := strconv.FormatInt(s.now.Unix(), 10)
+		return s.post(t, header("Content-Type", "application/json", "X-ISR-Event", "ping", "X-ISR-Timestamp", at,
+			"X-ISR-Signature", "sha256="+hex.EncodeToString(mac(key, at+"."+body))), body)
+	}
+	s := newSite(t, trigger.Generic, secret, "tag:{payload.tags.*}")
+	for _, test := range []struct {
+		key, body, want string
+		status          int
+	}{
+		{secret, `{"tags": ["a", "b"]}`, `"targets":["tag a","tag b"],"message":"pong`, 200},
+		{secret, `{"tags": []}`, `"message":"pong`, 200},
+		{secret, `{"tag": "a"}`, `\"tags\" is missing`, 422},
+		{"another secret of 16 bytes", `{"tags": ["a"]}`, "made with another secret", 401},
+	} {
+		if status, reply := ping(s, test.key, test.body); status != test.status || !strings.Contains(reply, test.want) {
+			t.Errorf("%s: %d %s; want %d with %s", test.body, status, reply, test.status, test.want)
+		}
+	}
+	if got := s.targets(); got != nil {
+		t.Errorf("pings have purged %v", got)
 	}
 }
 
@@ -185,6 +229,12 @@ func TestPayloadsWithoutTargetAreRefused(t *testing.T) {
 		"host:{payload.url}":                "has a path; give only example.com",
 		"prefix:{payload.host}":             "must begin with a host and a slash",
 		"url:https://exa mple/{payload.id}": "does not begin with a host name",
+		"tag:{payload.gone.*}":              "\\\"gone\\\" is missing",
+		"tag:{payload.path.*}":              "\\\"path\\\" of the payload is a single value; expected an array",
+		"tag:{payload.slug.*.current}":      "\\\"slug\\\" of the payload is an object; expected an array",
+		"tag:{payload.items.*}":             "{payload.items.*} of the payload is an object",
+		"tag:{payload.mixed.*}":             "{payload.mixed.*} of the payload is an object",
+		"tag:{payload.many.*}":              "\\\"many\\\" of the payload has 91 elements; at most 90 can be purged together",
 	} {
 		s := newSite(t, trigger.GitHub, secret, "tag:ok", template)
 		status, reply := s.post(t, gitHub(secret, "1", payload), payload)
