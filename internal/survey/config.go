@@ -80,8 +80,8 @@ func (s *Site) writePurges(line func(string, ...any)) {
 	case "django":
 		line("# A model that is saved purges its pages by purge_on_change: docs/python.md. It needs the token in isr-data/admin.token.")
 	case "wordpress":
-		hook, target = "wordpress", `"tag:{payload.tag}", "tag:lists"`
-		line("# WordPress sends them by the plugin of docs/webhooks.md, \"WordPress\". It shares a secret with isr:")
+		hook, target = "wordpress", `"tag:{payload.tags.*}", "url:{payload.urls.*}"`
+		line("# WordPress sends them by the plugin of integrations/wordpress (docs/wordpress.md). It shares a secret with isr:")
 	}
 	if hook == "cms" {
 		line("# Other systems send webhooks (docs/webhooks.md), or run isr purge URL. They share a secret with isr:")

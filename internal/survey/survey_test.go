@@ -205,7 +205,7 @@ func TestCancel(t *testing.T) {
 func TestPurges(t *testing.T) {
 	const found, none = true, false
 	for preset, texts := range map[string]map[string]bool{
-		"wordpress": {`targets: ["tag:{payload.tag}", "tag:lists"]`: found, "    wordpress:\n": found, "cms": none},
+		"wordpress": {`targets: ["tag:{payload.tags.*}", "url:{payload.urls.*}"]`: found, "    wordpress:\n": found, "cms": none},
 		"django":    {"purge_on_change": found, `targets: ["url:https://example.com/{payload.path}"]`: found},
 		"next":      {"revalidateTag": found, `targets: ["url:https://example.com/{payload.path}"]`: found},
 		"":          {"purge_on_change": none, "revalidateTag": none, `targets: ["url:https://example.com/{payload.path}"]`: found},
