@@ -21,6 +21,10 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if address := os.Getenv(originAddress); address != "" {
+		fmt.Fprintln(os.Stderr, serveOrigin(address))
+		os.Exit(1)
+	}
 	if err := waitTogether(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -20,6 +20,7 @@ package gateway
 //	protection.go, networks.go      which requests are accepted
 //	site.go                         routes and origins, replaced while they serve
 //	origin.go, origins.go, pool.go  the addresses of an origin, failover, health checks
+//	balance.go                      which address gets a request, and which are ejected
 //	proxy.go                        the reverse proxy to an origin, as a renderer
 //	via.go                          the field Via, and requests that come back
 //	requestbody.go, admission.go    limits per client

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/facetheory/isr/budget"
@@ -15,8 +16,17 @@ import (
 // An Origin is a site behind the cache, at one or more addresses.
 type Origin struct {
 	// URLs are the addresses of servers that render the same pages, as [ParseOrigin]
-	// returns them. Requests go to the first that is up.
+	// returns them. They share the requests, as Balance says.
 	URLs []*url.URL
+	// Balance is how the addresses share requests. Empty means BalanceLeast.
+	Balance Balance
+	// Weights are the weights of URLs, from 1 on, by their indices. Nil means that all are equal.
+	Weights []int
+	// SlowStart is how long an address that is up again gets a growing share of the requests, from a tenth on.
+	// Zero means that it gets its whole share at once.
+	SlowStart time.Duration
+	// Ejection is when an address is not used for a time.
+	Ejection Ejection
 	// Handler, if not nil, is the site itself, instead of URLs.
 	Handler http.Handler
 	// Renders, Failures: see [budget.Config].
@@ -42,6 +52,10 @@ const (
 )
 
 func (o Origin) withDefaults() Origin {
+	o.Balance = cmp.Or(o.Balance, BalanceLeast)
+	o.Ejection.Failures = cmp.Or(o.Ejection.Failures, DefaultEjectionFailures)
+	o.Ejection.Time = cmp.Or(o.Ejection.Time, DefaultEjectionTime)
+	o.Ejection.MaxTime = cmp.Or(o.Ejection.MaxTime, DefaultEjectionMaxTime)
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
 	o.ResponseTimeout = cmp.Or(o.ResponseTimeout, DefaultResponseTimeout)
@@ -80,6 +94,8 @@ func startOrigin(name string, cfg Origin, site SiteConfig, gateway pseudonym) (*
 		return o, nil
 	case len(cfg.URLs) == 0:
 		return nil, fmt.Errorf("origin %q has no address", name)
+	case cfg.Weights != nil && (len(cfg.Weights) != len(cfg.URLs) || slices.Min(cfg.Weights) < 1):
+		return nil, fmt.Errorf("origin %q has %d addresses and the weights %v; expected a weight from 1 on for each", name, len(cfg.URLs), cfg.Weights)
 	}
 	o.pool = newPool(cfg, site.Logger)
 	if site.Answered != nil {

@@ -20,9 +20,13 @@ type OriginState struct {
 // An AddressState is what is known of one server of an origin.
 type AddressState struct {
 	URL string
-	// Up: requests prefer this server. It is not up after failed health checks, and for a
-	// while after a request that found no server, or a broken connection.
+	// Up: requests prefer this server. It is not up after failed health checks, and while it is ejected
+	// (see [Ejection]).
 	Up bool
+	// Open are the requests whose responses have not ended.
+	Open int64
+	// Requests and Ejections are counted since the origin began.
+	Requests, Ejections int64
 }
 
 // Origins returns the present state of all origins, sorted by name.
@@ -34,15 +38,12 @@ func (s *Site) Origins() []OriginState {
 		state := OriginState{Name: name, State: o.budget.State()}
 		if o.pool != nil {
 			for _, a := range o.pool.addresses {
-				state.Addresses = append(state.Addresses, AddressState{URL: a.url.String(), Up: a.isUp(time.Now())})
+				state.Addresses = append(state.Addresses, AddressState{
+					URL: a.url.String(), Up: a.isUp(time.Now()), Open: a.open.Load(), Requests: a.requests.Load(), Ejections: a.ejections.Load(),
+				})
 			}
 		}
 		all = append(all, state)
 	}
 	return all
-}
-
-// isUp reports whether requests prefer an address.
-func (a *address) isUp(now time.Time) bool {
-	return !a.down.Load() && a.avoidUntil.Load() <= now.UnixNano()
 }

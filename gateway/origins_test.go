@@ -24,7 +24,7 @@ func TestOrigins(t *testing.T) {
 	failing.Close()
 	s := newSite(t, newCache(t), gateway.SiteConfig{
 		Origins: map[string]gateway.Origin{
-			"site":  {URLs: []*url.URL{parse(t, down), parse(t, up.URL)}},
+			"site":  {URLs: []*url.URL{parse(t, down), parse(t, up.URL)}, Balance: gateway.BalanceFirst},
 			"other": {URLs: []*url.URL{parse(t, failing.URL)}, Failures: 1},
 		},
 		Routes: []gateway.SiteRoute{
@@ -67,7 +67,7 @@ func TestSend(t *testing.T) {
 	var hosts []string
 	down, up := closed(t), newEcho(t, "up")
 	s := newSite(t, newCache(t), gateway.SiteConfig{
-		Origins: map[string]gateway.Origin{"site": {URLs: []*url.URL{parse(t, down), parse(t, up.URL)}}},
+		Origins: map[string]gateway.Origin{"site": {URLs: []*url.URL{parse(t, down), parse(t, up.URL)}, Balance: gateway.BalanceFirst}},
 		Routes:  []gateway.SiteRoute{{Pattern: "/", Route: isr.Route{Revalidate: time.Minute}, Origin: "site"}},
 		Send: func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 			hosts = append(hosts, r.URL.Host)

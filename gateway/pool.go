@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -20,11 +19,7 @@ import (
 	"github.com/facetheory/isr/internal/httpconn"
 )
 
-// avoidFor is how long an address that could not be connected to, or broke a connection, is
-// tried last.
-const avoidFor = 10 * time.Second
-
-// A pool sends requests to the addresses of an origin, to the first that is up. If it fails
+// A pool sends requests to the addresses of an origin, of which its balancer chooses one. If it fails
 // before it has answered, another is tried, unless the request may have had an effect:
 //
 //	not connected                          ──► next address, for every method
@@ -37,7 +32,7 @@ const avoidFor = 10 * time.Second
 //
 // Methods are safe for concurrent use.
 type pool struct {
-	addresses []*address
+	balancer
 	transport *httpconn.Direct
 	h2c       *http.Transport // of addresses with that scheme
 	health    HealthCheck
@@ -51,14 +46,6 @@ type pool struct {
 	checks sync.WaitGroup
 }
 
-// An address is one server of an origin.
-type address struct {
-	url *url.URL
-	// avoidUntil is when a failure of a request ends, in Unix nanoseconds.
-	avoidUntil atomic.Int64
-	down       atomic.Bool // by health checks
-}
-
 func newPool(cfg Origin, log *slog.Logger) *pool {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &pool{transport: httpconn.NewDirect(transport(cfg), dialer(cfg)), h2c: transport(cfg), health: cfg.Health, log: logOf(log), cancel: cancel}
@@ -68,8 +55,13 @@ func newPool(cfg Origin, log *slog.Logger) *pool {
 	}
 	p.h2c.Protocols = new(http.Protocols)
 	p.h2c.Protocols.SetUnencryptedHTTP2(true)
-	for _, u := range cfg.URLs {
-		p.addresses = append(p.addresses, &address{url: u})
+	p.balance, p.slowStart, p.ejection = cfg.Balance, cfg.SlowStart, cfg.Ejection
+	for i, u := range cfg.URLs {
+		a := &address{url: u}
+		if a.weight = 1; i < len(cfg.Weights) {
+			a.weight = cfg.Weights[i]
+		}
+		p.addresses = append(p.addresses, a)
 	}
 	if p.health.Path != "" {
 		for _, a := range p.addresses {
@@ -104,44 +96,24 @@ func (p *pool) has(host string) bool {
 	})
 }
 
-// order returns the addresses, those that are up first.
-func (p *pool) order() []*address {
-	if len(p.addresses) == 1 {
-		return p.addresses
-	}
-	now := time.Now().UnixNano()
-	rank := func(a *address) int {
-		switch {
-		case a.down.Load():
-			return 2
-		case a.avoidUntil.Load() > now:
-			return 1
-		}
-		return 0
-	}
-	ordered := slices.Clone(p.addresses)
-	slices.SortStableFunc(ordered, func(a, b *address) int { return rank(a) - rank(b) })
-	return ordered
-}
-
 // RoundTrip implements [http.RoundTripper].
 func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := &keptBody{inner: r.Body}
-	addresses := p.order()
-	for i, a := range addresses {
-		last := i+1 == len(addresses)
+	left := slices.Clone(p.addresses)
+	for {
+		var a *address
+		a, left = p.take(left)
+		last := len(left) == 0
 		var sent *sending
 		if !last {
 			sent = new(sending)
 		}
+		began := time.Now()
 		res, err := p.send(r, a, body, sent)
+		broken := err != nil && isBroken(r.Context(), err)
+		p.note(r, a, res, broken, began)
 		if err == nil {
-			a.avoidUntil.Store(0)
 			return res, nil
-		}
-		broken := isBroken(r.Context(), err)
-		if broken {
-			a.avoidUntil.Store(time.Now().Add(avoidFor).UnixNano())
 		}
 		if last || !broken || body.used.Load() || sent.response.Load() || sent.request.Load() && !repeatable(r) {
 			body.end()
@@ -149,7 +121,25 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		p.log.Warn("an address of the origin failed, trying the next", "address", a.url.String(), "error", err)
 	}
-	panic("unreachable: a pool has an address")
+}
+
+// note tells the balancer how an address has answered. res is nil if it has not.
+func (p *pool) note(r *http.Request, a *address, res *http.Response, broken bool, began time.Time) {
+	switch {
+	case res == nil && !broken && r.Context().Err() != nil: // the visitor or the cache has given up
+		return
+	case res != nil && !isFailure(res.StatusCode):
+		p.worked(a, began)
+		return
+	}
+	if ejected := p.failed(a, broken); ejected > 0 && len(p.addresses) > 1 {
+		p.log.Warn("an address of the origin is ejected: others get its requests for a time", "address", a.url.String(), "time", ejected.String())
+	}
+}
+
+// isFailure reports whether a status says that the server has failed: 501 and 505 are about the request.
+func isFailure(status int) bool {
+	return status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported
 }
 
 // sending is how far a request came.
@@ -181,6 +171,8 @@ func (p *pool) send(r *http.Request, a *address, body *keptBody, sent *sending) 
 	if r.Body != nil && r.Body != http.NoBody {
 		out.Body = body
 	}
+	a.requests.Add(1)
+	a.open.Add(1)
 	began := time.Now()
 	res, err := p.through(out, func(r *http.Request) (*http.Response, error) { return p.roundTrip(r, a) })
 	status := 0
@@ -188,7 +180,12 @@ func (p *pool) send(r *http.Request, a *address, body *keptBody, sent *sending) 
 		status = res.StatusCode
 	}
 	p.answered(r.Method, status, err, time.Since(began))
-	return res, err
+	if err != nil {
+		a.open.Add(-1)
+		return nil, err
+	}
+	res.Body = a.opened(res.Body)
+	return res, nil
 }
 
 // roundTrip sends a request by the protocol of an address.
@@ -253,6 +250,36 @@ func (b *keptBody) end() {
 	}
 }
 
+// An openBody counts as an open request of its address until it is closed.
+type openBody struct {
+	io.ReadCloser
+	address *address
+	closed  atomic.Bool
+}
+
+// Close implements [io.Closer].
+func (b *openBody) Close() error {
+	if !b.closed.Swap(true) {
+		b.address.open.Add(-1)
+	}
+	return b.ReadCloser.Close()
+}
+
+// An upgradedBody is the openBody of an upgraded connection.
+type upgradedBody struct {
+	*openBody
+	io.Writer
+}
+
+// opened returns the body of a response, which ends the open request once it is closed.
+func (a *address) opened(body io.ReadCloser) io.ReadCloser {
+	b := &openBody{ReadCloser: body, address: a}
+	if w, ok := body.(io.Writer); ok { // the connection of an upgrade
+		return upgradedBody{b, w}
+	}
+	return b
+}
+
 // check checks an address at intervals until ctx ends.
 func (p *pool) check(ctx context.Context, a *address) {
 	failed := 0
@@ -263,7 +290,9 @@ func (p *pool) check(ctx context.Context, a *address) {
 			return
 		case err == nil:
 			failed = 0
-			if a.down.Swap(false) {
+			if a.down.Load() {
+				p.back(a)
+				a.down.Store(false)
 				p.log.Info("an address of the origin is up again", "address", a.url.String())
 			}
 		case failed < p.health.Failures:

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,9 +16,10 @@ import (
 	"github.com/facetheory/isr/gateway"
 )
 
-// behind returns a site whose only origin has these addresses.
+// behind returns a site whose only origin has these addresses, of which requests prefer the first unless o says otherwise.
 func behind(t *testing.T, o gateway.Origin, addresses ...string) *gateway.Site {
 	t.Helper()
+	o.Balance = cmp.Or(o.Balance, gateway.BalanceFirst)
 	for _, a := range addresses {
 		o.URLs = append(o.URLs, parse(t, a))
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,7 @@ import (
 // siteFields are tests of listeners, hosts, origins and presets.
 func siteFields() []fieldTest {
 	off := "\ndefaults: {cache: off}"
-	return append(originFields(), []fieldTest{
+	return append(slices.Concat(originFields(), balanceFields()), []fieldTest{
 		{fields: "preset", file: "preset: next\ndefaults: {revalidate: 1h}", show: func(s *fieldServer) {
 			s.expect("/", 200, stored)
 			s.expect("/?_rsc=1", 200, stored, "RSC", "1")
@@ -268,7 +269,7 @@ func unhealthy(t *testing.T, check siteHandler) *countedSite {
 func originFields() []fieldTest {
 	var renders, passing crowd
 	return []fieldTest{
-		{fields: "origins.NAME.url", file: "origins: {site: {url: ['http://127.0.0.1:1', 'ORIGIN']}}", show: func(s *fieldServer) {
+		{fields: "origins.NAME.url", file: "origins: {site: {url: ['http://127.0.0.1:1', 'ORIGIN'], balance: first}}", show: func(s *fieldServer) {
 			s.expect("/", 200, "isr; fwd=")
 		}},
 		{fields: "origins.NAME.demo", file: "origins: {site: {demo: true}}", show: func(s *fieldServer) {
@@ -342,7 +343,7 @@ func healthTest(fields, health string, check siteHandler, logged string) fieldTe
 	var down *countedSite
 	return fieldTest{
 		fields:  strings.Join(names, " "),
-		file:    "origins: {site: {url: ['DOWN', 'ORIGIN'], health: {path: /healthz, " + health + "}}}\ndefaults: {cache: off}",
+		file:    "origins: {site: {url: ['DOWN', 'ORIGIN'], balance: first, health: {path: /healthz, " + health + "}}}\ndefaults: {cache: off}",
 		prepare: func(s *fieldServer) { down = unhealthy(s.T, check); s.replace("DOWN", down.URL) },
 		show: func(s *fieldServer) {
 			s.until("the first address is down", func() bool { return s.get("/").body != "down" })

@@ -101,6 +101,8 @@ func (f *field) typeText() string {
 		return "list of " + strings.Join(f.enum, ", ")
 	case t == typeOf[[]string]():
 		return "list of texts"
+	case t == typeOf[[]int]():
+		return "list of numbers"
 	case t == typeOf[map[string]string]():
 		return "map of texts"
 	case t.Kind() == reflect.Slice:

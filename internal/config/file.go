@@ -113,7 +113,11 @@ type ExternalAccount struct {
 
 // An Origin is a site behind the cache, at one or more addresses.
 type Origin struct {
-	URL             []string      `yaml:"url" other:"address,urls,upstream,target,servers" max:"32" format:"origin" help:"URL of the site, or a list of URLs of servers that render the same pages: requests go to the first that is up." example:"http://127.0.0.1:3000"`
+	URL             []string      `yaml:"url" other:"address,urls,upstream,target,servers" max:"32" format:"origin" help:"URL of the site, or a list of URLs of servers that render the same pages and share the requests (docs/origins.md)." example:"http://127.0.0.1:3000"`
+	Balance         string        `yaml:"balance" default:"least" enum:"least,round_robin,first" other:"lb,lb_policy,load_balancing,strategy,policy" help:"How several addresses share requests: least sends each to the one of two random addresses that has fewer open requests for its weight; round_robin to one after another; first to the first that is up, so that the others are for its failure."`
+	Weights         []int         `yaml:"weights" min:"1" max:"1000" other:"weight" help:"Weights of the addresses of url, in their order: an address of weight 2 gets twice the requests of an address of weight 1." unset:"1 for each" example:"[2, 1]"`
+	SlowStart       time.Duration `yaml:"slow_start" default:"10s" min:"0s" max:"1h" help:"How long an address that is up again gets a growing part of the requests, from a tenth on; 0s: all that it would get, at once."`
+	Ejection        Ejection      `yaml:"ejection" other:"eject,outlier_detection,passive_health" help:"Addresses that fail requests while others do not: others get their requests for a time."`
 	Demo            bool          `yaml:"demo" help:"The built-in demonstration site, instead of url."`
 	MaxRenders      int           `yaml:"max_renders" default:"16" min:"0" max:"1048576" help:"Concurrent renders; others queue; 0 means no limit."`
 	BreakerFailures int           `yaml:"breaker_failures" default:"10" min:"0" max:"1048576" help:"Consecutive failures of different pages that open the circuit breaker for five seconds; 0 disables it."`
@@ -123,9 +127,16 @@ type Origin struct {
 	Health          HealthCheck   `yaml:"health" help:"Requests that find out which addresses are up."`
 }
 
+// An Ejection is how an address of an origin that fails requests is taken out of use.
+type Ejection struct {
+	Failures int           `yaml:"failures" default:"5" min:"0" max:"1000" help:"Consecutive responses with a status from 500 on (except 501 and 505), or without any in response_timeout, that eject an address, if others answer well and half of the addresses stay in use; 0: none do. An address whose connections fail is ejected at once. If all fail, all are tried."`
+	Time     time.Duration `yaml:"time" default:"10s" min:"100ms" max:"1h" help:"How long an address is ejected at first. If it fails again, before it was in use for as long, twice the time. A health check that succeeds after failures ends it."`
+	MaxTime  time.Duration `yaml:"max_time" default:"1m" min:"100ms" max:"24h" help:"The longest time that an address is ejected for."`
+}
+
 // A HealthCheck finds out which addresses of an origin are up.
 type HealthCheck struct {
-	Path     string        `yaml:"path" format:"urlpath" help:"Path that answers with a status from 200 to 399 if the address is up." unset:"addresses are not checked; one that fails is avoided for a while" example:"/healthz"`
+	Path     string        `yaml:"path" format:"urlpath" help:"Path that answers with a status from 200 to 399 if the address is up." unset:"addresses are not checked; see ejection" example:"/healthz"`
 	Interval time.Duration `yaml:"interval" default:"5s" min:"100ms" max:"1h" help:"Time between two checks of an address."`
 	Timeout  time.Duration `yaml:"timeout" default:"2s" min:"10ms" max:"10m" help:"Time limit of a check."`
 	Failures int           `yaml:"failures" default:"2" min:"1" max:"100" help:"Consecutive failed checks after which an address is down; one that succeeds ends it."`

@@ -23,6 +23,8 @@ func (d *decoder) leaf(node *yaml.Node, v reflect.Value, f *field, path string) 
 		d.texts(node, v, f, path)
 	case typeOf[map[string]string]():
 		d.textMap(node, v, f, path)
+	case typeOf[[]int]():
+		d.numbers(node, v, f, path)
 	case typeOf[Keys]():
 		d.keys(node, v.Addr().Interface().(*Keys), f, path)
 	case typeOf[Secret]():
@@ -275,6 +277,20 @@ func (d *decoder) texts(node *yaml.Node, v reflect.Value, f *field, path string)
 		texts = append(texts, text)
 	}
 	v.Set(reflect.ValueOf(texts))
+}
+
+// numbers decodes a list of numbers, each within the bounds of the field.
+func (d *decoder) numbers(node *yaml.Node, v reflect.Value, f *field, path string) {
+	elements, ok := d.elements(node, path)
+	if !ok {
+		return
+	}
+	number := field{name: f.name, typ: typeOf[int](), min: f.min, max: f.max}
+	for _, element := range elements {
+		item := reflect.New(number.typ).Elem()
+		d.scalar(element, item, &number, path)
+		v.Set(reflect.Append(v, item))
+	}
 }
 
 // textMap decodes a map of texts.

@@ -88,6 +88,9 @@ func (f *field) typeSchema() schema {
 		return schema{"anyOf": []schema{secret(), bounded(schema{"type": "array", "items": secret()}, "maxItems", f.max)}}
 	case typeOf[[]string]():
 		return texts()
+	case typeOf[[]int]():
+		number := field{typ: typeOf[int](), min: f.min, max: f.max}
+		return schema{"type": "array", "items": number.scalarSchema()}
 	case typeOf[Keys]():
 		classes := schema{"type": []string{"array", "string", "null"}, "items": schema{"type": []string{"string", "number"}}}
 		named := bounded(schema{"type": "object", "additionalProperties": classes}, "maxProperties", f.max)

@@ -262,6 +262,7 @@ func (f *File) validateOrigins(d *decoder) {
 		case o.Demo && o.Health.Path != "":
 			d.failAt(at+".health.path", "has no effect with demo")
 		}
+		o.validateBalance(d, at)
 		for _, field := range []string{"interval", "timeout", "failures"} {
 			if o.Health.Path == "" && d.has(at+".health."+field) {
 				d.failAt(at+".health."+field, "has no effect without path")
@@ -273,6 +274,27 @@ func (f *File) validateOrigins(d *decoder) {
 	}
 	if o := f.Defaults.Origin; o != "" && !d.broken["origins"] {
 		f.validateOriginName(d, "defaults.origin", o)
+	}
+}
+
+// validateBalance checks how the addresses of the origin at a path share requests.
+func (o Origin) validateBalance(d *decoder, at string) {
+	if len(o.URL) < 2 {
+		for _, field := range []string{"balance", "weights", "slow_start", "ejection"} {
+			if d.inFile(at + "." + field) {
+				d.failAt(at+"."+field, "has no effect without several addresses; give url a list, or remove it")
+			}
+		}
+		return
+	}
+	if o.Weights != nil && len(o.Weights) != len(o.URL) {
+		d.failAt(at+".weights", "has %d elements for %d addresses; give a weight for each address of url, in the same order", len(o.Weights), len(o.URL))
+	}
+	if o.Weights != nil && o.Balance == "first" {
+		d.failAt(at+".weights", "has no effect with balance: first, which uses one address; remove it, or balance")
+	}
+	if o.Ejection.Time > o.Ejection.MaxTime {
+		d.failAt(at+".ejection", "time (%s) must be at most max_time (%s)", units.Duration(o.Ejection.Time), units.Duration(o.Ejection.MaxTime))
 	}
 }
 

@@ -33,6 +33,9 @@ func (t *translation) text(at string, today time.Time) string {
 			value = fmt.Sprintf("%q", o.urls[0])
 		}
 		line("  %s:\n    %s", o.name, setting{"url", value, o.comment}.line())
+		if o.balance != nil {
+			line("    %s", o.balance.line())
+		}
 	}
 	line("\n# What no route matches, nginx does not pass to a site.\ndefaults:\n  cache: off")
 	if len(t.origins) > 1 {

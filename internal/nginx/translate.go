@@ -40,6 +40,7 @@ type translation struct {
 type origin struct {
 	name    string
 	urls    []string
+	balance *setting // nil: requests are shared, as isr shares them by itself
 	comment string
 }
 
@@ -329,10 +330,13 @@ func (t *translation) upstream(d *Directive, scheme string) origin {
 			first = append(first, scheme+"://"+server.Args[0])
 		}
 	}
-	if len(first) > 1 {
-		t.note(d, "nginx distributes requests among the servers; isr sends them to the first that is up. To distribute renders, keep a load balancer in front of the site")
-	}
 	o := origin{name: originName(d.Args[0]), urls: append(first, backups...)}
+	if len(backups) > 0 && len(o.urls) > 1 {
+		o.balance = &setting{"balance", "first", "the others are for its failure"}
+	}
+	if len(backups) > 0 && len(first) > 1 {
+		t.note(d, "nginx distributes requests among the servers that are no backup; isr, with balance: first, sends them to the first that is up. To share them, remove the backups from url, and the line balance")
+	}
 	if len(o.urls) == 0 {
 		o.urls, o.comment = []string{"http://127.0.0.1:3000"}, "write the URL of the site here: see "+d.at()
 	}

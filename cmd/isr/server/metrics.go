@@ -90,7 +90,7 @@ func sources(st *Stores, cache *isr.Cache, site *gateway.Site, buffered *buffers
 			for _, o := range site.Origins() {
 				origin := metrics.Origin{Name: o.Name, Open: o.Open, Waiting: o.Waiting}
 				for _, a := range o.Addresses {
-					origin.Addresses = append(origin.Addresses, metrics.Address{URL: a.URL, Up: a.Up})
+					origin.Addresses = append(origin.Addresses, metrics.Address(a))
 				}
 				all = append(all, origin)
 			}

@@ -70,7 +70,9 @@ func originOf(o config.Origin) (gateway.Origin, error) {
 	origin := gateway.Origin{
 		Renders: unlimited(o.MaxRenders), Failures: unlimited(o.BreakerFailures), MaxConnections: o.MaxConnections,
 		ConnectTimeout: o.ConnectTimeout, ResponseTimeout: o.ResponseTimeout,
-		Health: gateway.HealthCheck{Path: o.Health.Path, Interval: o.Health.Interval, Timeout: o.Health.Timeout, Failures: o.Health.Failures},
+		Balance: gateway.Balance(o.Balance), Weights: o.Weights, SlowStart: o.SlowStart,
+		Ejection: gateway.Ejection{Failures: unlimited(o.Ejection.Failures), Time: o.Ejection.Time, MaxTime: o.Ejection.MaxTime},
+		Health:   gateway.HealthCheck{Path: o.Health.Path, Interval: o.Health.Interval, Timeout: o.Health.Timeout, Failures: o.Health.Failures},
 	}
 	if o.Demo {
 		origin.Handler = site.Handler(site.Config{})

@@ -44,8 +44,10 @@ type Origin struct {
 
 // An Address is a server of an origin.
 type Address struct {
-	URL string // of the configuration
-	Up  bool   // requests prefer it
+	URL                 string // of the configuration
+	Up                  bool   // requests prefer it
+	Open                int64  // requests whose responses have not ended
+	Requests, Ejections int64  // since the origin began
 }
 
 const maxAddresses = 16
@@ -76,6 +78,8 @@ type sampled struct {
 	flights, unpublished, leasesHeld        described
 	pollLag, storeUp                        described
 	breakerOpen, queueLength, addressUp     described
+	addressOpen                             described
+	addressRequests, addressEjections       described
 	capacity                                described
 	diskBytes, diskLimit                    described
 	bufferBytes, bufferLimit                described
@@ -96,7 +100,10 @@ func newSampled() sampled {
 		storeUp:           describe(gauge, "isr_store_up", "Whether a store answers: 0 while its circuit breaker is open.", "store"),
 		breakerOpen:       describe(gauge, "isr_origin_breaker_open", "Whether the circuit breaker of an origin is open: 1 while nothing is rendered.", "origin"),
 		queueLength:       describe(gauge, "isr_render_queue_length", "Renders that wait for their turn at an origin.", "origin"),
-		addressUp:         describe(gauge, "isr_origin_address_up", "Whether requests prefer a server of an origin: 0 after failed health checks or a broken connection.", "origin", "address"),
+		addressUp:         describe(gauge, "isr_origin_address_up", "Whether requests prefer a server of an origin: 0 after failed health checks, and while it is ejected.", "origin", "address"),
+		addressOpen:       describe(gauge, "isr_origin_address_open_requests", "Requests to a server of an origin whose responses have not ended.", "origin", "address"),
+		addressRequests:   describe(counter, "isr_origin_address_requests_total", "Requests that were sent to a server of an origin.", "origin", "address"),
+		addressEjections:  describe(counter, "isr_origin_address_ejections_total", "Times that a server of an origin was ejected because it failed.", "origin", "address"),
 		capacity:          describe(counter, "isr_store_capacity_units_total", "Capacity units of DynamoDB that this process has consumed; of an embedded store, what DynamoDB would consume.", "kind"),
 		diskBytes:         describe(gauge, "isr_disk_bytes", "Size of the bodies in the embedded store."),
 		diskLimit:         describe(gauge, "isr_disk_limit_bytes", "Limit of isr_disk_bytes (--disk)."),
@@ -114,7 +121,7 @@ func newSampled() sampled {
 func (s sampled) all() []described {
 	return []described{
 		s.memoryBytes, s.memoryLimit, s.memoryEntries, s.flights, s.unpublished, s.leasesHeld, s.pollLag, s.storeUp,
-		s.breakerOpen, s.queueLength, s.addressUp, s.capacity, s.diskBytes, s.diskLimit, s.bufferBytes, s.bufferLimit, s.connections, s.connectionsClosed, s.ready, s.downstreamFailing, s.dropped,
+		s.breakerOpen, s.queueLength, s.addressUp, s.addressOpen, s.addressRequests, s.addressEjections, s.capacity, s.diskBytes, s.diskLimit, s.bufferBytes, s.bufferLimit, s.connections, s.connectionsClosed, s.ready, s.downstreamFailing, s.dropped,
 	}
 }
 
@@ -151,6 +158,9 @@ func (s Sources) take(d sampled) (all []prometheus.Metric) {
 			add(d.queueLength, float64(o.Waiting), o.Name)
 			for _, a := range o.Addresses[:min(len(o.Addresses), maxAddresses)] {
 				add(d.addressUp, truth(a.Up), o.Name, a.URL)
+				add(d.addressOpen, float64(a.Open), o.Name, a.URL)
+				add(d.addressRequests, float64(a.Requests), o.Name, a.URL)
+				add(d.addressEjections, float64(a.Ejections), o.Name, a.URL)
 			}
 		}
 	}

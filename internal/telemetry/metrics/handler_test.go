@@ -165,7 +165,7 @@ func TestSources(t *testing.T) {
 			}
 		},
 		Origins: func() []metrics.Origin {
-			return []metrics.Origin{{Name: "site", Open: true, Waiting: 3, Addresses: []metrics.Address{{URL: "http://a", Up: true}}}}
+			return []metrics.Origin{{Name: "site", Open: true, Waiting: 3, Addresses: []metrics.Address{{URL: "http://a", Up: true, Open: 13, Requests: 14, Ejections: 15}}}}
 		},
 		Capacity:    func() (float64, float64) { return 1.5, 2 },
 		Disk:        func() (int64, int64) { return 10, 100 },
@@ -191,6 +191,9 @@ func TestSources(t *testing.T) {
 		{1, "isr_origin_breaker_open", "origin=site"},
 		{3, "isr_render_queue_length", "origin=site"},
 		{1, "isr_origin_address_up", "address=http://a origin=site"},
+		{13, "isr_origin_address_open_requests", "address=http://a origin=site"},
+		{14, "isr_origin_address_requests_total", "address=http://a origin=site"},
+		{15, "isr_origin_address_ejections_total", "address=http://a origin=site"},
 		{1.5, "isr_store_capacity_units_total", "kind=read"},
 		{2, "isr_store_capacity_units_total", "kind=write"},
 		{10, "isr_disk_bytes", ""},

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// sharedOrigin is a field test of an origin with two addresses, of which the second answers as other does.
+func sharedOrigin(fields, settings string, other siteHandler, show func(s *fieldServer, other *countedSite)) fieldTest {
+	var second *countedSite
+	return fieldTest{
+		fields: fields, file: "origins: {site: {url: [ORIGIN, OTHER], " + settings + "}}\ndefaults: {cache: off}",
+		prepare: func(s *fieldServer) {
+			second = newCountedSite(s.T, other)
+			s.replace("OTHER", second.URL)
+		},
+		show: func(s *fieldServer) { show(s, second) },
+	}
+}
+
+// balanceFields are tests of how addresses share requests.
+func balanceFields() []fieldTest {
+	failing := answer(http.StatusInternalServerError, "")
+	ask := func(s *fieldServer, n int) {
+		for i := range n {
+			s.get(fmt.Sprint("/", i))
+		}
+	}
+	ejected := func(s *fieldServer, text string) {
+		s.contains(s.logged(`level=WARN msg="(an address of the origin is ejected[^\n]*)`), text)
+	}
+	return []fieldTest{
+		sharedOrigin("origins.NAME.balance", "balance: round_robin", nil, func(s *fieldServer, other *countedSite) {
+			ask(s, 10)
+			if n := other.count(); n != 5 {
+				s.Errorf("the second address got %d of 10 requests", n)
+			}
+			s.restart(strings.Replace(s.file, "round_robin", "first", 1))
+			ask(s, 10)
+			if n := other.count(); n != 5 {
+				s.Errorf("with first, the second address got %d requests", n-5)
+			}
+		}),
+		sharedOrigin("origins.NAME.weights", "balance: round_robin, weights: [1, 4]", nil, func(s *fieldServer, other *countedSite) {
+			ask(s, 10)
+			if n := other.count(); n != 8 {
+				s.Errorf("the address of weight 4 got %d of 10 requests", n)
+			}
+		}),
+		sharedOrigin("origins.NAME.ejection.failures origins.NAME.ejection.time", "balance: round_robin, ejection: {failures: 2, time: 59m, max_time: 1h}", failing,
+			func(s *fieldServer, other *countedSite) {
+				ask(s, 20)
+				if n := other.count(); n != 2 {
+					s.Errorf("the failing address got %d requests", n)
+				}
+				ejected(s, "time=59m")
+			}),
+		sharedOrigin("origins.NAME.ejection.max_time", "balance: round_robin, ejection: {failures: 1, time: 100ms, max_time: 101ms}", failing,
+			func(s *fieldServer, _ *countedSite) {
+				s.until("it is ejected for the second time", func() bool {
+					ask(s, 2)
+					return strings.Contains(s.log.String(), "time=101ms")
+				})
+			}),
+		sharedOrigin("origins.NAME.slow_start", "balance: round_robin, slow_start: 1h, ejection: {failures: 1, time: 100ms}", func(_ *countedSite, n int, w http.ResponseWriter, _ *http.Request) {
+			if n == 1 {
+				w.WriteHeader(http.StatusBadGateway)
+			}
+		}, func(s *fieldServer, other *countedSite) {
+			s.until("the address is back", func() bool { ask(s, 2); return other.count() > 1 })
+			before := other.count()
+			ask(s, 100)
+			if n := other.count() - before; n > 35 { // without slow start 50; the bound is passed once in 10^10 runs
+				s.Errorf("an address that is just back got %d of 100 requests", n)
+			}
+		}),
+	}
+}
