@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,16 +24,16 @@ import (
 )
 
 type assessCommand struct {
-	Logs     []string `arg:"" optional:"" name:"log" placeholder:"LOG" help:"Access logs, with gzip or without, in any order; - reads standard input."`
-	Format   string   `env:"-" enum:",combined,json,caddy,alb,cloudfront" default:"" placeholder:"NAME" help:"Format of the logs: combined (nginx, Apache), json (nginx, isr), caddy, alb or cloudfront (by their first lines)."`
-	Config   string   `env:"-" type:"path" placeholder:"FILE" help:"Configuration file to assess, instead of the usual settings."`
-	Preset   string   `env:"-" placeholder:"NAME" help:"Preset to assess, instead of the usual settings."`
-	Host     string   `env:"-" default:"example.com" placeholder:"NAME" help:"Host of the requests in a log that does not name it (${default})."`
-	Compare  bool     `env:"-" default:"true" negatable:"" help:"Forecast other settings too (${default})."`
-	JSON     bool     `name:"json" help:"Write JSON."`
-	HTML     string   `name:"html" env:"-" type:"path" placeholder:"FILE" help:"Write the report to this file too, as one HTML page with plots."`
-	MaxPages int      `env:"-" default:"20000" placeholder:"N" help:"Pages that are simulated for each setting, 1000 to 10000000; a site with more is estimated from a part of them. Each needs some 2 KB (${default})."`
-	Sample   float64  `env:"-" default:"0" placeholder:"SHARE" help:"Share of the pages that are simulated, besides those that are requested often, more than 0 and at most 1; 1 replays the whole log (${default}: as many as bound the time)."`
+	Logs    []string `arg:"" optional:"" name:"log" placeholder:"LOG" help:"Access logs, with gzip or without, in any order; - reads standard input."`
+	Format  string   `env:"-" enum:",combined,json,caddy,alb,cloudfront" default:"" placeholder:"NAME" help:"Format of the logs: combined (nginx, Apache), json (nginx, isr), caddy, alb or cloudfront (by their first lines)."`
+	Config  string   `env:"-" type:"path" placeholder:"FILE" help:"Configuration file to assess, instead of the usual settings."`
+	Preset  string   `env:"-" placeholder:"NAME" help:"Preset to assess, instead of the usual settings."`
+	Host    string   `env:"-" default:"example.com" placeholder:"NAME" help:"Host of the requests in a log that does not name it (${default})."`
+	Compare bool     `env:"-" default:"true" negatable:"" help:"Forecast other settings too (${default})."`
+	JSON    bool     `name:"json" help:"Write JSON."`
+	HTML    string   `name:"html" env:"-" type:"path" placeholder:"FILE" help:"Write the report to this file too, as one HTML page with plots."`
+	Memory  cli.Size `env:"-" default:"512MiB" placeholder:"BYTES" help:"Memory of the whole command, with all settings, at least 256MiB (${default}). It bounds how many pages are simulated; a site with more is estimated from a part of them."`
+	Sample  float64  `env:"-" default:"0" placeholder:"SHARE" help:"Share of the pages that are simulated, more than 0 and at most 1; pages that are requested more often are more likely. 1 replays the whole log, if memory has room for its pages (${default}: as many as bound the time)."`
 
 	URL       string  `name:"url" env:"-" placeholder:"URL" help:"Visit the pages of the site with this page, instead of reading a log."`
 	Sitemap   string  `env:"-" placeholder:"URL" help:"Visit the pages of this sitemap, instead of reading a log."`
@@ -54,8 +55,9 @@ Without --config and --preset it has a freshness window of a minute and a stale 
 cookies: the report says what the forecast assumes. It contains no addresses of clients and no values of query
 parameters. Nothing is sent over the network.
 
-Of a long log, a part of the pages is simulated, which the hashes of their keys choose, and those that are requested
-often; the hit ratio is then within a point of that of all pages (--sample 1).
+The command stays within 512 MiB of memory (--memory) however long the log is. Of a long log, a part of the pages is
+simulated, which the hashes of their keys choose, the more likely the more often they are requested; the hit ratio is then
+within a point of that of all pages (--sample 1).
 
 Without a log, --url and --sitemap visit pages of the site, and tell which can be cached, which not and why:
 
@@ -100,6 +102,7 @@ func (c *assessCommand) read(ctx context.Context, s *cli.Streams) error {
 		opts.Progress = func() { show(logs.done.Load(), logs.total) }
 	}
 	merged := logreader.Merge(logs.readers)
+	debug.SetMemoryLimit(opts.Memory - outsideHeap)
 	report, err := assess.Run(ctx, merged, opts)
 	end()
 	lines, invalid, examples := merged.Lines()
@@ -111,6 +114,9 @@ func (c *assessCommand) read(ctx context.Context, s *cli.Streams) error {
 	}
 	return c.show(s, report)
 }
+
+// outsideHeap is what the process has in memory besides what the Go runtime limits: the program itself.
+const outsideHeap = 64 << 20
 
 // visit visits the pages of a site.
 func (c *assessCommand) visit(ctx context.Context, s *cli.Streams) error {
@@ -209,8 +215,8 @@ func (c *assessCommand) options() (opts assess.Options, err error) {
 	if err != nil {
 		return opts, err
 	}
-	if c.MaxPages < 1000 || c.MaxPages > 10_000_000 {
-		return opts, cli.Usagef("--max-pages must be between 1000 and 10000000 (got %d)", c.MaxPages)
+	if c.Memory < assess.MinMemory {
+		return opts, cli.Usagef("--memory must be at least %s (got %s)", units.Bytes(assess.MinMemory), units.Bytes(int64(c.Memory)))
 	}
 	host, ok := canonical.Host(c.Host)
 	if !ok {
@@ -219,7 +225,7 @@ func (c *assessCommand) options() (opts assess.Options, err error) {
 	if !(c.Sample >= 0 && c.Sample <= 1) { // also refuses NaN
 		return opts, cli.Usagef("--sample must be between 0 and 1 (got %g)", c.Sample)
 	}
-	opts = assess.Options{Name: name, Host: host, Compare: c.Compare, MaxPages: c.MaxPages, Sample: c.Sample}
+	opts = assess.Options{Name: name, Host: host, Compare: c.Compare, Memory: int64(c.Memory), Sample: c.Sample}
 	opts.Site, err = server.SiteConfig(file, slog.New(slog.DiscardHandler))
 	return opts, err
 }

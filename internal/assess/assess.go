@@ -18,18 +18,20 @@
 // "Cache-Control: only-if-cached".
 //
 // Guarantees:
-//   - Memory is bounded, whatever the log contains: each forecast knows at most Options.MaxPages pages. Beyond
-//     that it goes on with a part of the pages, chosen by the hashes of their keys (spatial sampling: Waldspurger
-//     et al., FAST 2015), and with those that were requested often. A page counts for as many as it stands for,
-//     corrected by the number of requests, which is known (forecast.estimated).
-//   - Time is bounded: a render takes as long as a thousand other requests. So the outcome of a request is not found
-//     out again while it is certain; a page that was rendered eight times in the same way is taken to be rendered so
-//     the next 64 times; and after many renders of pages that are not requested often, half of these are left out.
-//     TestSampledForecast compares with a replay of everything (Options.Sample 1), from which the last two are left out.
+//   - Memory is bounded, whatever the log contains: Options.Memory bounds the pages that all forecasts know together. Beyond
+//     that each forecast goes on with a part of its pages, chosen by the hashes of their keys (spatial sampling: Waldspurger
+//     et al., FAST 2015), with probabilities in proportion to how often a page was requested. A page counts for as many as
+//     it stands for, corrected by the number of requests, which is known (forecast.estimated).
+//   - Time is bounded: a render takes as long as a thousand other requests. So a request whose outcome is certain does not
+//     reach the cache; a page that was rendered four times in the same way is taken to be rendered so the next 16 times,
+//     then the next 32, and so on; and half of the pages are left out each time there were too many renders for the length
+//     of the log. TestSampledForecast compares with a replay of everything (Options.Sample 1), from which the last two are
+//     left out.
 //   - The report has no client addresses and no values of query parameters.
 package assess
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -41,8 +43,11 @@ import (
 	"github.com/facetheory/isr/internal/logreader"
 )
 
-// DefaultMaxPages is the default of [Options.MaxPages].
-const DefaultMaxPages = 20_000
+// Bounds of Options.Memory, in bytes.
+const (
+	DefaultMemory = 512 << 20
+	MinMemory     = 256 << 20
+)
 
 const (
 	// batchSize is how many entries are passed on together, and queued how many batches wait.
@@ -63,11 +68,12 @@ type Options struct {
 	Host string
 	// Compare adds forecasts that differ from the configuration in one setting each.
 	Compare bool
-	// MaxPages bounds the pages of each forecast. Zero means DefaultMaxPages.
-	MaxPages int
-	// Sample is the share of the pages that are simulated after the first 10,000 requests, besides those that are
-	// requested often: more than 0 and at most 1. 1 also means that nothing is assumed of renders: the log is replayed.
-	// Zero means as many as bound the time.
+	// Memory is what the process may use, in bytes: at least MinMemory. It bounds the pages of all forecasts together; the
+	// process limits its heap (debug.SetMemoryLimit). Zero means DefaultMemory.
+	Memory int64
+	// Sample is the share of the pages requested once that are simulated after the first 10,000 requests, and those
+	// requested more often are as many times as likely: more than 0 and at most 1. 1 also means that nothing is assumed of
+	// renders: the log is replayed. Zero means as many as bound the time.
 	Sample float64
 	// Progress is called now and then. Nil means not.
 	Progress func()
@@ -84,15 +90,14 @@ type Source interface {
 // Run reads a log to its end, and returns what the cache would make of it. The error wraps ErrEmpty if it has no
 // requests.
 func Run(ctx context.Context, log Source, opts Options) (*Report, error) {
-	if opts.MaxPages == 0 {
-		opts.MaxPages = DefaultMaxPages
-	}
+	opts.Memory = cmp.Or(opts.Memory, DefaultMemory)
 	in := &intake{log: log, opts: opts, parameters: newParameters()}
 	first, err := in.begin()
 	if err != nil {
 		return nil, err
 	}
-	forecasts, err := newForecasts(opts, in.parameters)
+	forecasts, keyings, err := newForecasts(opts, in.parameters)
+	in.keyings = keyings
 	defer func() {
 		for _, f := range forecasts {
 			f.close()
@@ -127,6 +132,7 @@ type intake struct {
 	opts       Options
 	parameters *parameters
 	identify   identifier
+	keyings    []*keying
 
 	from, until time.Time
 	requests    int64
@@ -174,13 +180,24 @@ func (in *intake) next(q *request) error {
 	in.bytes += e.Bytes
 	in.series.add(e.Time, 1)
 	in.parameters.add(e)
-	q.id = in.identify.of(e)
 	return nil
+}
+
+// find finds the pages of requests.
+func (in *intake) find(batch []request) {
+	for i := range batch {
+		q := &batch[i]
+		id := in.identify.of(&q.Entry)
+		for n, k := range in.keyings {
+			q.found[n] = k.find(&q.Entry, id)
+		}
+	}
 }
 
 // feed passes all entries to all forecasts.
 func (in *intake) feed(ctx context.Context, first []request, feeds []chan []request) error {
 	send := func(batch []request) error {
+		in.find(batch)
 		for _, feed := range feeds {
 			select {
 			case feed <- batch: // read by all, changed by none

@@ -342,15 +342,15 @@ func TestMemoryOfLongLogs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same log each time
 	log := &endless{limit: 50 << 20, rng: rng, popular: rand.NewZipf(rng, 1.2, 8, 5000)}
 	report, err := assess.Run(t.Context(), log, assess.Options{
-		Site:     siteOf(isr.Route{Revalidate: 24 * time.Hour, Stale: 24 * time.Hour, IgnoreQuery: []string{"*"}}),
-		MaxPages: 5000,
+		Site:   siteOf(isr.Route{Revalidate: 24 * time.Hour, Stale: 24 * time.Hour, IgnoreQuery: []string{"*"}}),
+		Memory: 50 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := report.Forecasts[0]
 	t.Logf("%d requests, %d MiB in use, hit ratio %.4f of %d pages", log.n, log.highest>>20, got.HitRatio, got.Pages)
-	if log.highest > 100<<20 {
+	if log.highest > 50<<20 {
 		t.Errorf("%d MiB are in use", log.highest>>20)
 	}
 	if !got.Sampled {
@@ -385,7 +385,7 @@ func zipfian(n int, seed uint64) (log entries) {
 
 // A part of the pages, which is chosen by itself or by Sample, has nearly the hit ratio of all.
 func TestSampledForecast(t *testing.T) {
-	log := zipfian(40_000, 3)
+	log := zipfian(24_000, 3)
 	forecast := func(sample float64) assess.Forecast {
 		entries := slices.Clone(log)
 		report, err := assess.Run(t.Context(), &entries, assess.Options{Site: siteOf(isr.Route{Revalidate: time.Minute, Stale: -1}), Sample: sample})

@@ -1,14 +1,14 @@
 package assess
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,21 +23,23 @@ import (
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/logreader"
-	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"
 )
 
 const (
 	table = "pages"
-	// tierBytes is the memory tier of the cache of a forecast. Pages beyond it are read from its store.
-	tierBytes = 16 << 20
-	// oftenRequested is after how many requests a page stays when others are left out, at first.
-	oftenRequested = 4
-	// maxRenders is how many renders of pages that are not requested often there are before half of these pages are left
-	// out, which bounds the time: a render takes as long as a thousand requests whose outcome is known.
-	maxRenders = 10_000
-	// sampledAfter is after how many requests Options.Sample applies, so that pages that are requested often are known.
+	// tierBytes is what the memory tier of the cache of a forecast has for each page. Pages beyond it are read from its
+	// store.
+	tierBytes = 512
+	// pageMemory is the part of Options.Memory for each page of a forecast. It needs about half of it; the rest is for the
+	// garbage collector, and for what does not depend on the number of pages. The forecast of the configuration itself has
+	// as many pages as comparedPages others.
+	pageMemory    = 10 << 10
+	comparedPages = 4
+	// renderCost is the cost of a render, if that of another answer of the cache is 1.
+	renderCost = 16
+	// sampledAfter is after how many requests Options.Sample applies, so that it is known how often pages are requested.
 	sampledAfter = 10_000
 	// everything is the threshold by which no page is left out.
 	everything uint64 = math.MaxUint64
@@ -52,28 +54,41 @@ type forecast struct {
 	site    *gateway.Site
 	cache   *isr.Cache
 	db      *localdynamo.DB
+	meta    *recorder
 	bodies  *bodies
-	table   *routing.Table
-	routes  []gateway.SiteRoute
+	keying  int // its index in found
 
 	start time.Time    // of the log
 	now   atomic.Int64 // of its clock, in nanoseconds since epoch
 	line  *logreader.Entry
 	asked atomic.Int64 // how often the origin was asked for the present entry
-	known outcomes     // of requests that the cache need not answer again
 	// refreshesEarly: a hit may begin a render.
 	refreshesEarly bool
 
 	pages     map[uint64]*page // by the hashes of their keys
-	maxPages  int
-	threshold uint64  // keys with a larger hash are left out
-	sample    float64 // Options.Sample
-	often     int64   // after how many requests a page stays
+	threshold uint64           // keys with a larger hash are left out
+	sample    float64          // Options.Sample
+	bounds
 	answered  int64   // requests
-	renders   int64   // since pages were left out
+	spent     int64   // what the answers of the cache have cost
+	spentThen int64   // when pages were left out
 	passed    counts  // requests without a key
-	reasons   reasons // of what was not answered from the cache
+	reasons   reasons // of what was not answered from the cache; nil except of the configuration itself
 	hits      series
+}
+
+// bounds are what a forecast may use.
+type bounds struct {
+	maxPages int
+	// There are so many renders at first, and one more for so many requests, before half of the pages are left out.
+	firstRenders, everyRender int64
+}
+
+// boundsOf returns the bounds of the forecast of the configuration itself, and those of each of n others.
+func boundsOf(memory int64, n int) (itself, compared bounds) {
+	pages := int(memory / pageMemory)
+	each := max(pages/(comparedPages+n), 1)
+	return bounds{comparedPages * each, 10_000, 200}, bounds{each, 6_000, 800}
 }
 
 // A counts counts requests.
@@ -87,7 +102,6 @@ type page struct {
 	key   store.Key
 	size  int64     // of the largest response
 	limit uint64    // the threshold by which it is not left out: all pages with a smaller hash are counted as it is
-	stays bool      // it was requested often
 	until time.Time // when the response to the last miss ended
 	rhythm
 }
@@ -95,12 +109,18 @@ type page struct {
 // weight returns for how many pages it stands.
 func (p *page) weight() float64 { return math.MaxUint64 / float64(p.limit) }
 
-// newForecasts returns the forecasts of all settings that differ, which the caller closes, also after an error.
-func newForecasts(opts Options, p *parameters) (all []*forecast, err error) {
-	for _, s := range settings(opts, p) {
+// newForecasts returns the forecasts of all settings that differ, which the caller closes, also after an error, and their
+// keyings.
+func newForecasts(opts Options, p *parameters) (all []*forecast, keyings []*keying, err error) {
+	others := settings(opts, p)
+	itself, compared := boundsOf(opts.Memory, len(others)-1)
+	for _, s := range others {
 		f := &forecast{
-			setting: s.name, maxPages: opts.MaxPages, threshold: everything, sample: opts.Sample, often: oftenRequested,
-			pages: make(map[uint64]*page), reasons: make(reasons), bodies: newBodies(), known: make(outcomes),
+			setting: s.name, bounds: compared, threshold: everything, sample: opts.Sample,
+			pages: make(map[uint64]*page), bodies: newBodies(),
+		}
+		if s.name == "" {
+			f.bounds, f.reasons = itself, make(reasons)
 		}
 		site, same := s.with(opts.Site, gateway.Origin{Handler: http.HandlerFunc(f.origin), Renders: -1, Failures: -1})
 		if same && s.name != "" {
@@ -108,10 +128,18 @@ func newForecasts(opts Options, p *parameters) (all []*forecast, err error) {
 		}
 		all = append(all, f)
 		if err := f.open(site); err != nil {
-			return all, err
+			return all, nil, err
+		}
+		f.keying = slices.IndexFunc(keyings, func(k *keying) bool { return k.isOf(site.Routes) })
+		if f.keying < 0 {
+			k, err := newKeying(site.Routes)
+			if err != nil {
+				return all, nil, err
+			}
+			f.keying, keyings = len(keyings), append(keyings, k)
 		}
 	}
-	return all, nil
+	return all, keyings, nil
 }
 
 // open opens the cache.
@@ -127,8 +155,9 @@ func (f *forecast) open(site gateway.SiteConfig) error {
 	if err != nil {
 		return err
 	}
-	f.cache, err = isr.New(meta, f.bodies, isr.Config{
-		Memory: tierBytes, Now: f.time, Poll: -1, StoreTimeout: time.Hour, Logger: quiet, Random: random, NewToken: token,
+	f.meta = &recorder{Store: meta}
+	f.cache, err = isr.New(f.meta, f.bodies, isr.Config{
+		Memory: int64(f.maxPages) * tierBytes, Now: f.time, Poll: -1, StoreTimeout: time.Hour, Logger: quiet, Random: random, NewToken: token,
 		RenderTimeout: time.Hour, Lease: time.Hour,
 	})
 	if err != nil {
@@ -139,14 +168,6 @@ func (f *forecast) open(site gateway.SiteConfig) error {
 		// It would purge by the monotonic clock: see purge.
 		site.Routes[i].Route.UnsafeRequests = isr.UnsafeIgnore
 		f.refreshesEarly = f.refreshesEarly || site.Routes[i].Route.EarlyRefresh > 0
-	}
-	f.routes = site.Routes
-	patterns := make([]string, len(site.Routes))
-	for i, r := range site.Routes {
-		patterns[i] = r.Pattern
-	}
-	if f.table, err = routing.New(patterns); err != nil {
-		return err
 	}
 	f.site, err = gateway.NewSite(f.cache, site)
 	return err
@@ -198,45 +219,31 @@ func (f *forecast) answer(ctx context.Context, q *request) error {
 	}
 	f.now.Store(max(f.now.Load(), int64(came.Sub(f.start))))
 	if f.answered++; f.answered == sampledAfter && f.sample > 0 && f.sample < 1 {
-		f.leaveOut(f.sample, false)
+		f.leaveOut(f.sample)
 	}
 	if f.repeat(q) {
 		return nil
 	}
-	r, err := f.request(ctx, e)
+	r, err := newRequest(e)
 	if err != nil {
 		f.pass(e, "bad-request", 0)
 		return nil
 	}
-	if f.judge(q, r) {
-		return nil
-	}
-	f.line = e
-	f.asked.Store(0)
-	w := &writer{header: make(http.Header)}
-	f.site.ServeHTTP(w, r)
-	if err := f.cache.Settle(ctx); err != nil {
-		return err
-	}
-	f.count(e, &w.report)
-	f.remember(q, w)
-	return nil
-}
-
-// request returns the request of an entry.
-func (f *forecast) request(ctx context.Context, e *logreader.Entry) (*http.Request, error) {
-	u, err := url.ParseRequestURI(e.URI)
-	if err != nil {
-		return nil, err
-	}
-	r := &http.Request{
-		Method: e.Method, URL: u, Host: e.Host, RequestURI: e.URI, Header: make(http.Header), Body: http.NoBody,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: "192.0.2.1:1024",
-	}
 	if !storable(e.Status) && (e.Method == http.MethodGet || e.Method == http.MethodHead) {
 		r.Header.Set("Cache-Control", "only-if-cached")
 	}
-	return r.WithContext(ctx), nil
+	f.line = e
+	f.asked.Store(0)
+	f.meta.published.Store(nil)
+	w := &writer{header: make(http.Header)}
+	f.site.ServeHTTP(w, r.WithContext(ctx))
+	if err := f.cache.Settle(ctx); err != nil {
+		return err
+	}
+	f.spent += 1 + renderCost*f.asked.Load()
+	f.count(e, &w.report)
+	f.remember(e, &w.report)
+	return nil
 }
 
 // storable reports whether a response with a status may be one of a page, for all visitors. 206 and 304 are
@@ -292,42 +299,6 @@ func (w *writer) WriteHeader(int)             {}
 func (w *writer) Write(b []byte) (int, error) { return len(b), nil }
 func (w *writer) Report() *isr.Report         { return &w.report }
 
-// hash returns the hash of a key, by which pages are left out. All its bits depend on all of the key.
-func hash(k store.Key) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(k.Text)) // never fails
-	x := h.Sum64()
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd // the finalizer of MurmurHash3
-	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
-}
-
-// judge answers a request without the cache if its page tells how. ok is false if the cache is to answer it: also if its
-// page is new.
-func (f *forecast) judge(q *request, r *http.Request) (ok bool) {
-	if f.sample == 1 && f.threshold == everything {
-		return false
-	}
-	at, err := f.table.FindRequest(r)
-	if err != nil {
-		return false
-	}
-	explained, err := f.routes[at].Route.Explain(r)
-	if err != nil || explained.Bypass != "" {
-		return false
-	}
-	h := hash(explained.Key)
-	switch p := f.pages[h]; {
-	case p != nil && !f.refreshesEarly: // a hit may begin a render
-		f.known.set(q.id, outcome{is: ofPage, page: p})
-		return f.repeatPage(p, q)
-	case p == nil && h > f.threshold:
-		f.known.set(q.id, outcome{is: leftOut})
-		return true
-	}
-	return false
-}
-
 // count counts an answered request.
 func (f *forecast) count(e *logreader.Entry, report *isr.Report) {
 	asked, stale := f.asked.Load(), report.Hit && report.Detail == "stale"
@@ -335,30 +306,21 @@ func (f *forecast) count(e *logreader.Entry, report *isr.Report) {
 		asked = 1 // only-if-cached has kept the cache from asking
 	}
 	if report.Key == (store.Key{}) || report.Forward == "bypass" || report.Forward == "method" {
-		f.pass(e, report.Detail, asked)
+		f.pass(e, cmp.Or(report.Detail, report.Forward), asked)
 		return
 	}
 	h := hash(report.Key)
+	for f.pages[h] == nil && len(f.pages) >= f.maxPages || f.overspent() {
+		f.leaveOut(half)
+	}
 	p := f.pages[h]
 	if p == nil {
-		for crowded := false; len(f.pages) >= f.maxPages; crowded = true {
-			f.leaveOut(half, crowded)
-		}
 		if h > f.threshold {
 			f.forget(report.Key)
 			return
 		}
 		p = &page{key: report.Key, limit: f.threshold}
 		f.pages[h] = p
-	}
-	if !p.stays {
-		f.renders += asked
-	}
-	if f.renders > maxRenders && f.sample == 0 {
-		f.leaveOut(half, false)
-		if f.pages[h] != p {
-			return
-		}
 	}
 	f.requested(p, e)
 	p.origin += asked
@@ -384,10 +346,15 @@ func (f *forecast) count(e *logreader.Entry, report *isr.Report) {
 	}
 }
 
+// overspent reports whether pages are to be left out, because the answers of the cache cost too much. What was left out
+// before is given time to have an effect.
+func (f *forecast) overspent() bool {
+	return f.sample == 0 && f.spent > renderCost*(f.firstRenders+f.answered/f.everyRender) && f.spent-f.spentThen > renderCost*f.firstRenders/8
+}
+
 // requested counts a request for a page.
 func (f *forecast) requested(p *page, e *logreader.Entry) {
 	p.requests++
-	p.stays = p.stays || p.requests >= f.often
 	p.size = max(p.size, e.Bytes)
 }
 
@@ -415,22 +382,18 @@ func (f *forecast) pass(e *logreader.Entry, reason string, asked int64) {
 // half is the part of the pages that stay when there are too many.
 const half = 0.5
 
-// leaveOut leaves out all but a part of the pages. Pages that were requested often stay, unless there are too many of
-// them.
+// leaveOut leaves out all but a part of the pages. A page that was requested n times is n times as likely to stay as one
+// that was requested once: sampling with probabilities in proportion to size.
 //
 // Each page has a threshold of its own for its hash, its limit, which is at least the threshold for new pages. So a
 // page that was left out does not come back, and whether a page stays depends on nothing but its hash and its past.
-func (f *forecast) leaveOut(part float64, crowded bool) {
+func (f *forecast) leaveOut(part float64) {
 	f.threshold = max(uint64(part*float64(f.threshold)), 1)
-	f.renders = 0
-	clear(f.known)
+	f.spentThen = f.spent
 	var gone []store.Key
 	for h, p := range f.pages {
-		switch {
-		case !p.stays:
-			p.limit = f.threshold
-		case crowded:
-			p.limit = max(uint64(part*float64(p.limit)), f.threshold)
+		if of := float64(f.threshold) * float64(p.requests); of < float64(p.limit) {
+			p.limit = max(uint64(of), f.threshold)
 		}
 		if h <= p.limit {
 			continue
@@ -439,9 +402,6 @@ func (f *forecast) leaveOut(part float64, crowded bool) {
 		gone = append(gone, p.key)
 	}
 	f.forget(gone...)
-	if len(f.pages) > f.maxPages/2 {
-		f.often *= 2
-	}
 }
 
 // forget deletes pages from the stores.

@@ -28,7 +28,11 @@ type reason struct {
 	pages    map[string]float64 // lower bounds, by the algorithm of Misra and Gries
 }
 
+// add counts requests for a page. A nil map stays empty.
 func (r reasons) add(word, page string, n float64) {
+	if r == nil {
+		return
+	}
 	if word == "" {
 		word = "other"
 	}
