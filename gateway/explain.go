@@ -94,6 +94,7 @@ func (s *Site) Explain(p Prepared, fetch bool) (isr.Decision, error) {
 		d.Parts = append(d.Parts, p.Parts...)
 		return d, nil
 	}
+	t.derived[index].set(p.Request)
 	h, before := t.handlers[index].(isr.Explainer), d.Reasons
 	switch p.act {
 	case draftNone:
@@ -103,6 +104,7 @@ func (s *Site) Explain(p Prepared, fetch bool) (isr.Decision, error) {
 	default:
 		d = redirected(p.act)
 	}
+	t.derived[index].explain(d.Parts, p.Request)
 	d.Parts = append(d.Parts, p.Parts...)
 	d.Reasons = append(before, d.Reasons...)
 	return d, nil

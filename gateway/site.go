@@ -36,6 +36,9 @@ type SiteConfig struct {
 	// given, as for a trace. It must not change the request, and must be safe for concurrent use.
 	// The one of an origin stays the same for as long as the origin does.
 	Send func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error)
+	// CountryHeader is the request header in which trusted peers of an [Edge] state the country of the visitor, such as
+	// CF-IPCountry. It is not read from others. Empty: there is none.
+	CountryHeader string
 	// Buffers is the budget of what is buffered of request bodies. The one of an origin stays the same for
 	// as long as the origin does. Nil means no limit.
 	Buffers *buffers.Budget
@@ -54,6 +57,12 @@ type SiteRoute struct {
 	Route isr.Route
 	// Origin is the name of its origin.
 	Origin string
+	// Device: [DeviceHeader] is derived from the User-Agent of each request, with the values of the route's key class of
+	// it; the first is that of devices without a value.
+	Device bool
+	// Country: [CountryHeader] is derived from SiteConfig.CountryHeader, with the values of the route's key class of it;
+	// the first is that of countries without a value.
+	Country bool
 	// Protection says which requests are accepted, of those that the Protection of the site accepts.
 	Protection Protection
 }
@@ -76,6 +85,7 @@ type tree struct {
 	labels   []string       // of the routes, by the same index
 	gate     *gate          // of the site; nil if it accepts all
 	gates    []*gate        // of the routes, by the same index; nil for one that accepts all
+	derived  []derived      // by the same index
 	tenants  []string       // the tenant headers, by the same index
 	schemed  []bool         // whether renders get the public scheme, by the same index
 	schemes  *schemeWatch
@@ -168,6 +178,7 @@ func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tr
 		if o == nil {
 			return nil, started, fmt.Errorf("route %q: there is no origin %q", rt.Pattern, rt.Origin)
 		}
+		t.derived = append(t.derived, derivedOf(rt, cfg.CountryHeader))
 		t.tenants = append(t.tenants, rt.Route.TenantHeader)
 		t.schemed = append(t.schemed, mindsScheme(rt.Route))
 		bindings[i] = isr.Binding{Route: rt.bound(o), Renderer: o.handler}
@@ -228,7 +239,11 @@ func (rt routes) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.s.serve(
 func (rt routes) Lookup(r *http.Request, hit *isr.Hit) bool {
 	t := rt.s.tree.Load()
 	index, err := t.table.FindRequest(r)
-	return err == nil && t.refuses(r, index) == nil && isr.LookupIn(t.handlers[index], r, hit)
+	if err != nil || t.refuses(r, index) != nil {
+		return false
+	}
+	t.derived[index].set(r)
+	return isr.LookupIn(t.handlers[index], r, hit)
 }
 
 // serve serves a request by the handler of its route, or by what as makes of it.
@@ -241,6 +256,9 @@ func (s *Site) serve(w http.ResponseWriter, r *http.Request, as func(http.Handle
 	if no := t.refuses(r, index); no != nil {
 		no.serve(w, t.label(index))
 		return
+	}
+	if err == nil {
+		t.derived[index].set(r)
 	}
 	if hop := hopOf(r.Context()); err == nil && hop != nil && t.schemed[index] {
 		t.schemes.note(r, hop.scheme)

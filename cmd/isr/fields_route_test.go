@@ -265,6 +265,56 @@ func routeFields() []fieldTest {
 			s.expect("/", 200, stored, "Cookie", "ab=b")
 			s.expect("/", 200, hit, "Cookie", "ab=c")
 		}},
+		{fields: "defaults.device", settings: "revalidate: 1h, device: [desktop, phone]", show: func(s *fieldServer) {
+			const phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148"
+			desktop := s.expect("/", 200, stored, "User-Agent", "curl/8").body
+			if sent := s.origin.last().Header; sent.Get("X-Device-Class") != "desktop" || sent.Get("User-Agent") != "isr" {
+				s.Errorf("the render has %v", sent)
+			}
+			mobile := s.expect("/", 200, stored, "User-Agent", phone, "X-Device-Class", "desktop").body
+			if got := s.origin.last().Header["X-Device-Class"]; len(got) != 1 || got[0] != "phone" {
+				s.Errorf("the render for a phone has %q", got)
+			}
+			for range 3 { // forged classes, and devices without a class
+				if v := s.expect("/", 200, hit, "User-Agent", "curl/8", "X-Device-Class", "phone"); v.body != desktop {
+					s.Errorf("a desktop got %s", v.body)
+				}
+				if v := s.expect("/", 200, hit, "User-Agent", "iPad"); v.body != desktop {
+					s.Errorf("a tablet got %s", v.body)
+				}
+				if v := s.expect("/", 200, hit, "User-Agent", phone); v.body != mobile {
+					s.Errorf("a phone got %s", v.body)
+				}
+			}
+			s.expect("/", 200, bypassed, "User-Agent", phone, "Authorization", "a", "X-Device-Class", "desktop")
+			s.contains(s.origin.last().Header.Get("X-Device-Class"), "phone")
+			s.contains(s.isr("explain", "--data", s.dir+"/data", "http://localhost/", "-H", "User-Agent: "+phone), "device of the route reduces it to X-Device-Class: phone")
+		}},
+		{
+			fields: "defaults.country country_header", file: "listen: [{address: 127.0.0.1:0, trusted_proxies: [loopback]}]\ncountry_header: CF-IPCountry",
+			settings: "revalidate: 1h, country: [DE, AT]", show: func(s *fieldServer) {
+				proxied := func(country string) []string {
+					return []string{"X-Forwarded-For", "192.0.2.1", "CF-IPCountry", country, "X-Country", "AT"}
+				}
+				other := s.expect("/", 200, stored, proxied("FR")...).body
+				german := s.expect("/", 200, stored, proxied("DE")...).body
+				if got := s.origin.last().Header; got.Get("X-Country") != "DE" || got["Cf-Ipcountry"] != nil {
+					s.Errorf("the render has %v", got)
+				}
+				if v := s.expect("/", 200, hit, proxied("DE")...); v.body != german {
+					s.Errorf("DE got %s", v.body)
+				}
+				for _, country := range []string{"XX", "de", "T1", "US"} {
+					if v := s.expect("/", 200, hit, proxied(country)...); v.body != other {
+						s.Errorf("%s got %s", country, v.body)
+					}
+				}
+				s.reload("listen: [{address: 127.0.0.1:0, trusted_proxies: [loopback]}]\ncountry_header: CF-IPCountry\ndefaults: {revalidate: 1h, country: [AT]}")
+				if v := s.expect("/", 200, hit, proxied("DE")...); v.body != other {
+					s.Errorf("DE got %s without a class of its own", v.body)
+				}
+			},
+		},
 		{fields: "defaults.ignore_query", settings: "revalidate: 1h, ignore_query: [ref]", show: func(s *fieldServer) {
 			s.expect("/?ref=1", 200, stored)
 			s.expect("/?ref=2", 200, hit)

@@ -169,6 +169,7 @@ var patterns = map[string]pattern{
 	"word":       {regexp.MustCompile(`^[!-~]+$`), 255, "a name without spaces"},
 	"path":       {printable, 1024, "the path of a file or folder"},
 	"email":      {regexp.MustCompile(`^[!-?A-~]+@[0-9A-Za-z.-]+$`), 254, "an e-mail address like ops@example.com"},
+	"country":    {regexp.MustCompile(`^[A-Z]{2}$`), 2, "the code of a country, of two upper-case letters like DE"},
 	"urlpath":    {regexp.MustCompile(`^/[!-"$->@-~]*$`), 1024, "a path like /healthz, without host and query"},
 	"query":      {regexp.MustCompile(`^[^\x00-\x20\x7f&=#;,]+$`), 256, "the name of a query parameter"},
 	"cookie":     {fieldName, 256, "the name of a cookie"},

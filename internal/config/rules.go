@@ -114,6 +114,12 @@ func (r Route) addKeys(rt *isr.Route) {
 			rt.KeyClasses = append(rt.KeyClasses, isr.KeyClass{Header: key.Name, Values: key.Values})
 		}
 	}
+	if len(r.Device) > 0 {
+		rt.KeyClasses = append(rt.KeyClasses, isr.KeyClass{Header: gateway.DeviceHeader, Values: r.Device})
+	}
+	if len(r.Country) > 0 {
+		rt.KeyClasses = append(rt.KeyClasses, isr.KeyClass{Header: gateway.CountryHeader, Values: append([]string{"other"}, r.Country...)})
+	}
 	for _, key := range r.Cookies {
 		rt.KeyClasses = append(rt.KeyClasses, isr.KeyClass{Cookie: key.Name, Values: key.Values})
 	}
@@ -140,6 +146,10 @@ func (r Route) validateRules(d *decoder, at string) {
 			name = "match"
 		case wrong.Field == "KeyClasses" && r.namesCookie(wrong.Problem):
 			name = "cookies"
+		case wrong.Field == "KeyClasses" && len(r.Device) > 0 && strings.Contains(wrong.Problem, strconv.Quote(gateway.DeviceHeader)):
+			name = "device"
+		case wrong.Field == "KeyClasses" && len(r.Country) > 0 && strings.Contains(wrong.Problem, strconv.Quote(gateway.CountryHeader)):
+			name = "country"
 		}
 		if d.isBroken(at+"."+name, "defaults."+name) {
 			continue // perhaps a consequence

@@ -36,6 +36,7 @@ func (f *File) validate(d *decoder) {
 		{f.validateWarm, []string{"warm", "hosts"}},
 		{f.validateRegenerate, []string{"regenerate", "store.table"}},
 		{f.validateDownstream, []string{"downstream"}},
+		{f.validateCountry, []string{"listen", "country_header"}},
 		{f.validateAccessLog, []string{"access_log"}},
 		{f.validateDynamoDB, []string{"dynamodb", "store.table"}},
 		{f.validateProtection, []string{"allow", "deny"}},
@@ -92,6 +93,19 @@ func (f *File) validateListeners(d *decoder) {
 	}
 	if len(f.Purge.From) > 0 && !f.Purge.Method && !d.isBroken("purge.method") {
 		d.failAt("purge.from", "has no effect without method: true")
+	}
+}
+
+// validateCountry checks where the countries of routes come from.
+func (f *File) validateCountry(d *decoder) {
+	proxies := slices.ContainsFunc(f.Listen, func(l Listener) bool { return len(l.TrustedProxies) > 0 })
+	if f.CountryHeader != "" && !proxies {
+		d.failAt("country_header", "needs trusted_proxies of a listener: otherwise any visitor could choose a country")
+	}
+	for i, r := range f.Routes {
+		if len(r.Country) > 0 && f.CountryHeader == "" {
+			d.failSetting(fmt.Sprintf("routes[%d]", i), "country", "needs country_header, the header in which trusted_proxies state the country of a visitor, such as CF-IPCountry")
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // SiteConfig returns the routes and origins of a file.
 func SiteConfig(f *config.File, log *slog.Logger) (gateway.SiteConfig, error) {
-	cfg := gateway.SiteConfig{Origins: make(map[string]gateway.Origin), PublicScheme: f.PublicScheme, Logger: log}
+	cfg := gateway.SiteConfig{Origins: make(map[string]gateway.Origin), PublicScheme: f.PublicScheme, CountryHeader: f.CountryHeader, Logger: log}
 	for name, o := range f.Origins {
 		origin, err := originOf(o)
 		if err != nil {
@@ -37,7 +37,7 @@ func SiteConfig(f *config.File, log *slog.Logger) (gateway.SiteConfig, error) {
 		if err != nil {
 			return cfg, fmt.Errorf("route %s: %w", r.Match, err)
 		}
-		cfg.Routes = append(cfg.Routes, gateway.SiteRoute{Pattern: r.Match, Route: rt, Origin: r.Origin, Protection: protection})
+		cfg.Routes = append(cfg.Routes, gateway.SiteRoute{Pattern: r.Match, Route: rt, Origin: r.Origin, Protection: protection, Device: len(r.Device) > 0, Country: len(r.Country) > 0})
 	}
 	var err error
 	cfg.Protection, err = protections.of(f.Protection)
