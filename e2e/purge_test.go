@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/admin"
+	"github.com/facetheory/isr/internal/testbed"
 )
 
 const purgeToken = "correct-horse-battery"
@@ -120,6 +121,47 @@ func (s *shop) purgeMethod(t *testing.T, servers []*gateway) {
 			await(t, "the page after PURGE", patience, func() bool { return get(t, other.url+path).body == s.body(path) })
 		}
 		t.Logf("the page of PURGE was served by all servers after %s", time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// The requests of other systems, as their sources make them: FOSHttpCache (ProxyClient/Varnish.php with tag_mode purgekeys, and
+// HttpDispatcher.php) and Drupal's purge_purger_http (HttpPurgerBase.php) as docs/purge.md configures them.
+func TestPurgesByOtherSystems(t *testing.T) {
+	t.Parallel()
+	api, err := testbed.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newOrigin(t)
+	shop := newShop(o)
+	s := embedded(t, "--purge-method", "--purge-from", "127.0.0.0/8", "--admin", api)
+	s.env = append(s.env, "ISR_ADMIN_TOKEN="+purgeToken)
+	g, client := serve(t, s, o), browsers(t)
+	for name, send := range map[string]func() reply{
+		"Symfony, a path": func() reply {
+			return visit(t.Context(), client, "PURGE", g.url+shop.paths[0], "Connection", "Close")
+		},
+		"Symfony, tags": func() reply {
+			return visit(t.Context(), client, "PURGEKEYS", g.url+"/", "xkey-softpurge", "other shop", "Connection", "Close")
+		},
+		"Drupal, a tag": func() reply {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+api+"/-/purge", strings.NewReader(`{"targets":[{"tag":"shop"}],"mode":"soft"}`))
+			if err != nil {
+				return reply{err: err}
+			}
+			for name, value := range map[string]string{"user-agent": "purge_purger_http module for Drupal 8.", "content-type": "application/json", "authorization": "Bearer " + purgeToken} {
+				r.Header.Set(name, value)
+			}
+			return do(client, r)
+		},
+	} {
+		page := g.url + shop.paths[0]
+		await(t, "the page", patience, func() bool { r := get(t, page); return r.hit() && r.body == shop.body(shop.paths[0]) })
+		shop.version.Add(1)
+		if r := send(); r.status != http.StatusOK {
+			t.Errorf("%s: %s %s", name, r, r.body)
+		}
+		await(t, "the page after a purge by "+name, patience, func() bool { return get(t, page).body == shop.body(shop.paths[0]) })
 	}
 }
 

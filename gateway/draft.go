@@ -114,7 +114,7 @@ func (d *drafts) read(r *http.Request, inQuery, inCookie bool) draftRequest {
 		}
 	}
 	for _, token := range v.cookies[:min(len(v.cookies), maxDraftCookies)] {
-		if _, err := d.verify(v.Request, token); err == nil && r.Method != methodPurge {
+		if _, err := d.verify(v.Request, token); err == nil && !isPurge(r.Method) {
 			v.act = draftServe
 			return v
 		}

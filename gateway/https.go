@@ -96,7 +96,7 @@ const challengePath = "/.well-known/acme-challenge/"
 
 // applies reports whether a request is redirected.
 func (h *redirectHTTPS) applies(r *http.Request) bool {
-	if r.Method == methodPurge || r.Method == http.MethodConnect || strings.HasPrefix(r.URL.Path, challengePath) {
+	if isPurge(r.Method) || r.Method == http.MethodConnect || strings.HasPrefix(r.URL.Path, challengePath) {
 		return false
 	}
 	if by := hopOf(r.Context()); by != nil && by.scheme == "" && !by.forwards {

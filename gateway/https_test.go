@@ -90,6 +90,7 @@ func TestRedirectHTTPS(t *testing.T) {
 		"a challenge":                        {target: "/.well-known/acme-challenge/x", status: 200},
 		"a path that is like a challenge":    {target: "/.well-known/acme-challenges", status: 301, location: "https://example.com/.well-known/acme-challenges"},
 		"PURGE":                              {method: "PURGE", target: "/a", status: 200},
+		"PURGEKEYS":                          {method: "PURGEKEYS", target: "/a", status: 200},
 		"a scheme in the request is no fact": {target: "https://example.com/a", host: "example.com", status: 301, location: "https://example.com/a"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,19 +5,19 @@ import (
 	"net/http"
 )
 
-// methodPurge is the method by which trusted clients purge pages, see admin.API.PurgeMethod.
-const methodPurge = "PURGE"
+// isPurge reports whether trusted clients purge by a method, see admin.API.PurgeMethod.
+func isPurge(method string) bool { return method == "PURGE" || method == "PURGEKEYS" }
 
 // unknownClientKey is the context key of requests whose client is not known.
 type unknownClientKey struct{}
 
-// withUnknownClient marks a PURGE request whose client is not known: a peer that is not
+// withUnknownClient marks a purging request whose client is not known: a peer that is not
 // trusted has sent it on behalf of another (the request has forwarding fields), or the PROXY
 // protocol names no client. Its RemoteAddr is the peer's, such as a reverse proxy on
 // this machine, which the visitors of the site share. Edge calls it before it removes the
 // fields; other requests are not changed.
 func withUnknownClient(r *http.Request, t Trust, unnamed bool) *http.Request {
-	if r.Method != methodPurge {
+	if !isPurge(r.Method) {
 		return r
 	}
 	if _, trusted := t.peer(r); !unnamed && (trusted || !hasForwarding(r.Header)) {
@@ -35,7 +35,7 @@ func hasForwarding(h http.Header) bool {
 	return false
 }
 
-// FromNetworks reports whether the client of a PURGE request that has passed an [Edge] is
+// FromNetworks reports whether the client of a purging request that has passed an [Edge] is
 // known, and in one of the networks.
 func FromNetworks(r *http.Request, networks Trust) bool {
 	if r.Context().Value(unknownClientKey{}) != nil {

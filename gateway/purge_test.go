@@ -43,17 +43,19 @@ func TestFromNetworks(t *testing.T) {
 		"PROXY protocol without a client":  {"10.1.2.3:4711", nil, true, false},
 		"trusted proxy itself, not listed": {"192.0.2.1:4711", nil, false, false},
 	} {
-		got, called := false, false
-		h := gateway.Edge(gateway.EdgeConfig{Hosts: hosts, Trust: trust, Unnamed: func(*http.Request) bool { return c.unnamed }},
-			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, called = gateway.FromNetworks(r, networks), true }))
-		r := httptest.NewRequestWithContext(t.Context(), "PURGE", "http://example.com/", http.NoBody)
-		r.RemoteAddr = c.peer
-		for i := 0; i < len(c.headers); i += 2 {
-			r.Header.Add(c.headers[i], c.headers[i+1])
-		}
-		h.ServeHTTP(httptest.NewRecorder(), r)
-		if !called || got != c.want {
-			t.Errorf("%s: %t, %t; want %t", name, called, got, c.want)
+		for _, method := range []string{"PURGE", "PURGEKEYS"} {
+			got, called := false, false
+			h := gateway.Edge(gateway.EdgeConfig{Hosts: hosts, Trust: trust, Unnamed: func(*http.Request) bool { return c.unnamed }},
+				http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, called = gateway.FromNetworks(r, networks), true }))
+			r := httptest.NewRequestWithContext(t.Context(), method, "http://example.com/", http.NoBody)
+			r.RemoteAddr = c.peer
+			for i := 0; i < len(c.headers); i += 2 {
+				r.Header.Add(c.headers[i], c.headers[i+1])
+			}
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			if !called || got != c.want {
+				t.Errorf("%s, %s: %t, %t; want %t", method, name, called, got, c.want)
+			}
 		}
 	}
 }

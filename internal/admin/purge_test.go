@@ -376,21 +376,24 @@ func TestPurgeMethod(t *testing.T) {
 	f := newFixture(t)
 	h := f.api.PurgeMethod(admin.PurgeMethodConfig{Token: &token}, passed)
 	for _, c := range []struct {
+		method  string
 		headers []string
 		url     string
 		want    string
 	}{
-		{nil, "/a", "purged"},
-		{[]string{"Fastly-Soft-Purge", "1"}, "/a", "stale"},
-		{nil, "/b", "fresh"},
-		{nil, "/%61", "purged"},
-		{[]string{"Surrogate-Key", "page-a x"}, "/b", "purged"},
-		{[]string{"Surrogate-Key", "page-a", "Fastly-Soft-Purge", "1"}, "/", "stale"},
-		{[]string{"xkey-purge", "page-a"}, "/", "purged"},
-		{[]string{"xkey-softpurge", "page-a"}, "/", "stale"},
+		{"PURGE", nil, "/a", "purged"},
+		{"PURGE", []string{"Fastly-Soft-Purge", "1"}, "/a", "stale"},
+		{"PURGE", nil, "/b", "fresh"},
+		{"PURGE", nil, "/%61", "purged"},
+		{"PURGE", []string{"Surrogate-Key", "page-a x"}, "/b", "purged"},
+		{"PURGE", []string{"Surrogate-Key", "page-a", "Fastly-Soft-Purge", "1"}, "/", "stale"},
+		{"PURGE", []string{"xkey-purge", "page-a"}, "/", "purged"},
+		{"PURGE", []string{"xkey-softpurge", "page-a"}, "/", "stale"},
+		{"PURGEKEYS", []string{"xkey-purge", "page-a"}, "/", "purged"},
+		{"PURGEKEYS", []string{"xkey-softpurge", "x page-a"}, "/", "stale"},
 	} {
 		f.tagged("/a")
-		w := ask(h, "PURGE", "http://example.com"+c.url, append(c.headers, auth, bearer)...)
+		w := ask(h, c.method, "http://example.com"+c.url, append(c.headers, auth, bearer)...)
 		var got admin.Purged
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || got.Seq == 0 || f.state("example.com/a") != c.want {
 			t.Errorf("%s %q: %d %s; the page is %s, want %s", c.url, c.headers, w.Code, w.Body, f.state("example.com/a"), c.want)
@@ -431,7 +434,10 @@ func TestPurgeMethod(t *testing.T) {
 		{h, "PURGE", []string{auth, bearer, "Origin", "http://evil.example"}, 403, "browser"},
 		{h, "PURGE", []string{auth, bearer, "Fastly-Soft-Purge", "0"}, 400, "must be 1"},
 		{h, "PURGE", []string{auth, bearer, "Surrogate-Key", "a", "xkey-purge", "b"}, 400, "exclude each other"},
+		{h, "PURGEKEYS", nil, 401, "no_token"},
+		{h, "PURGEKEYS", []string{auth, bearer}, 400, "needs tags in the header Xkey-Softpurge"},
 		{network, "PURGE", []string{auth, bearer}, 403, "wrong_network"},
+		{network, "PURGEKEYS", []string{"xkey-purge", "a"}, 403, "wrong_network"},
 	} {
 		if w := ask(c.h, c.method, "http://example.com/a", c.headers...); w.Code != c.status || !strings.Contains(w.Body.String(), c.text) {
 			t.Errorf("%s %q: %d %s; want %d %s", c.method, c.headers, w.Code, w.Body, c.status, c.text)

@@ -30,6 +30,9 @@ const (
 	xkeySoftPurge = "Xkey-Softpurge"
 )
 
+// purgeKeys is the method by which FOSHttpCache purges tags (ProxyClient\Varnish with tag_mode purgekeys).
+const purgeKeys = "PURGEKEYS"
+
 // PurgeMethod returns a handler that executes requests with the method PURGE, and passes all
 // others to next. It expects r.Host and r.RemoteAddr as gateway.Edge leaves them.
 //
@@ -37,6 +40,7 @@ const (
 //	PURGE /news   Fastly-Soft-Purge: 1       they are stale
 //	PURGE /       Surrogate-Key: a b         all pages with one of the tags, by either rule
 //	PURGE /       Xkey-Purge: a b            the same, hard; Xkey-Softpurge: soft
+//	PURGEKEYS /   Xkey-Softpurge: a b        the same: the method of FOSHttpCache, which never names a page
 //
 // The tenant is the URL's, also for tags.
 // Like Varnish's and Fastly's, a purge is hard unless a header asks for a soft one. The response is
@@ -54,7 +58,7 @@ type purgeMethod struct {
 }
 
 func (m *purgeMethod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != "PURGE" {
+	if r.Method != "PURGE" && r.Method != purgeKeys {
 		m.next.ServeHTTP(w, r)
 		return
 	}
@@ -140,6 +144,8 @@ func (m *purgeMethod) input(r *http.Request) (in Purge, err error) {
 	switch {
 	case tags > 1:
 		return in, invalid("the headers %s, %s and %s exclude each other", surrogateKey, xkeyPurge, xkeySoftPurge)
+	case tags == 0 && r.Method == purgeKeys:
+		return in, invalid("%s needs tags in the header %s, %s or %s", purgeKeys, xkeySoftPurge, xkeyPurge, surrogateKey)
 	case tags == 0:
 		in = Purge{Mode: mode, Targets: []PurgeTarget{{URL: r.Host + r.URL.RequestURI()}}}
 	}
