@@ -72,6 +72,8 @@ final class ISR_Preview {
         if ($granted === 0 || $granted !== (int) ($query->get('p') ?: $query->get('page_id'))) {
             return;
         }
+        // The status of this request must not get into an object cache that outlives it.
+        $query->set('cache_results', false);
         add_filter('posts_results', function ($posts, $of) use ($query, $granted) {
             if ($of === $query && count($posts) === 1 && (int) $posts[0]->ID === $granted && in_array($posts[0]->post_status, self::STATUSES, true)) {
                 $posts[0]->post_status = 'publish'; // for this request
