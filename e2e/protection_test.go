@@ -54,3 +54,39 @@ func TestDeniedNetworksAreReloaded(t *testing.T) {
 		t.Errorf("explained as %s", text)
 	}
 }
+
+// A client that asks for more than a rate limit allows gets 429, on one connection and on others, and after a reload that changes another
+// setting.
+func TestRateLimitOfServer(t *testing.T) {
+	o := newOrigin(t)
+	o.set("/", page(3600, 0))
+	s := embedded(t)
+	s.env = append(s.env, "ISR_ADMIN=none")
+	write := func(history int) {
+		t.Helper()
+		text := fmt.Sprintf("listen: [{address: \"127.0.0.1:0\"}]\nhosts: [%s]\norigins: {site: {url: %q}}\nrate_limits: [10/h]\ndefaults: {history: %d}\n", host, o.server.URL, history)
+		if err := os.WriteFile(filepath.Join(s.dir, "isr.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(1)
+	cmd := s.command(context.Background(), t, "serve", "--config", "isr.yaml")
+	p, url := process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))
+	t.Cleanup(p.Kill)
+	client := browsers(t)
+	for i := range 15 {
+		want := http.StatusOK
+		if i >= 10 {
+			want = http.StatusTooManyRequests
+		}
+		if r := visit(t.Context(), client, http.MethodGet, url+"/"); r.err != nil || r.status != want || i > 0 && i < 10 != r.hit() {
+			t.Fatalf("request %d: %v", i, r)
+		}
+	}
+	write(2)
+	s.output(t, "reload")
+	r := get(t, url+"/")
+	if r.status != http.StatusTooManyRequests || r.header.Get("Retry-After") == "" || r.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("got %v %v", r, r.header)
+	}
+}

@@ -18,6 +18,7 @@ package gateway
 //	forwarded.go, peers.go          trusted proxies, and the client that a request comes from
 //	https.go, schemes.go            redirects to https, HSTS; proxies that contradict the public scheme
 //	protection.go, networks.go      which requests are accepted
+//	ratelimit.go, buckets.go        how many of them
 //	site.go                         routes and origins, replaced while they serve
 //	origin.go, origins.go, pool.go  the addresses of an origin, failover, health checks
 //	balance.go                      which address gets a request, and which are ejected

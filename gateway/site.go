@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,11 @@ type SiteConfig struct {
 	Logger *slog.Logger
 }
 
+// limitsRates reports whether there is a rate limit.
+func (cfg *SiteConfig) limitsRates() bool {
+	return len(cfg.Protection.Limits) > 0 || slices.ContainsFunc(cfg.Routes, func(rt SiteRoute) bool { return len(rt.Protection.Limits) > 0 })
+}
+
 // A SiteRoute is a route with the requests that it is for, and its origin.
 type SiteRoute struct {
 	// Pattern is a pattern of [http.ServeMux]: "GET example.com/blog/{slug}". Unlike
@@ -76,6 +82,8 @@ type Site struct {
 	draft http.Handler // the same, for requests with a draft token
 	tree  atomic.Pointer[tree]
 	mu    sync.Mutex // held by Reload and Close
+	// buckets are the tokens of rate limits, which stay over reloads; nil until there is a limit. Guarded by mu.
+	buckets *buckets
 }
 
 // A tree is the present configuration of a site.
@@ -111,7 +119,10 @@ func (s *Site) Reload(cfg SiteConfig) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.tree.Load()
-	next, started, err := newTree(s.cache, cfg, s.name, old)
+	if s.buckets == nil && cfg.limitsRates() {
+		s.buckets = newBuckets()
+	}
+	next, started, err := newTree(s.cache, cfg, s.name, old, s.buckets)
 	if err != nil {
 		for _, o := range started {
 			o.close()
@@ -151,7 +162,7 @@ func (t *tree) closeExcept(next *tree) {
 
 // newTree returns the tree of a configuration, and binds its routes. started are the
 // origins that the old tree does not have.
-func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tree, started []*runningOrigin, err error) {
+func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree, b *buckets) (t *tree, started []*runningOrigin, err error) {
 	patterns := make([]string, len(cfg.Routes))
 	for i, rt := range cfg.Routes {
 		patterns[i] = rt.Pattern
@@ -183,9 +194,9 @@ func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree) (t *tr
 		t.schemed = append(t.schemed, mindsScheme(rt.Route))
 		bindings[i] = isr.Binding{Route: rt.bound(o), Renderer: o.handler}
 		t.labels = append(t.labels, bindings[i].Route.Label)
-		t.gates = append(t.gates, newGate(rt.Protection, "route "+rt.Pattern))
+		t.gates = append(t.gates, newGate(rt.Protection, "route "+rt.Pattern, b))
 	}
-	t.gate = newGate(cfg.Protection, "the site")
+	t.gate = newGate(cfg.Protection, "the site", b)
 	t.handlers, err = cache.Bind(bindings, t.find)
 	return t, started, err
 }
@@ -239,38 +250,36 @@ func (rt routes) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.s.serve(
 func (rt routes) Lookup(r *http.Request, hit *isr.Hit) bool {
 	t := rt.s.tree.Load()
 	index, err := t.table.FindRequest(r)
-	if err != nil || t.refuses(r, index) != nil {
+	if err != nil {
 		return false
 	}
 	t.derived[index].set(r)
-	return isr.LookupIn(t.handlers[index], r, hit)
+	return t.lookup(r, index, hit)
 }
 
 // serve serves a request by the handler of its route, or by what as makes of it.
 func (s *Site) serve(w http.ResponseWriter, r *http.Request, as func(http.Handler) http.Handler) {
 	t := s.tree.Load()
 	index, err := t.table.FindRequest(r)
-	if err != nil {
-		index = -1
-	}
-	if no := t.refuses(r, index); no != nil {
-		no.serve(w, t.label(index))
-		return
-	}
 	if err == nil {
 		t.derived[index].set(r)
 	}
 	if hop := hopOf(r.Context()); err == nil && hop != nil && t.schemed[index] {
 		t.schemes.note(r, hop.scheme)
 	}
+	var next http.Handler
 	switch {
 	case err == nil && as != nil:
-		as(t.handlers[index]).ServeHTTP(w, r)
+		next = as(t.handlers[index])
 	case err == nil:
-		t.handlers[index].ServeHTTP(w, r)
+		next = t.handlers[index]
 	case errors.Is(err, routing.ErrNone):
-		isr.WriteErrorPage(w, http.StatusNotFound, "No route of this site matches this request.")
+		next = refusal{http.StatusNotFound, "No route of this site matches this request."}
 	default:
-		isr.WriteErrorPage(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
+		next = refusal{http.StatusBadRequest, "Bad request: " + err.Error() + "."}
 	}
+	if err != nil {
+		index = -1
+	}
+	t.admit(w, r, index, as != nil, next)
 }

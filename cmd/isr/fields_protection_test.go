@@ -21,7 +21,17 @@ func protectionFields() []fieldTest {
 		}
 		s.expect("/", 200, hit)
 	}
+	limited := func(s *fieldServer) {
+		s.expect("/", 200, stored)
+		s.expect("/", 200, hit)
+		if v := s.expect("/", http.StatusTooManyRequests, "isr; detail=rate-limited"); v.header.Get("Retry-After") == "" || v.header.Get("Cache-Control") != "no-store" {
+			s.Errorf("got %v", v.header)
+		}
+		s.expect("/", 200, hit, office...)
+	}
 	return []fieldTest{
+		{fields: "rate_limits", file: proxied + "rate_limits: [2/h]", show: limited},
+		{fields: "defaults.rate_limits", file: behind, settings: "revalidate: 1h, rate_limits: [2/h]", show: limited},
 		{fields: "allow", file: proxied + "allow: [192.0.2.0/24]", show: allowed},
 		{fields: "allow_file", file: proxied + "allow_file: DIR/networks", prepare: lists, show: allowed},
 		{fields: "deny", file: proxied + "deny: [192.0.2.0/24]", show: denied},

@@ -39,6 +39,9 @@ func check(format, text string) error {
 	case "network":
 		_, err := gateway.ParseTrust([]string{text})
 		return reworded(err, "expected a network like 10.0.0.0/8, an address, loopback or private")
+	case "rateLimit":
+		_, err := gateway.ParseRateLimit(text)
+		return err
 	case "origin":
 		_, err := gateway.ParseOrigin(text)
 		return reworded(err, "expected scheme and host of a site, like http://127.0.0.1:3000, without user name, path and query")

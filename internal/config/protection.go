@@ -13,6 +13,8 @@ type Protection struct {
 	AllowFile string   `yaml:"allow_file" format:"path" help:"File with further networks for allow, one a line, at most 100000; a reload reads it again." unset:"none" example:"/etc/isr/customers.txt"`
 	Deny      []string `yaml:"deny" other:"denylist,blacklist,block,ip_deny" max:"1000" format:"network" help:"Networks whose clients get 403, also if allow has them." unset:"none" example:"[203.0.113.0/24, \"2001:db8::/32\"]"`
 	DenyFile  string   `yaml:"deny_file" format:"path" help:"File with further networks for deny, one a line, at most 100000; a reload reads it again." unset:"none" example:"/etc/isr/blocked.txt"`
+
+	RateLimits []string `yaml:"rate_limits" other:"rate_limit,ratelimit,limits,limit_req,throttle" max:"16" format:"rateLimit" help:"How many requests are accepted; others get 429: a rate (10/s, 100/m, 1000/h), and if needed burst N (the number of the rate), by client (an IPv4 address or an IPv6 /64), by header NAME or by route, and count all or count origin (requests that reach the origin). On each node (docs/protection.md)." unset:"no limit" example:"[20/s burst 100, 600/h by header X-Api-Key]"`
 }
 
 // Rules returns the protection as the gateway takes it. It reads the files.
@@ -23,6 +25,13 @@ func (p Protection) Rules() (rules gateway.Protection, err error) {
 			return rules, err
 		}
 		rules.Allow = &allow
+	}
+	for _, text := range p.RateLimits {
+		limit, err := gateway.ParseRateLimit(text)
+		if err != nil {
+			return rules, err
+		}
+		rules.Limits = append(rules.Limits, limit)
 	}
 	rules.Deny, err = networksOf(p.Deny, p.DenyFile)
 	return rules, err

@@ -253,6 +253,8 @@ func ofProtection(word string) (d Detail, ok bool) {
 	switch word {
 	case "denied":
 		d = Detail{"the address of the client is one that the site does not accept", "if it should be accepted, see <allow> and <deny>; behind a proxy, name the proxy in trusted_proxies", "RFC 9110, section 15.5.4"}
+	case "rate-limited":
+		d = Detail{"there were more requests than the site accepts", "raise the limit in <rate_limits> if they were wanted; behind a proxy, name the proxy in trusted_proxies, or all visitors are one client", "RFC 6585, section 4"}
 	default:
 		return Detail{}, false
 	}
