@@ -50,6 +50,7 @@ const firstShare = 0.1
 // An address is one server of an origin, and what is known of it.
 type address struct {
 	url *url.URL
+	id  string // in the cookie of a Sticky; empty if there is none
 	balanceState
 	down      atomic.Bool  // by health checks
 	failures  atomic.Int64 // consecutive

@@ -52,7 +52,7 @@ func (d *drafts) Lookup(r *http.Request, hit *isr.Hit) bool {
 
 // mayHaveTokens reports where a request may have tokens.
 func mayHaveTokens(r *http.Request) (inQuery, inCookie bool) {
-	return strings.Contains(r.URL.RawQuery, draft.Name), hasDraftCookie(r.Header["Cookie"])
+	return strings.Contains(r.URL.RawQuery, draft.Name), hasCookie(r.Header["Cookie"], draft.Name)
 }
 
 func (d *drafts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +101,7 @@ func (d *drafts) read(r *http.Request, inQuery, inCookie bool) draftRequest {
 		v.RequestURI = v.URL.RequestURI()
 	}
 	if inCookie {
-		v.cookies = cutDraftCookies(v.Header)
+		v.cookies = cutCookies(v.Header, draft.Name)
 	}
 	if len(tokens) > 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		if tokens[0] == draft.Off {
@@ -212,41 +212,6 @@ func cutParameter(query string) (rest string, tokens []string) {
 		tokens = append(tokens, value)
 	}
 	return strings.Join(kept, "&"), tokens
-}
-
-func hasDraftCookie(lines []string) bool {
-	for _, line := range lines {
-		if strings.Contains(line, draft.Name) {
-			return true
-		}
-	}
-	return false
-}
-
-// cutDraftCookies removes the cookies of tokens, and returns their values.
-func cutDraftCookies(h http.Header) (tokens []string) {
-	var lines []string
-	for _, line := range h["Cookie"] {
-		var kept []string
-		for pair := range strings.SplitSeq(line, ";") {
-			pair = strings.TrimSpace(pair)
-			name, value, _ := strings.Cut(pair, "=")
-			switch {
-			case strings.TrimSpace(name) == draft.Name:
-				tokens = append(tokens, strings.Trim(strings.TrimSpace(value), `"`))
-			case pair != "":
-				kept = append(kept, pair)
-			}
-		}
-		if len(kept) > 0 {
-			lines = append(lines, strings.Join(kept, "; "))
-		}
-	}
-	delete(h, "Cookie")
-	if len(lines) > 0 {
-		h["Cookie"] = lines
-	}
-	return tokens
 }
 
 // draftKey is the context key of requests for drafts.

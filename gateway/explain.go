@@ -60,7 +60,7 @@ func (p Prepared) RedirectsToHTTPS() bool { return (&redirectHTTPS{}).applies(p.
 
 // prepareDraft removes draft tokens.
 func (p *Prepared) prepareDraft(secrets []string) {
-	inQuery, inCookie := strings.Contains(p.Request.URL.RawQuery, draft.Name), hasDraftCookie(p.Request.Header["Cookie"])
+	inQuery, inCookie := strings.Contains(p.Request.URL.RawQuery, draft.Name), hasCookie(p.Request.Header["Cookie"], draft.Name)
 	if !inQuery && !inCookie {
 		return
 	}

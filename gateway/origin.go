@@ -27,6 +27,8 @@ type Origin struct {
 	SlowStart time.Duration
 	// Ejection is when an address is not used for a time.
 	Ejection Ejection
+	// Sticky keeps visitors at an address.
+	Sticky Sticky
 	// Handler, if not nil, is the site itself, instead of URLs.
 	Handler http.Handler
 	// Renders, Failures: see [budget.Config].
@@ -96,6 +98,9 @@ func startOrigin(name string, cfg Origin, site SiteConfig, gateway pseudonym) (*
 		return nil, fmt.Errorf("origin %q has no address", name)
 	case cfg.Weights != nil && (len(cfg.Weights) != len(cfg.URLs) || slices.Min(cfg.Weights) < 1):
 		return nil, fmt.Errorf("origin %q has %d addresses and the weights %v; expected a weight from 1 on for each", name, len(cfg.URLs), cfg.Weights)
+	}
+	if s := cfg.Sticky; s.Cookie != "" && len(s.Secret) < MinStickySecret {
+		return nil, fmt.Errorf("origin %q: the secret of the cookie %s has %d bytes; expected at least %d", name, s.Cookie, len(s.Secret), MinStickySecret)
 	}
 	o.pool = newPool(cfg, site.Logger)
 	if site.Answered != nil {

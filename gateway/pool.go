@@ -33,6 +33,7 @@ import (
 // Methods are safe for concurrent use.
 type pool struct {
 	balancer
+	sticky    Sticky
 	transport *httpconn.Direct
 	h2c       *http.Transport // of addresses with that scheme
 	health    HealthCheck
@@ -55,11 +56,14 @@ func newPool(cfg Origin, log *slog.Logger) *pool {
 	}
 	p.h2c.Protocols = new(http.Protocols)
 	p.h2c.Protocols.SetUnencryptedHTTP2(true)
-	p.balance, p.slowStart, p.ejection = cfg.Balance, cfg.SlowStart, cfg.Ejection
+	p.balance, p.slowStart, p.ejection, p.sticky = cfg.Balance, cfg.SlowStart, cfg.Ejection, cfg.Sticky
 	for i, u := range cfg.URLs {
 		a := &address{url: u}
 		if a.weight = 1; i < len(cfg.Weights) {
 			a.weight = cfg.Weights[i]
+		}
+		if p.sticky.Cookie != "" {
+			a.id = p.sticky.id(u.String())
 		}
 		p.addresses = append(p.addresses, a)
 	}
@@ -102,7 +106,7 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	left := slices.Clone(p.addresses)
 	for {
 		var a *address
-		a, left = p.take(left)
+		a, left = p.takeFor(r, left)
 		last := len(left) == 0
 		var sent *sending
 		if !last {

@@ -122,6 +122,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
+	r = p.pool.assign(r)
 	r.Body = body
 	if !r.ProtoAtLeast(1, 1) {
 		w = finalWriter{w}
@@ -306,6 +307,7 @@ func (p *proxy) receive(res *http.Response) error {
 		return fmt.Errorf("%w: %03d, expected 100 to 599", errStatus, res.StatusCode)
 	}
 	p.relocate(res)
+	p.pool.keep(res)
 	limitNextStale(res.Header)
 	if len(res.Trailer) > 0 {
 		res.Header.Del("Content-Length") // HTTP/1.1 sends trailers only after chunks

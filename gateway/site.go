@@ -98,6 +98,7 @@ type tree struct {
 	schemed  []bool         // whether renders get the public scheme, by the same index
 	schemes  *schemeWatch
 	origins  map[string]*runningOrigin
+	sticky   []string // the names of the cookies of the origins
 }
 
 // NewSite returns a site, which replaces all routes of the cache. The caller must Close it.
@@ -172,6 +173,9 @@ func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree, b *buc
 		return nil, nil, err
 	}
 	for origin, o := range cfg.Origins {
+		if o.Sticky.Cookie != "" {
+			t.sticky = append(t.sticky, o.Sticky.Cookie)
+		}
 		if old != nil && old.origins[origin] != nil && old.origins[origin].same(o, cfg.PublicScheme) {
 			t.origins[origin] = old.origins[origin]
 			continue
@@ -249,6 +253,7 @@ func (rt routes) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.s.serve(
 // Lookup implements [isr.HitHandler].
 func (rt routes) Lookup(r *http.Request, hit *isr.Hit) bool {
 	t := rt.s.tree.Load()
+	r = withoutSticky(r, t.sticky)
 	index, err := t.table.FindRequest(r)
 	if err != nil {
 		return false
@@ -260,6 +265,7 @@ func (rt routes) Lookup(r *http.Request, hit *isr.Hit) bool {
 // serve serves a request by the handler of its route, or by what as makes of it.
 func (s *Site) serve(w http.ResponseWriter, r *http.Request, as func(http.Handler) http.Handler) {
 	t := s.tree.Load()
+	r = withoutSticky(r, t.sticky)
 	index, err := t.table.FindRequest(r)
 	if err == nil {
 		t.derived[index].set(r)

@@ -13,6 +13,7 @@ func sharedOrigin(fields, settings string, other siteHandler, show func(s *field
 		fields: fields, file: "origins: {site: {url: [ORIGIN, OTHER], " + settings + "}}\ndefaults: {cache: off}",
 		prepare: func(s *fieldServer) {
 			second = newCountedSite(s.T, other)
+			s.write("sticky", strings.Repeat("s", 32))
 			s.replace("OTHER", second.URL)
 		},
 		show: func(s *fieldServer) { show(s, second) },
@@ -62,6 +63,26 @@ func balanceFields() []fieldTest {
 					ask(s, 2)
 					return strings.Contains(s.log.String(), "time=101ms")
 				})
+			}),
+		sharedOrigin("origins.NAME.sticky.cookie origins.NAME.sticky.secret", "balance: round_robin, sticky: {cookie: lb, secret: {file: DIR/sticky}}", nil,
+			func(s *fieldServer, other *countedSite) {
+				set, _, _ := strings.Cut(s.get("/").header.Get("Set-Cookie"), ";")
+				if !strings.HasPrefix(set, "lb=") {
+					s.Fatalf("the cookie is %q", set)
+				}
+				for range 4 {
+					if again := s.get("/", "Cookie", set).header.Get("Set-Cookie"); again != "" {
+						s.Errorf("a kept visitor got the cookie %q", again)
+					}
+				}
+				if n := other.count(); n != 0 && n != 5 {
+					s.Errorf("the second address got %d of the 5 requests of a visitor", n)
+				}
+				s.write("sticky", strings.Repeat("t", 32))
+				s.restart(s.file)
+				if again := s.get("/", "Cookie", set).header.Get("Set-Cookie"); again == "" {
+					s.Error("with another secret the cookie is still valid")
+				}
 			}),
 		sharedOrigin("origins.NAME.slow_start", "balance: round_robin, slow_start: 1h, ejection: {failures: 1, time: 100ms}", func(_ *countedSite, n int, w http.ResponseWriter, _ *http.Request) {
 			if n == 1 {

@@ -119,6 +119,7 @@ type Origin struct {
 	Weights         []int         `yaml:"weights" min:"1" max:"1000" other:"weight" help:"Weights of the addresses of url, in their order: an address of weight 2 gets twice the requests of an address of weight 1." unset:"1 for each" example:"[2, 1]"`
 	SlowStart       time.Duration `yaml:"slow_start" default:"10s" min:"0s" max:"1h" help:"How long an address that is up again gets a growing part of the requests, from a tenth on; 0s: all that it would get, at once."`
 	Ejection        Ejection      `yaml:"ejection" other:"eject,outlier_detection,passive_health" help:"Addresses that fail requests while others do not: others get their requests for a time."`
+	Sticky          Sticky        `yaml:"sticky" other:"session,sticky_session,affinity,session_affinity" help:"Keep the requests of a visitor that pass through at one address, by a cookie."`
 	Demo            bool          `yaml:"demo" help:"The built-in demonstration site, instead of url."`
 	MaxRenders      int           `yaml:"max_renders" default:"16" min:"0" max:"1048576" help:"Concurrent renders; others queue; 0 means no limit."`
 	BreakerFailures int           `yaml:"breaker_failures" default:"10" min:"0" max:"1048576" help:"Consecutive failures of different pages that open the circuit breaker for five seconds; 0 disables it."`
@@ -133,6 +134,12 @@ type Ejection struct {
 	Failures int           `yaml:"failures" default:"5" min:"0" max:"1000" help:"Consecutive responses with a status from 500 on (except 501 and 505), or without any in response_timeout, that eject an address, if others answer well and half of the addresses stay in use; 0: none do. An address whose connections fail is ejected at once. If all fail, all are tried."`
 	Time     time.Duration `yaml:"time" default:"10s" min:"100ms" max:"1h" help:"How long an address is ejected at first. If it fails again, before it was in use for as long, twice the time. A health check that succeeds after failures ends it."`
 	MaxTime  time.Duration `yaml:"max_time" default:"1m" min:"100ms" max:"24h" help:"The longest time that an address is ejected for."`
+}
+
+// Sticky is how a visitor is kept at an address of an origin.
+type Sticky struct {
+	Cookie string `yaml:"cookie" format:"cookie" help:"Name of the cookie that isr sets in responses that pass through. It is removed from requests: it is in no key, and the origin does not get it. The visitors of an address that is not up get another one." unset:"none: each request goes to any address" example:"isr-address"`
+	Secret Secret `yaml:"secret" help:"Secret of at least 16 bytes, the same on all servers, with which the cookie names an address without telling it. Required with cookie." example:"{file: /run/secrets/isr-sticky}"`
 }
 
 // A HealthCheck finds out which addresses of an origin are up.

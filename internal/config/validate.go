@@ -11,6 +11,7 @@ import (
 
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/draft"
 	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/internal/telemetry/accesslog"
@@ -277,6 +278,7 @@ func (f *File) validateOrigins(d *decoder) {
 			d.failAt(at+".health.path", "has no effect with demo")
 		}
 		o.validateBalance(d, at)
+		f.validateSticky(d, name)
 		for _, field := range []string{"interval", "timeout", "failures"} {
 			if o.Health.Path == "" && d.has(at+".health."+field) {
 				d.failAt(at+".health."+field, "has no effect without path")
@@ -294,7 +296,7 @@ func (f *File) validateOrigins(d *decoder) {
 // validateBalance checks how the addresses of the origin at a path share requests.
 func (o Origin) validateBalance(d *decoder, at string) {
 	if len(o.URL) < 2 {
-		for _, field := range []string{"balance", "weights", "slow_start", "ejection"} {
+		for _, field := range []string{"balance", "weights", "slow_start", "ejection", "sticky"} {
 			if d.inFile(at + "." + field) {
 				d.failAt(at+"."+field, "has no effect without several addresses; give url a list, or remove it")
 			}
@@ -309,6 +311,39 @@ func (o Origin) validateBalance(d *decoder, at string) {
 	}
 	if o.Ejection.Time > o.Ejection.MaxTime {
 		d.failAt(at+".ejection", "time (%s) must be at most max_time (%s)", units.Duration(o.Ejection.Time), units.Duration(o.Ejection.MaxTime))
+	}
+}
+
+// validateSticky checks the cookie of an origin. Two origins with the same one would assign a visitor anew at each request.
+func (f *File) validateSticky(d *decoder, name string) {
+	at, own := "origins."+name+".sticky", f.Origins[name].Sticky
+	switch {
+	case own.Cookie == "" && own.Secret.IsZero():
+		return
+	case own.Cookie == "":
+		d.failAt(at, "needs a cookie; give its name, like cookie: isr-address")
+		return
+	case own.Secret.IsZero():
+		d.failAt(at, "needs a secret, so that the cookie does not tell the address and all servers agree on it; write secret: {file: PATH}, and fill the file by: openssl rand -base64 32")
+	case strings.HasSuffix(own.Cookie, "*") || strings.HasPrefix(own.Cookie, "!"):
+		d.failAt(at+".cookie", "is the name of one cookie, without * and !")
+	case own.Cookie == draft.Name:
+		d.failAt(at+".cookie", "%s is the cookie of drafts; give another name", own.Cookie)
+	}
+	for other, o := range f.Origins {
+		if other < name && o.Sticky.Cookie == own.Cookie {
+			d.failAt(at+".cookie", "origins.%s has the same cookie; give each origin its own", other)
+		}
+	}
+	for i, r := range f.Routes {
+		if slices.ContainsFunc(r.Cookies, func(k Key) bool { return k.Name == own.Cookie }) {
+			d.failSetting(fmt.Sprintf("routes[%d]", i), "cookies", "has %s, the cookie of origins.%s.sticky, which the cache does not see; remove it, or give one of them another name", own.Cookie, name)
+		}
+	}
+	if !own.Secret.IsZero() && (d.files || own.Secret.File() == "") {
+		if text, err := own.Secret.Read(); err == nil && len(text) < gateway.MinStickySecret {
+			d.failAt(at+".secret", "has %d bytes; expected at least %d, as openssl rand -base64 32 writes them", len(text), gateway.MinStickySecret)
+		}
 	}
 }
 

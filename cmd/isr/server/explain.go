@@ -49,6 +49,14 @@ func prepare(f *config.File, r *http.Request) (gateway.Prepared, error) {
 	if err != nil {
 		return gateway.Prepared{}, &refusedRequest{http.StatusBadRequest, fmt.Errorf("the request is refused: %w", err)}
 	}
+	var cookies []string
+	for _, o := range f.Origins {
+		if o.Sticky.Cookie != "" {
+			cookies = append(cookies, o.Sticky.Cookie)
+		}
+	}
+	slices.Sort(cookies)
+	p.WithoutSticky(cookies)
 	if f.BothSchemes() {
 		p.KeyScheme(schemeOf(f, r), f.PublicScheme)
 	}

@@ -74,6 +74,13 @@ func originOf(o config.Origin) (gateway.Origin, error) {
 		Ejection: gateway.Ejection{Failures: unlimited(o.Ejection.Failures), Time: o.Ejection.Time, MaxTime: o.Ejection.MaxTime},
 		Health:   gateway.HealthCheck{Path: o.Health.Path, Interval: o.Health.Interval, Timeout: o.Health.Timeout, Failures: o.Health.Failures},
 	}
+	if o.Sticky.Cookie != "" {
+		secret, err := o.Sticky.Secret.Read()
+		if err != nil {
+			return origin, err
+		}
+		origin.Sticky = gateway.Sticky{Cookie: o.Sticky.Cookie, Secret: secret}
+	}
 	if o.Demo {
 		origin.Handler = site.Handler(site.Config{})
 	}
