@@ -84,6 +84,7 @@ func telemetryFieldTests() []fieldTest {
 			_, _ = io.WriteString(w, "page")
 		}, show: func(s *fieldServer) {
 			s.expect("/", 200, stored, "X-Team", "a\x80b")
+			s.until("the first line is written", func() bool { return strings.Count(lines(s), "\n") == 1 })
 			s.expect("/", 200, hit, "X-Team", "red") // also without net/http
 			s.until("both lines are written", func() bool { return strings.Count(lines(s), "\n") == 2 })
 			const kept = `"http.response.header.x-kind":"article","http.response.header.content-type":"text/plain"}` + "\n"
