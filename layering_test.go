@@ -38,6 +38,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/page", []string{module + "$", module + "/internal/changelog", module + "/internal/fleet", "github.com/aws/"}, "a page is sent by what it is made of, wherever it is kept"},
 		{"/internal/nodecache", []string{module + "$", module + "/internal/changelog", module + "/internal/fleet", "github.com/aws/"}, "what a node knows is judged by what it is told, whoever tells it"},
 		{"/internal/warm", []string{module + "$", module + "/gateway", module + "/internal/config", "github.com/aws/"}, "a schedule knows pages by what it is told"},
+		{"/internal/notices", []string{module + "$", module + "/gateway", module + "/internal/config", "github.com/aws/"}, "problems are told, whatever has them"},
 		{"/internal/offload", []string{module + "$", "github.com/aws/"}, "pages go to any queue"},
 		{"/internal/suspicion", []string{module + "$", "github.com/aws/"}, "a response is compared with an entry, wherever that is"},
 		{"/internal/storable", []string{module + "$", module + "/internal/fill", module + "/internal/page", "github.com/aws/"}, "a response is judged by rules, keys and tags"},

@@ -10,11 +10,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/facetheory/isr/cmd/isr/cli"
 	"github.com/facetheory/isr/internal/draft"
 )
 
@@ -177,6 +180,7 @@ func operationFieldTests() []fieldTest {
 			}
 		}},
 		downstreamTest(),
+		noticesTest(),
 		{
 			fields: "triggers.hooks.NAME.provider triggers.hooks.NAME.secrets triggers.hooks.NAME.targets", file: hooks("}}}"), prepare: writeToken,
 			show: func(s *fieldServer) {
@@ -305,6 +309,85 @@ func regenerateTest() fieldTest {
 		s.replace("QUEUE", queue.URL+"/1/regenerations.fifo")
 	}
 	return tt
+}
+
+// noticesTest shows what is told of a page that fails twice, and then no more.
+func noticesTest() fieldTest {
+	posted := &postedMessages{}
+	var works atomic.Bool
+	return fieldTest{
+		fields: "notices.after notices.repeat notices.console notices.to.NAME.format notices.to.NAME.url notices.to.NAME.secret notices.to.NAME.only",
+		file: "defaults: {revalidate: 1h}\nnotices: {after: 0s, repeat: 1m, console: 'https://isr-admin.example.com', to: {" +
+			"team: {url: {file: DIR/team}}, pager: {format: webhook, url: {file: DIR/pager}, secret: {file: DIR/token}}, others: {url: {file: DIR/others}, only: [certificates]}}}",
+		origin: func(_ *countedSite, n int, w http.ResponseWriter, _ *http.Request) {
+			if !works.Load() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			fmt.Fprintf(w, "render %d", n)
+		},
+		prepare: func(s *fieldServer) {
+			s.write("token", testToken)
+			to := httptest.NewServer(posted)
+			s.Cleanup(to.Close)
+			for _, name := range []string{"team", "pager", "others"} {
+				s.write(name, to.URL+"/"+name)
+			}
+		},
+		show: func(s *fieldServer) {
+			s.get("/news")
+			s.get("/news")
+			s.until("the problem is told", func() bool { return len(posted.to("/team")) > 0 && len(posted.to("/pager")) > 0 })
+			s.contains(posted.to("/team")[0], "/news fails: ")
+			s.contains(posted.to("/team")[0], `https://isr-admin.example.com/|console`)
+			var m struct {
+				Timestamp time.Time
+				Data      struct{ Notices []struct{ Since time.Time } }
+			}
+			if err := json.Unmarshal([]byte(posted.to("/pager")[0]), &m); err != nil || m.Timestamp.Sub(m.Data.Notices[0].Since) > time.Minute {
+				s.Errorf("%v: told later than at once: %s", err, posted.to("/pager")[0])
+			}
+			s.until("it is told again", func() bool { return strings.Contains(strings.Join(posted.to("/pager"), ""), `"continues"`) })
+			if code := execute(s.Context(), []string{"notices", "test", "pager", "--config", filepath.Join(s.dir, "isr.yaml")}, &cli.Streams{Out: s.log, Err: s.log}); code != 0 {
+				s.Errorf("a test message is not delivered: %s", s.log)
+			}
+			s.contains(strings.Join(posted.to("/pager"), ""), "this is a test")
+			works.Store(true)
+			s.until("the page is rendered", func() bool { return s.get("/news").code == http.StatusOK })
+			s.until("its end is told", func() bool { return strings.Contains(strings.Join(posted.to("/pager"), ""), `"ended"`) })
+			if got := posted.to("/others"); got != nil || posted.unsigned.Load() > 0 {
+				s.Errorf("others: %q; %d messages to pager are not signed", got, posted.unsigned.Load())
+			}
+		},
+	}
+}
+
+// postedMessages are the bodies of POST requests, by path.
+type postedMessages struct {
+	mu       sync.Mutex
+	bodies   map[string][]string // guarded by mu
+	unsigned atomic.Int64        // messages to pager
+}
+
+func (p *postedMessages) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client tries again
+	}
+	if r.URL.Path == "/pager" && !strings.HasPrefix(r.Header.Get("Webhook-Signature"), "v1,") {
+		p.unsigned.Add(1)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bodies == nil {
+		p.bodies = make(map[string][]string)
+	}
+	p.bodies[r.URL.Path] = append(p.bodies[r.URL.Path], string(body))
+}
+
+func (p *postedMessages) to(path string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bodies[path]
 }
 
 // downstreamTest shows a purge that is delivered to Varnish.

@@ -43,6 +43,7 @@ type commands struct {
 	Doctor      doctorCommand        `cmd:"" help:"Examine the installation: origins, stores, limits, proxies, fleet, and with --url the site for leaks."`
 	Draft       server.DraftCommand  `cmd:"" help:"Print a link with which an editor sees unpublished content."`
 	Lease       leaseCommand         `cmd:"" help:"Show or break the lease of a page."`
+	Notices     noticesCommand       `cmd:"" help:"Test the destinations that are told of problems."`
 	Outbox      outboxCommand        `cmd:"" help:"List, retry or drop purges that have not reached downstream caches."`
 	Quarantine  quarantineCommand    `cmd:"" help:"List, compare, accept or drop rejected generations of pages."`
 	Gc          gcCommand            `cmd:"" help:"Delete stored bodies that no row refers to."`

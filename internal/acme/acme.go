@@ -238,13 +238,19 @@ func (c *Certificates) awaitLoaded(hosts map[string]*host) {
 	}
 }
 
+// A Problem is why a host has no certificate, or will have none.
+type Problem struct {
+	Host string
+	Text string // one line, which names the host
+}
+
 // Problems returns the hosts that have no certificate, or one that could not be renewed,
 // sorted, each with the last error.
-func (c *Certificates) Problems() (all []string) {
+func (c *Certificates) Problems() (all []Problem) {
 	hosts := c.hosts.Load().hosts
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		if problem := hosts[name].currentProblem(); problem != "" {
-			all = append(all, problem)
+			all = append(all, Problem{name, problem})
 		}
 	}
 	return all

@@ -94,7 +94,7 @@ func TestFailureIsRetried(t *testing.T) {
 	b := newBroken(t)
 	c, log := b.open(t)
 	c.Serve([]string{"a.test"})
-	if problems := c.Problems(); len(problems) != 1 || !strings.Contains(problems[0], "a.test") {
+	if problems := c.Problems(); len(problems) != 1 || !strings.Contains(problems[0].Text, "a.test") {
 		t.Errorf("problems: %q", problems)
 	}
 	errs := awaitFailures(t, log, 1)
@@ -103,7 +103,7 @@ func TestFailureIsRetried(t *testing.T) {
 			t.Errorf("no %q in %q", want, errs)
 		}
 	}
-	if problems := c.Problems(); len(problems) != 1 || !strings.Contains(problems[0], "503") {
+	if problems := c.Problems(); len(problems) != 1 || !strings.Contains(problems[0].Text, "503") {
 		t.Errorf("problems: %q", problems)
 	}
 	c.Serve([]string{"b.test", "a.test"})
@@ -199,7 +199,7 @@ func TestStoredCertificate(t *testing.T) {
 			t.Errorf("no %q in %q", want, errs)
 		}
 	}
-	if problems := c.Problems(); len(problems) != 1 || !strings.Contains(problems[0], "the certificate of "+host+" could not be renewed: ") {
+	if problems := c.Problems(); len(problems) != 1 || !strings.Contains(problems[0].Text, "the certificate of "+host+" could not be renewed: ") {
 		t.Errorf("problems: %q", problems)
 	}
 }

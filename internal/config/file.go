@@ -32,6 +32,8 @@ type File struct {
 
 	Warm Warm `yaml:"warm" other:"warmup,warm_up,prewarm,warming" help:"Rendering pages before visitors ask for them, from a schedule (docs/warm.md)."`
 
+	Notices Notices `yaml:"notices" other:"notifications,alerts,notify" help:"Telling people of problems: failing pages, quarantined content, purges that are not delivered, certificates near their end, stores and origins that do not answer (docs/notices.md)."`
+
 	Regenerate Regenerate `yaml:"regenerate" other:"regeneration,regenerations" help:"Where stale pages are regenerated (docs/queue.md)." restart:"yes"`
 
 	Downstream map[string]Downstream `yaml:"downstream" max:"16" format:"name" help:"Caches in front of the servers that purges, rollbacks and pins are delivered to, by name."`
@@ -233,6 +235,22 @@ type Warm struct {
 	Every   time.Duration `yaml:"every" other:"interval,schedule,period" default:"24h" min:"5m" max:"30d" help:"Length of a period, in which the pages are rendered once. A restart does not begin another run; the first one begins within a sixtieth of it, at most 5 minutes."`
 	Rate    float64       `yaml:"rate" default:"2" min:"0.01" max:"1000" help:"Pages that are rendered a second, at most. No render begins while visitors wait for renders, and the run ends if the circuit breaker of an origin is open, and is tried again later."`
 	Pages   int           `yaml:"pages" other:"limit,max_pages" default:"50000" min:"1" max:"1000000" help:"Pages of the sitemaps that a run looks at, at most."`
+}
+
+// Notices tell people of problems.
+type Notices struct {
+	To      map[string]NoticeDestination `yaml:"to" max:"8" format:"name" help:"Destinations, by name."`
+	After   time.Duration                `yaml:"after" other:"delay,for" default:"2m" min:"0s" max:"24h" help:"How long a problem lasts before it is told, and how long it is gone before its end is told."`
+	Repeat  time.Duration                `yaml:"repeat" other:"remind,every" default:"4h" min:"1m" max:"30d" help:"After which time a problem that lasts is told again."`
+	Console string                       `yaml:"console" other:"url,link" format:"url" help:"URL at which people reach the console; messages then link to its views." unset:"no links" example:"https://isr-admin.example.com"`
+}
+
+// A NoticeDestination takes messages about problems.
+type NoticeDestination struct {
+	Format string   `yaml:"format" other:"type,kind" default:"slack" enum:"slack,webhook" help:"slack: a text, for incoming webhooks of Slack, Mattermost and Rocket.Chat. webhook: JSON with all fields (docs/notices.md)."`
+	URL    Secret   `yaml:"url" other:"to,address,webhook" required:"yes" help:"Address that messages are posted to." example:"{file: /run/secrets/slack-url}"`
+	Secret Secret   `yaml:"secret" other:"key,token" help:"Key of the signature of messages with format: webhook, as Standard Webhooks describes: a text, or whsec_ and base64." unset:"messages are not signed" example:"{file: /run/secrets/notices}"`
+	Only   []string `yaml:"only" other:"kinds" max:"8" enum:"failing_pages,quarantine,purges,certificates,stores,queue,origins,public_scheme" help:"Kinds of problems that it is told of." unset:"all" example:"[failing_pages, certificates]"`
 }
 
 // Regenerate is where stale pages are regenerated.

@@ -12,6 +12,7 @@ import (
 	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/draft"
+	"github.com/facetheory/isr/internal/notices"
 	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/internal/telemetry/accesslog"
@@ -35,6 +36,7 @@ func (f *File) validate(d *decoder) {
 		{f.validatePeer, []string{"peer", "store.table"}},
 		{f.validateTriggers, []string{"triggers", "admin", "store.table"}},
 		{f.validateWarm, []string{"warm", "hosts"}},
+		{f.validateNotices, []string{"notices"}},
 		{f.validateRegenerate, []string{"regenerate", "store.table"}},
 		{f.validateDownstream, []string{"downstream"}},
 		{f.validateCountry, []string{"listen", "country_header"}},
@@ -221,6 +223,28 @@ func (f *File) validateWarm(d *decoder) {
 		}
 		if host, _ := canonical.Host(u.Host); !f.servesHost(host) && !f.servesHost(withoutPort(u.Host)) {
 			d.failAt("warm.sitemap", "the host %s of %s is not served; add it to hosts, or give a sitemap of a host that is", u.Host, text)
+		}
+	}
+}
+
+func (f *File) validateNotices(d *decoder) {
+	if len(f.Notices.To) == 0 {
+		for _, name := range []string{"after", "repeat", "console"} {
+			if d.has("notices." + name) {
+				d.failAt("notices."+name, "has no effect without a destination; add to: {ops: {url: {file: /run/secrets/slack-url}}}")
+			}
+		}
+	}
+	for name, c := range f.Notices.To {
+		path := "notices.to." + name
+		if c.Format == "slack" && !c.Secret.IsZero() {
+			d.failAt(path+".secret", "has no effect with format: slack, which is not signed; remove it, or use format: webhook")
+		}
+		if c.URL.IsZero() || c.URL.File() != "" {
+			continue // reported, or it is read when it is used
+		}
+		if address, err := c.URL.Read(); err == nil && notices.ValidURL(address) != nil {
+			d.failAt(path+".url", "%v", notices.ValidURL(address))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"sync/atomic"
 )
@@ -55,6 +56,28 @@ func (c *Certificates) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 		}
 	}
 	return &all[0], nil
+}
+
+// Ending yields the files of the certificates that end before a time, and a text for people.
+func (c *Certificates) Ending(before time.Time) iter.Seq2[string, string] {
+	return func(yield func(file, text string) bool) {
+		c.refresh()
+		all := *c.current.Load()
+		for i := range all {
+			leaf := all[i].Leaf
+			if leaf == nil || !leaf.NotAfter.Before(before) {
+				continue
+			}
+			ends := "ends"
+			if !leaf.NotAfter.After(time.Now()) {
+				ends = "has ended"
+			}
+			text := fmt.Sprintf("the certificate in %s %s at %s: renew it, and replace the file", c.files[i].Cert, ends, leaf.NotAfter.UTC().Format(time.RFC3339))
+			if !yield(c.files[i].Cert, text) {
+				return
+			}
+		}
+	}
 }
 
 // refresh reads the files again if one of them has changed. If they cannot be used, such as

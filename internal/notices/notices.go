@@ -30,12 +30,8 @@ const (
 	Queue        Kind = "queue"         // the queue of regenerations takes nothing
 	Origins      Kind = "origins"       // the circuit breaker of one is open
 	Scheme       Kind = "public_scheme" // trusted proxies contradict it
+	Test         Kind = "test"          // a message that a person has asked for
 )
-
-// Kinds returns all kinds.
-func Kinds() []Kind {
-	return []Kind{FailingPages, Quarantine, Purges, Certificates, Stores, Queue, Origins, Scheme}
-}
 
 // A Problem is what is wrong now.
 type Problem struct {
@@ -69,7 +65,7 @@ type Notice struct {
 
 // A Message is what one delivery tells.
 type Message struct {
-	ID      string // the same if it is delivered again
+	ID      string // of this delivery
 	At      time.Time
 	Server  string
 	Notices []Notice // at least one

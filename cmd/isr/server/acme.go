@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/facetheory/isr/internal/acme"
 	"github.com/facetheory/isr/internal/config"
@@ -82,14 +83,25 @@ func (p *public) certify(next *listening) (err error) {
 	return nil
 }
 
+// endingSoon is how long before the end of a certificate in a file it is a problem: whoever renews it does so weeks before.
+const endingSoon = 14 * 24 * time.Hour
+
 // problems returns what is wrong with certificates.
 func (p *public) problems() (all []problem) {
-	certificates := p.now().acme
-	if certificates == nil {
-		return nil
+	now := p.now()
+	for _, l := range now.listeners {
+		if l.certificates == nil {
+			continue
+		}
+		for file, text := range l.certificates.Ending(time.Now().Add(endingSoon)) {
+			all = append(all, problem{checkCertificates, file, text})
+		}
 	}
-	for _, text := range certificates.Problems() {
-		all = append(all, problem{checkCertificates, text})
+	if now.acme == nil {
+		return all
+	}
+	for _, c := range now.acme.Problems() {
+		all = append(all, problem{checkCertificates, c.Host, c.Text})
 	}
 	return all
 }

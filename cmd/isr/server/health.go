@@ -76,8 +76,9 @@ type health struct {
 
 // A problem is why a server is degraded.
 type problem struct {
-	check string // one of the checks below
-	text  string
+	check   string // one of the checks below
+	subject string // which of several; it does not change while the problem lasts
+	text    string
 }
 
 // The checks of the readiness. A server that is not serving is not ready; others are degraded.

@@ -36,7 +36,7 @@ func TestReadiness(t *testing.T) {
 	expect(503, `{"status":"starting","reasons":["the server is starting"]}`)
 	h.ready(func() []problem { return problems })
 	expect(200, `{"status":"ready"}`)
-	problems = []problem{{checkStores, "the store of the table does not answer"}}
+	problems = []problem{{checkStores, "table", "the store of the table does not answer"}}
 	expect(200, `{"status":"degraded","reasons":["the store of the table does not answer"]}`)
 	checks := map[string]bool{checkServing: true, checkStores: false, checkDownstream: true, checkCertificates: true, checkQueue: true, checkScheme: true}
 	if got := h.checks(); !maps.Equal(got, checks) {

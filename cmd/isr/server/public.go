@@ -53,14 +53,16 @@ type listening struct {
 // A publicListener is one address of the site.
 type publicListener struct {
 	listenerUse
-	inner   net.Listener
-	tls     *tls.Config          // without the policy; nil if there is no TLS
-	tickets *httpconn.TicketKeys // nil if the server has keys of its own
-	handler atomic.Pointer[http.Handler]
-	ending  atomic.Bool        // its connections are closed after their next response
-	server  *Running           // once it serves
-	fast    *httpconn.FastPath // nil if there is none
-	fresh   sync.Map           // of net.Conn: the connections that have sent no request yet
+	inner net.Listener
+	tls   *tls.Config // without the policy; nil if there is no TLS
+	// certificates are those in files; nil if there are none.
+	certificates *httpconn.Certificates
+	tickets      *httpconn.TicketKeys // nil if the server has keys of its own
+	handler      atomic.Pointer[http.Handler]
+	ending       atomic.Bool        // its connections are closed after their next response
+	server       *Running           // once it serves
+	fast         *httpconn.FastPath // nil if there is none
+	fresh        sync.Map           // of net.Conn: the connections that have sent no request yet
 }
 
 // A listenerUse is what a listener is made of. A reload keeps the listeners that are made of the same.
@@ -145,6 +147,7 @@ func (p *public) newListener(use listenerUse, inner net.Listener) (*publicListen
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("listener %s: %w", use.cfg.Address, err), inner.Close())
 		}
+		l.certificates = certs
 		l.tls = &tls.Config{GetCertificate: certs.Get, NextProtos: []string{"h2", "http/1.1"}}
 	}
 	if policy := use.cfg.TLSPolicy; policy.TicketKeys != "" {

@@ -184,16 +184,16 @@ func (c *ServeCommand) openStores(ctx context.Context, log *slog.Logger) (*Store
 // downstream caches.
 func degraded(st *Stores, cache *isr.Cache, deliveries *deliveries) (all []problem) {
 	if unreached := st.Reach.problem(); unreached != "" {
-		all = append(all, problem{checkStores, "the stores are not used: " + unreached})
+		all = append(all, problem{checkStores, "", "the stores are not used: " + unreached})
 	}
 	for _, store := range cache.StoresDown() {
-		all = append(all, problem{checkStores, "the store of the " + store + " does not answer"})
+		all = append(all, problem{checkStores, store, "the store of the " + store + " does not answer"})
 	}
 	if cache.QueueDown() {
-		all = append(all, problem{checkQueue, "the queue of regenerations does not take stale pages"})
+		all = append(all, problem{checkQueue, "", "the queue of regenerations does not take stale pages"})
 	}
 	for _, f := range deliveries.failures() {
-		all = append(all, problem{checkDownstream, fmt.Sprintf("purges are not delivered to %s since %s: %v", f.Destination, f.Since.UTC().Format(time.RFC3339), f.Err)})
+		all = append(all, problem{checkDownstream, f.Destination, fmt.Sprintf("purges are not delivered to %s since %s: %v", f.Destination, f.Since.UTC().Format(time.RFC3339), f.Err)})
 	}
 	return all
 }
@@ -201,7 +201,7 @@ func degraded(st *Stores, cache *isr.Cache, deliveries *deliveries) (all []probl
 // schemeProblems returns how trusted proxies contradict public_scheme.
 func schemeProblems(site *gateway.Site) []problem {
 	if text := site.SchemeProblem().String(); text != "" {
-		return []problem{{checkScheme, text}}
+		return []problem{{checkScheme, "", text}}
 	}
 	return nil
 }

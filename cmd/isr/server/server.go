@@ -17,6 +17,7 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/handover"
+	"github.com/facetheory/isr/internal/notices"
 	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/internal/warm"
 	"github.com/facetheory/isr/store"
@@ -52,6 +53,8 @@ type server struct {
 	memory         atomic.Int64 // the size of the page cache
 	warm           *warm.Schedule
 	endWarm        func()
+	notices        *notices.Notifier
+	endNotices     func()
 	serves         bool // the public listeners belong to running servers
 
 	successors chan *handover.Successor // receives the process that is to serve instead of this one
@@ -125,11 +128,13 @@ func (s *server) parts() []part {
 		{start: s.startEdge},
 		{start: s.startTriggers, drain: s.drainTriggers},
 		{start: s.makeWarm, prepare: s.prepareWarm},
+		{start: s.makeNotices, prepare: s.prepareNotices},
 		{start: s.checkSockets},
 		{start: s.startPublic, drain: s.drainPublic, prepare: s.preparePublic},
 		{start: s.startHangups},
 		{start: s.startFileWatch},
 		{start: s.startWarm, drain: s.drainWarm},
+		{start: s.startNotices, drain: s.drainNotices},
 		{start: s.startUpgrades},
 	}
 }

@@ -268,7 +268,7 @@ func (w *worker) startConsumer(ctx context.Context) (end func(), err error) {
 func (w *worker) problems() []problem {
 	all := degraded(w.back.st, w.back.cache, w.back.deliveries)
 	if err := w.consumer.Failure(); err != nil {
-		all = append(all, problem{checkQueue, fmt.Sprintf("messages cannot be received from %s: %v", w.Queue, err)})
+		all = append(all, problem{checkQueue, "messages", fmt.Sprintf("messages cannot be received from %s: %v", w.Queue, err)})
 	}
 	return all
 }

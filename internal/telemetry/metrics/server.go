@@ -18,6 +18,8 @@ type serverMetrics struct {
 	warmPages *prometheus.CounterVec
 	warmLast  prometheus.Gauge
 
+	notices *prometheus.CounterVec
+
 	diskCacheReads     *prometheus.CounterVec
 	diskCacheEvictions prometheus.Counter
 	diskCacheBytes     prometheus.Gauge
@@ -32,6 +34,8 @@ func newServerMetrics(r prometheus.Registerer) serverMetrics {
 		warmRuns:  counterVec(r, "isr_warm_runs_total", "Runs of the schedule of warm by this server, by result: complete, stopped (another run goes on), or failed (it is tried again).", "result"),
 		warmPages: counterVec(r, "isr_warm_pages_total", "Pages that these runs have looked at, by result: rendered, fresh, skipped (not stored, or of other hosts), or failed.", "result"),
 		warmLast:  gauge(r, "isr_warm_last_complete_timestamp_seconds", "When the last complete run by this server ended, in Unix time; 0 if there was none."),
+
+		notices: counterVec(r, "isr_notices_total", "Problems in messages to the destinations of notices by this server, by result: delivered, or failed (they are told again).", "destination", "result"),
 
 		diskCacheReads:     counterVec(r, "isr_disk_cache_reads_total", "Bodies that were sought in the disk cache (--cache-dir), by result: hit, or miss (read from the bucket).", "result"),
 		diskCacheEvictions: counter(r, "isr_disk_cache_evictions_total", "Files that the disk cache has removed to stay within its size."),
@@ -74,6 +78,15 @@ func (m *Metrics) Warmed(r warm.Report) {
 	if r.Err == nil {
 		m.server.warmLast.Set(float64(time.Now().Unix()))
 	}
+}
+
+// Noticed counts a delivery of notices to a destination.
+func (m *Metrics) Noticed(destination string, n int, err error) {
+	result := "delivered"
+	if err != nil {
+		result = "failed"
+	}
+	m.server.notices.WithLabelValues(destination, result).Add(float64(n))
 }
 
 // EvictedFromDisk counts a page that the embedded store has evicted.
