@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync/atomic"
+	"time"
 )
 
 // A CertificateFile names the PEM files of a certificate: its chain, and its private key.
@@ -58,18 +59,19 @@ func (c *Certificates) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	return &all[0], nil
 }
 
-// Ending yields the files of the certificates that end before a time, and a text for people.
-func (c *Certificates) Ending(before time.Time) iter.Seq2[string, string] {
+// Ending yields the files of the certificates that end within a time, and a text for people. Certificates that last for a few days are
+// renewed later than others: they end within a fifth of their lifetime, at most.
+func (c *Certificates) Ending(within time.Duration) iter.Seq2[string, string] {
 	return func(yield func(file, text string) bool) {
 		c.refresh()
-		all := *c.current.Load()
+		all, now := *c.current.Load(), time.Now()
 		for i := range all {
 			leaf := all[i].Leaf
-			if leaf == nil || !leaf.NotAfter.Before(before) {
+			if leaf == nil || leaf.NotAfter.Sub(now) > min(within, leaf.NotAfter.Sub(leaf.NotBefore)/5) {
 				continue
 			}
 			ends := "ends"
-			if !leaf.NotAfter.After(time.Now()) {
+			if !leaf.NotAfter.After(now) {
 				ends = "has ended"
 			}
 			text := fmt.Sprintf("the certificate in %s %s at %s: renew it, and replace the file", c.files[i].Cert, ends, leaf.NotAfter.UTC().Format(time.RFC3339))

@@ -105,3 +105,26 @@ func TestLoadCertificatesFails(t *testing.T) {
 		t.Error("no certificates are accepted")
 	}
 }
+
+// TestEndingCertificates: certificates that end before a time are named by their files, and those that replace them are read.
+func TestEndingCertificates(t *testing.T) {
+	dir := t.TempDir()
+	f := httpconn.CertificateFile{Cert: filepath.Join(dir, "a.crt"), Key: filepath.Join(dir, "a.key")}
+	writeCertificate(t, f, 1, "a.test") // for 90 days
+	certs, err := httpconn.LoadCertificates([]httpconn.CertificateFile{f}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range certs.Ending(17 * 24 * time.Hour) {
+		t.Errorf("%s ends too soon: %s", file, text)
+	}
+	n := 0
+	for file, text := range certs.Ending(91 * 24 * time.Hour) {
+		if n++; file != f.Cert || !strings.HasPrefix(text, "the certificate in "+f.Cert+" ends at ") {
+			t.Errorf("%s: %s", file, text)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d certificates end; want 1", n)
+	}
+}

@@ -22,7 +22,7 @@ func WriteCertificate(t testing.TB, certFile, keyFile string, serial int64, host
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(90 * 24 * time.Hour),
 		Subject: pkix.Name{Organization: []string{"test"}}, // curl refuses certificates without an issuer
 	}
 	for _, host := range hosts {

@@ -93,7 +93,7 @@ func (p *public) problems() (all []problem) {
 		if l.certificates == nil {
 			continue
 		}
-		for file, text := range l.certificates.Ending(time.Now().Add(endingSoon)) {
+		for file, text := range l.certificates.Ending(endingSoon) {
 			all = append(all, problem{checkCertificates, file, text})
 		}
 	}
