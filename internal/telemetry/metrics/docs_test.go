@@ -25,6 +25,7 @@ const documentation = "../../../docs/metrics.md"
 // used returns metrics of which each has a series.
 func used(t *testing.T) *metrics.Metrics {
 	m, _ := newMetrics(t)
+	m.Noticed("team", 1, nil)
 	m.Done(exchange("GET", "/", 200, isr.Report{Route: "/", Hit: true, Detail: "stale"}))
 	for _, kind := range []isr.OperationKind{isr.OperationRender, isr.OperationTable} {
 		_, end := m.Begin(t.Context(), isr.Operation{Kind: kind, Name: "read", Route: "/"})
