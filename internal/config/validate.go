@@ -235,7 +235,8 @@ func (f *File) validateNotices(d *decoder) {
 			}
 		}
 	}
-	for name, c := range f.Notices.To {
+	for _, name := range slices.Sorted(maps.Keys(f.Notices.To)) {
+		c := f.Notices.To[name]
 		path := "notices.to." + name
 		if c.Format == "slack" && !c.Secret.IsZero() {
 			d.failAt(path+".secret", "has no effect with format: slack, which is not signed; remove it, or use format: webhook")
@@ -256,7 +257,8 @@ func (f *File) validateRegenerate(d *decoder) {
 }
 
 func (f *File) validateDownstream(d *decoder) {
-	for name, c := range f.Downstream {
+	for _, name := range slices.Sorted(maps.Keys(f.Downstream)) {
+		c := f.Downstream[name]
 		kind, _, _ := strings.Cut(c.To, ":")
 		needs := kind == "fastly" || kind == "cloudflare" || kind == "isr"
 		switch {
@@ -288,7 +290,8 @@ func (f *File) validateOrigins(d *decoder) {
 	if len(f.Origins) == 0 && !d.isBroken("origins") {
 		d.failAt("origins", "missing; name the site behind the cache, like\norigins:\n  site: {url: http://127.0.0.1:3000}")
 	}
-	for name, o := range f.Origins {
+	for _, name := range slices.Sorted(maps.Keys(f.Origins)) {
+		o := f.Origins[name]
 		at := "origins." + name
 		if d.isBroken(at) {
 			continue
@@ -354,8 +357,8 @@ func (f *File) validateSticky(d *decoder, name string) {
 	case own.Cookie == draft.Name:
 		d.failAt(at+".cookie", "%s is the cookie of drafts; give another name", own.Cookie)
 	}
-	for other, o := range f.Origins {
-		if other < name && o.Sticky.Cookie == own.Cookie {
+	for _, other := range slices.Sorted(maps.Keys(f.Origins)) {
+		if o := f.Origins[other]; other < name && o.Sticky.Cookie == own.Cookie {
 			d.failAt(at+".cookie", "origins.%s has the same cookie; give each origin its own", other)
 		}
 	}
