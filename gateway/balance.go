@@ -105,14 +105,13 @@ func (b *balancer) take(left []*address) (a *address, rest []*address) {
 
 // choose returns the index of an address in left: one of those that are up; if there are none, one that is ejected.
 func (b *balancer) choose(left []*address, now time.Time) int {
-	best := 2
-	for _, a := range left {
-		best = min(best, a.rank(now))
-	}
 	var space [32]int
-	choices, warm := space[:0], 0
+	choices, best, warm := space[:0], 3, 0
 	for i, a := range left {
-		if a.rank(now) == best {
+		switch rank := a.rank(now); { // which may be another one at a second look
+		case rank < best:
+			choices, best = append(choices[:0], i), rank
+		case rank == best:
 			choices = append(choices, i)
 		}
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/url"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,5 +158,32 @@ func TestNoOutlier(t *testing.T) {
 	}
 	if got := b.sent(10, false); got[0] != 5 {
 		t.Errorf("of two ejected addresses, %v", got)
+	}
+}
+
+// TestChooseWhileAddressesChange: an address goes down, and comes back, while another request looks at it.
+func TestChooseWhileAddressesChange(t *testing.T) {
+	for _, balance := range []Balance{BalanceLeast, BalanceRoundRobin, BalanceFirst} {
+		b := &balancer{balance: balance, addresses: []*address{{balanceState: balanceState{weight: 1}}, {balanceState: balanceState{weight: 1}}}}
+		b.addresses[1].down.Store(true)
+		done := make(chan struct{})
+		var changing sync.WaitGroup
+		changing.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					b.addresses[0].down.Store(!b.addresses[0].down.Load())
+				}
+			}
+		})
+		for range 200_000 {
+			if i := b.choose(b.addresses, time.Now()); i > 1 {
+				t.Fatalf("chose %d of 2", i)
+			}
+		}
+		close(done)
+		changing.Wait()
 	}
 }
