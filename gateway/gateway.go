@@ -21,6 +21,7 @@ package gateway
 //	ratelimit.go, buckets.go        how many of them
 //	site.go                         routes and origins, replaced while they serve
 //	origin.go, origins.go, pool.go  the addresses of an origin, failover, health checks
+//	origintls.go                    the host of requests, and TLS to origins
 //	sticky.go                       the cookie that keeps a visitor at an address
 //	balance.go                      which address gets a request, and which are ejected
 //	proxy.go                        the reverse proxy to an origin, as a renderer

@@ -29,6 +29,11 @@ type Origin struct {
 	Ejection Ejection
 	// Sticky keeps visitors at an address.
 	Sticky Sticky
+	// Host is the Host of requests: HostVisitor, HostURL, or a fixed one. Empty means HostURL for https addresses, whose
+	// certificate and virtual host it selects, and HostVisitor for the others. X-Forwarded-Host is the visitor's host.
+	Host string
+	// TLS is how https addresses are connected to.
+	TLS OriginTLS
 	// Handler, if not nil, is the site itself, instead of URLs.
 	Handler http.Handler
 	// Renders, Failures: see [budget.Config].
@@ -102,7 +107,11 @@ func startOrigin(name string, cfg Origin, site SiteConfig, gateway pseudonym) (*
 	if s := cfg.Sticky; s.Cookie != "" && len(s.Secret) < MinStickySecret {
 		return nil, fmt.Errorf("origin %q: the secret of the cookie %s has %d bytes; expected at least %d", name, s.Cookie, len(s.Secret), MinStickySecret)
 	}
-	o.pool = newPool(cfg, site.Logger)
+	secure, err := cfg.TLS.Config()
+	if err != nil {
+		return nil, fmt.Errorf("origin %q: %w", name, err)
+	}
+	o.pool = newPool(cfg, secure, site.Logger)
 	if site.Answered != nil {
 		o.pool.answered = func(method string, status int, err error, took time.Duration) {
 			site.Answered(name, method, status, err, took)

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -34,6 +36,7 @@ import (
 type pool struct {
 	balancer
 	sticky    Sticky
+	host      string // Origin.Host
 	transport *httpconn.Direct
 	h2c       *http.Transport // of addresses with that scheme
 	health    HealthCheck
@@ -47,9 +50,9 @@ type pool struct {
 	checks sync.WaitGroup
 }
 
-func newPool(cfg Origin, log *slog.Logger) *pool {
+func newPool(cfg Origin, secure *tls.Config, log *slog.Logger) *pool {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &pool{transport: httpconn.NewDirect(transport(cfg), dialer(cfg)), h2c: transport(cfg), health: cfg.Health, log: logOf(log), cancel: cancel}
+	p := &pool{transport: httpconn.NewDirect(transport(cfg, secure), dialer(cfg)), h2c: transport(cfg, nil), health: cfg.Health, log: logOf(log), cancel: cancel}
 	p.answered = func(string, int, error, time.Duration) {}
 	p.through = func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 		return send(r)
@@ -57,6 +60,7 @@ func newPool(cfg Origin, log *slog.Logger) *pool {
 	p.h2c.Protocols = new(http.Protocols)
 	p.h2c.Protocols.SetUnencryptedHTTP2(true)
 	p.balance, p.slowStart, p.ejection, p.sticky = cfg.Balance, cfg.SlowStart, cfg.Ejection, cfg.Sticky
+	p.host = cfg.Host
 	for i, u := range cfg.URLs {
 		a := &address{url: u}
 		if a.weight = 1; i < len(cfg.Weights) {
@@ -92,8 +96,11 @@ func (p *pool) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// has reports whether a host, in canonical form (see [canonical.Host]), is an address's.
+// has reports whether a host, in canonical form (see [canonical.Host]), is an address's, or the fixed one.
 func (p *pool) has(host string) bool {
+	if fixed, ok := canonical.Host(p.fixedHost()); ok && fixed == host {
+		return true
+	}
 	return slices.ContainsFunc(p.addresses, func(a *address) bool {
 		own, ok := canonical.Host(a.url.Host)
 		return ok && own == host
@@ -169,9 +176,7 @@ func (p *pool) send(r *http.Request, a *address, body *keptBody, sent *sending) 
 	target := *r.URL
 	target.Host = a.url.Host
 	out.URL = &target
-	if a.url.Scheme == "https" {
-		out.Host = a.url.Host
-	}
+	out.Host = p.hostOf(r, a)
 	if r.Body != nil && r.Body != http.NoBody {
 		out.Body = body
 	}
@@ -320,6 +325,7 @@ func (p *pool) checkOnce(ctx context.Context, a *address) error {
 		return err
 	}
 	r.Header.Set("User-Agent", "isr")
+	r.Host = cmp.Or(p.fixedHost(), r.Host)
 	r.Close = true
 	res, err := p.roundTrip(r, a) // without following redirects
 	if err != nil {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ func Renderer(cfg Config) http.Handler { return renderer(cfg, newPseudonym()) }
 func renderer(cfg Config, name pseudonym) http.Handler {
 	log := logOf(cfg.Logger)
 	origin := Origin{URLs: []*url.URL{cfg.Origin}, MaxConnections: cfg.MaxConnections}.withDefaults()
-	return newProxy(newPool(origin, log), origin.MaxConnections, cfg.Buffers, Listener{PublicScheme: cfg.PublicScheme, ClientTimeout: cfg.ClientTimeout}, name, log)
+	return newProxy(newPool(origin, nil, log), origin.MaxConnections, cfg.Buffers, Listener{PublicScheme: cfg.PublicScheme, ClientTimeout: cfg.ClientTimeout}, name, log)
 }
 
 // newProxy returns the reverse proxy to the addresses of a pool. Requests of other listeners
@@ -179,9 +180,10 @@ func dialer(cfg Origin) httpconn.Dial {
 	return (&net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second}).DialContext
 }
 
-func transport(cfg Origin) *http.Transport {
+func transport(cfg Origin, secure *tls.Config) *http.Transport {
 	return &http.Transport{
 		DialContext:            httpconn.AwaitRefusals(dialer(cfg)),
+		TLSClientConfig:        secure,
 		TLSHandshakeTimeout:    2 * cfg.ConnectTimeout,
 		ResponseHeaderTimeout:  cfg.ResponseTimeout,
 		ExpectContinueTimeout:  continueTimeout,

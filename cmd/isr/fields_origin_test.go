@@ -1,8 +1,12 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 )
 
@@ -96,5 +100,46 @@ func balanceFields() []fieldTest {
 				s.Errorf("an address that is just back got %d of 100 requests", n)
 			}
 		}),
+	}
+}
+
+// originTLSField shows how an https origin is connected to: it asks for a client certificate, speaks TLS 1.2 at most,
+// and its certificate has the name example.com.
+func originTLSField() fieldTest {
+	const file = "origins: {site: {url: ORIGIN, host: app.internal, tls: {server_name: example.com, ca_file: DIR/cert, cert: DIR/cert, key: DIR/key}}}\ndefaults: {cache: off}"
+	return fieldTest{
+		fields: "origins.NAME.host origins.NAME.tls.server_name origins.NAME.tls.ca_file origins.NAME.tls.cert origins.NAME.tls.key origins.NAME.tls.min_version",
+		file:   file,
+		prepare: func(s *fieldServer) {
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprint(w, r.Host, " ", r.TLS.ServerName, " ", len(r.TLS.PeerCertificates))
+			}))
+			server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12}
+			server.StartTLS()
+			s.Cleanup(server.Close)
+			s.origin.URL = server.URL
+			key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+			if err != nil {
+				s.Fatal(err)
+			}
+			certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+			s.write("cert", certificate)
+			s.write("key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
+		},
+		show: func(s *fieldServer) {
+			if got := s.get("/").body; got != "app.internal example.com 1" {
+				s.Errorf("the origin got %q", got)
+			}
+			for _, change := range [][2]string{{"ca_file: DIR/cert, ", ""}, {"server_name: example.com", "server_name: example.net"}, {"tls: {", "tls: {min_version: \"1.3\", "}} {
+				s.restart(strings.Replace(file, change[0], change[1], 1))
+				if v := s.get("/"); v.code != http.StatusBadGateway {
+					s.Errorf("with %s: %s", change[1], v)
+				}
+			}
+			s.restart(strings.Replace(strings.Replace(file, "cert: DIR/cert, key: DIR/key", "", 1), "app.internal", "visitor", 1))
+			if got := s.get("/", "Host", "localhost").body; got != "localhost example.com 0" {
+				s.Errorf("without certificate the origin got %q", got)
+			}
+		},
 	}
 }

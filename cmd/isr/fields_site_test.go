@@ -22,7 +22,7 @@ import (
 // siteFields are tests of listeners, hosts, origins and presets.
 func siteFields() []fieldTest {
 	off := "\ndefaults: {cache: off}"
-	return append(slices.Concat(originFields(), balanceFields()), []fieldTest{
+	return append(slices.Concat(originFields(), balanceFields(), []fieldTest{originTLSField()}), []fieldTest{
 		{fields: "preset", file: "preset: next\ndefaults: {revalidate: 1h}", show: func(s *fieldServer) {
 			s.expect("/", 200, stored)
 			s.expect("/?_rsc=1", 200, stored, "RSC", "1")

@@ -121,6 +121,8 @@ type Origin struct {
 	Weights         []int         `yaml:"weights" min:"1" max:"1000" other:"weight" help:"Weights of the addresses of url, in their order: an address of weight 2 gets twice the requests of an address of weight 1." unset:"1 for each" example:"[2, 1]"`
 	SlowStart       time.Duration `yaml:"slow_start" default:"10s" min:"0s" max:"1h" help:"How long an address that is up again gets a growing part of the requests, from a tenth on; 0s: all that it would get, at once."`
 	Ejection        Ejection      `yaml:"ejection" other:"eject,outlier_detection,passive_health" help:"Addresses that fail requests while others do not: others get their requests for a time."`
+	Host            string        `yaml:"host" format:"originHost" other:"host_header,preserve_host" help:"Host of requests to the origin: visitor, the one that the visitor has requested; url, the one of url; or another one. X-Forwarded-Host is the visitor's." unset:"url for https, else visitor" example:"visitor"`
+	TLS             OriginTLS     `yaml:"tls" help:"How https addresses are connected to. Its files are read at start and at each reload."`
 	Sticky          Sticky        `yaml:"sticky" other:"session,sticky_session,affinity,session_affinity" help:"Keep the requests of a visitor that pass through at one address, by a cookie."`
 	Demo            bool          `yaml:"demo" help:"The built-in demonstration site, instead of url."`
 	MaxRenders      int           `yaml:"max_renders" default:"16" min:"0" max:"1048576" help:"Concurrent renders; others queue; 0 means no limit."`
@@ -136,6 +138,15 @@ type Ejection struct {
 	Failures int           `yaml:"failures" default:"5" min:"0" max:"1000" help:"Consecutive responses with a status from 500 on (except 501 and 505), or without any in response_timeout, that eject an address, if others answer well and half of the addresses stay in use; 0: none do. An address whose connections fail is ejected at once. If all fail, all are tried."`
 	Time     time.Duration `yaml:"time" default:"10s" min:"100ms" max:"1h" help:"How long an address is ejected at first. If it fails again, before it was in use for as long, twice the time. A health check that succeeds after failures ends it."`
 	MaxTime  time.Duration `yaml:"max_time" default:"1m" min:"100ms" max:"24h" help:"The longest time that an address is ejected for."`
+}
+
+// An OriginTLS is how https addresses of an origin are connected to.
+type OriginTLS struct {
+	ServerName string `yaml:"server_name" format:"serverName" other:"sni" help:"Name that the certificate of the server must have, and that is sent to it (SNI)." unset:"the host of url" example:"app.internal"`
+	CAFile     string `yaml:"ca_file" format:"path" other:"ca" help:"File with the roots, in PEM, that the certificate of the server is verified with." unset:"the roots of the system" example:"/etc/isr/internal-ca.crt"`
+	Cert       string `yaml:"cert" format:"path" other:"certificate,client_certificate" help:"File with the client certificate that is shown to the server, in PEM; needs key." unset:"none" example:"/etc/isr/client.crt"`
+	Key        string `yaml:"key" format:"path" other:"client_key" help:"File with the private key of cert, in PEM." unset:"none" example:"/etc/isr/client.key"`
+	MinVersion string `yaml:"min_version" other:"min_tls_version,minimum_version" default:"1.2" enum:"1.2,1.3" help:"Oldest version of TLS that is accepted."`
 }
 
 // Sticky is how a visitor is kept at an address of an origin.

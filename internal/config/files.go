@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/facetheory/isr/gateway"
 )
 
 // maxPEM bounds the size of a file with certificates or a key, in bytes.
@@ -30,6 +32,11 @@ func (f *File) checkFiles(d *decoder) {
 	}
 	if _, err := f.ACME.Roots(); err != nil {
 		d.failAt("acme.ca_file", "%v%s", err, relativeTo(f.ACME.CAFile))
+	}
+	for name, o := range f.Origins {
+		if _, err := o.TLS.Read(); err != nil {
+			d.failAt("origins."+name+".tls", "%v", err)
+		}
 	}
 	checked := make(map[string]bool)
 	f.Protection.checkFiles(checked, func(name string, err error) { d.failAt(name, "%v", err) })
@@ -57,6 +64,28 @@ func (a ACME) Roots() (*x509.CertPool, error) {
 		return nil, errors.New(a.CAFile + " has no certificate in PEM")
 	}
 	return roots, nil
+}
+
+// Read reads the files, at most 1 MiB each, and checks what is in them.
+func (t OriginTLS) Read() (gateway.OriginTLS, error) {
+	read := gateway.OriginTLS{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
+	if t.MinVersion == "1.3" {
+		read.MinVersion = tls.VersionTLS13
+	}
+	for _, file := range []struct {
+		path string
+		text *[]byte
+	}{{t.CAFile, &read.CA}, {t.Cert, &read.Cert}, {t.Key, &read.Key}} {
+		if file.path == "" {
+			continue
+		}
+		var err error
+		if *file.text, err = readPEM(file.path); err != nil {
+			return read, fmt.Errorf("%w%s", err, relativeTo(file.path))
+		}
+	}
+	_, err := read.Config()
+	return read, err
 }
 
 // maxTicketKeys bounds how many keys a ticket is tried with.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/facetheory/isr/downstream"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/internal/page"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/internal/telemetry/accesslog"
@@ -36,6 +37,19 @@ func check(format, text string) error {
 	case "host":
 		_, err := gateway.ParseHosts([]string{text})
 		return reworded(err, "expected a host like example.com, *.example.com or example.com:8443, without scheme and path")
+	case "originHost":
+		if text == gateway.HostVisitor || text == gateway.HostURL {
+			return nil
+		}
+		if _, ok := canonical.Host(text); !ok {
+			return errors.New("expected visitor, url, or a host like app.internal or app.internal:8443")
+		}
+		return nil
+	case "serverName":
+		if _, ok := canonical.Host(text); !ok || strings.ContainsAny(text, ":[") {
+			return errors.New("expected a name like app.internal, without port")
+		}
+		return nil
 	case "network":
 		_, err := gateway.ParseTrust([]string{text})
 		return reworded(err, "expected a network like 10.0.0.0/8, an address, loopback or private")

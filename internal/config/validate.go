@@ -306,6 +306,7 @@ func (f *File) validateOrigins(d *decoder) {
 		}
 		o.validateBalance(d, at)
 		f.validateSticky(d, name)
+		o.validateTLS(d, at+".tls")
 		for _, field := range []string{"interval", "timeout", "failures"} {
 			if o.Health.Path == "" && d.has(at+".health."+field) {
 				d.failAt(at+".health."+field, "has no effect without path")
@@ -338,6 +339,17 @@ func (o Origin) validateBalance(d *decoder, at string) {
 	}
 	if o.Ejection.Time > o.Ejection.MaxTime {
 		d.failAt(at+".ejection", "time (%s) must be at most max_time (%s)", units.Duration(o.Ejection.Time), units.Duration(o.Ejection.MaxTime))
+	}
+}
+
+// validateTLS checks how the origin is connected to.
+func (o Origin) validateTLS(d *decoder, at string) {
+	secure := slices.ContainsFunc(o.URL, func(url string) bool { return strings.HasPrefix(url, "https:") })
+	switch {
+	case d.inFile(at) && !secure:
+		d.failAt(at, "has no effect: no address of url begins with https://")
+	case (o.TLS.Cert == "") != (o.TLS.Key == ""):
+		d.failAt(at, "needs both cert and key, or none")
 	}
 }
 

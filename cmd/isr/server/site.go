@@ -74,6 +74,11 @@ func originOf(o config.Origin) (gateway.Origin, error) {
 		Ejection: gateway.Ejection{Failures: unlimited(o.Ejection.Failures), Time: o.Ejection.Time, MaxTime: o.Ejection.MaxTime},
 		Health:   gateway.HealthCheck{Path: o.Health.Path, Interval: o.Health.Interval, Timeout: o.Health.Timeout, Failures: o.Health.Failures},
 	}
+	var err error
+	if origin.TLS, err = o.TLS.Read(); err != nil {
+		return origin, fmt.Errorf("tls: %w", err)
+	}
+	origin.Host = o.Host
 	if o.Sticky.Cookie != "" {
 		secret, err := o.Sticky.Secret.Read()
 		if err != nil {
