@@ -113,9 +113,9 @@ func TestPagesCommands(t *testing.T) {
 // foreignFlags are flags of other programs that pages name.
 var foreignFlags = []string{"--enable-feature", "--endpoint-url", "--experimental-vm-modules", "--output", "--preload", "--stop-timeout", "--volume"}
 
-// otherVariable matches variables that are not flags: secrets, variables of the clients and of examples.
+// otherVariable matches variables that are not flags: secrets, variables of the clients and of examples, constants of the WordPress plugin.
 var otherVariable = regexp.MustCompile(`^ISR_(ADMIN_TOKEN|ADMIN_READ_TOKEN|PEER_SECRET|DOWNSTREAM_([A-Z0-9_]+_TOKEN)?|HOOK_([A-Z0-9_]+_SECRET)?|` +
-	`ADMIN_URL|BINARY|SECRET|KEY_ID|TEST_[A-Z0-9_]+)$`)
+	`ADMIN_URL|BINARY|SECRET|KEY_ID|URL|DRAFT_SECRET|TEST_[A-Z0-9_]+)$`)
 
 // commandOf returns the arguments of isr in a line of a shell, nil if it does not run isr, and whether none of them is
 // abridged.
