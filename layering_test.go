@@ -70,6 +70,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/telemetry/tracing", []string{module + "/gateway", module + "/internal/config", "github.com/aws/"}, "spans are made of what the cache tells"},
 		{"/internal/telemetry", []string{module + "/gateway", module + "/internal/config", module + "/dynamostore", "github.com/aws/", "go.opentelemetry.io/"}, "sinks and observers are told by the cache alone"},
 		{"/internal/httpconn", []string{module, "github.com/aws/"}, "sockets must not depend on the policy"},
+		{"/internal/http3", []string{module + "$", module + "/gateway", module + "/internal/config", "github.com/aws/"}, "a transport knows no site"},
 		{"/internal/handover", []string{module}, "sockets know no server"},
 		{"/internal/acme", []string{module + "$", module + "/gateway", "github.com/aws/"}, "certificates need no cache"},
 		{"/isrtest", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "the suite must not depend on a store"},

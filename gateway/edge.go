@@ -32,6 +32,9 @@ type EdgeConfig struct {
 	// HSTS is the value of Strict-Transport-Security in responses to requests that visitors have
 	// sent by https (RFC 6797, section 7); empty if there is none.
 	HSTS string
+	// AltSvc is the value of Alt-Svc in responses over HTTP/1 and HTTP/2, which announces that the listener serves HTTP/3 (RFC 7838);
+	// empty if it does not. It replaces the one of the site.
+	AltSvc string
 	// Peers, if not nil, counts where requests come from.
 	Peers *Peers
 	// HealthPath is the path of Health, on every host; empty if there is none.
@@ -93,7 +96,10 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		keyScheme(resolved, visitorScheme(resolved, e.cfg.Scheme), e.cfg.KeyScheme)
 	}
 	if e.cfg.HSTS != "" && visitorScheme(resolved, e.cfg.Scheme) == "https" {
-		w = withHSTS(w, e.cfg.HSTS)
+		w = withField(w, hstsHeader, e.cfg.HSTS)
+	}
+	if e.cfg.AltSvc != "" && r.ProtoMajor < 3 {
+		w = withField(w, "Alt-Svc", e.cfg.AltSvc)
 	}
 	e.cfg.Observe(w, resolved, e.route(resolved))
 }
@@ -102,6 +108,9 @@ var _ isr.HitHandler = (*edge)(nil)
 
 // Lookup implements [isr.HitHandler]. The caller reports the hit to what Observe does.
 func (e *edge) Lookup(r *http.Request, hit *isr.Hit) bool {
+	if e.cfg.AltSvc != "" { // such a listener has TLS, whose requests are of net/http
+		return false
+	}
 	if e.cfg.HealthPath != "" && r.URL.Path == e.cfg.HealthPath || e.cfg.Unnamed != nil && e.cfg.Unnamed(r) {
 		return false
 	}

@@ -148,38 +148,37 @@ func keyScheme(r *http.Request, scheme, public string) {
 
 const hstsHeader = "Strict-Transport-Security"
 
-// withHSTS returns a writer that adds Strict-Transport-Security (RFC 6797, section 6.1) to the
-// response.
-func withHSTS(w http.ResponseWriter, value string) http.ResponseWriter {
-	return &hstsWriter{ResponseWriter: w, value: value}
+// withField returns a writer that sets a field of the response, such as Strict-Transport-Security (RFC 6797, section 6.1).
+func withField(w http.ResponseWriter, name, value string) http.ResponseWriter {
+	return &fieldWriter{ResponseWriter: w, name: name, value: value}
 }
 
-// An hstsWriter sets the field when the header is written, so that it replaces the field of the origin or
+// A fieldWriter sets the field when the header is written, so that it replaces the field of the origin or
 // of a page.
-type hstsWriter struct {
+type fieldWriter struct {
 	http.ResponseWriter
-	value string
+	name, value string
 }
 
-func (w *hstsWriter) WriteHeader(status int) {
+func (w *fieldWriter) WriteHeader(status int) {
 	w.set()
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *hstsWriter) Write(p []byte) (int, error) {
+func (w *fieldWriter) Write(p []byte) (int, error) {
 	w.set()
 	return w.ResponseWriter.Write(p)
 }
 
 // Flush implements [http.Flusher].
-func (w *hstsWriter) Flush() {
+func (w *fieldWriter) Flush() {
 	w.set()
 	_ = http.NewResponseController(w.ResponseWriter).Flush() // a writer that cannot flush sends the response at its end
 }
 
-func (w *hstsWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *fieldWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *hstsWriter) set() { w.Header()[hstsHeader] = []string{w.value} }
+func (w *fieldWriter) set() { w.Header()[w.name] = []string{w.value} }
 
 // addHSTS adds Strict-Transport-Security to a hit. It returns false if the page has the field.
 func addHSTS(hit *isr.Hit, value string) bool {

@@ -64,7 +64,7 @@ func hasBody(r *http.Request) bool {
 
 // windowOf returns how many bytes of a body the server may buffer by itself: of HTTP/1 hardly any.
 func windowOf(r *http.Request, l *Listener) int64 {
-	if r.ProtoMajor != 2 {
+	if r.ProtoMajor < 2 {
 		return 0
 	}
 	if r.ContentLength >= 0 {
@@ -147,7 +147,7 @@ func (p *prefix) Read(b []byte) (n int, err error) {
 // calls are bounded in number.
 func isGRPC(r *http.Request) bool {
 	kind := r.Header.Get("Content-Type")
-	return r.ProtoMajor == 2 && (kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;"))
+	return r.ProtoMajor >= 2 && (kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;"))
 }
 
 // forwardTrailer reports whether a trailer field of a visitor is forwarded. Fields for routing,

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quic-go/quic-go/http3"
 )
 
 // siteFields are tests of listeners, hosts, origins and presets.
@@ -69,6 +71,22 @@ func siteFields() []fieldTest {
 			}
 		}),
 		policyField("ticket_keys", "DIR/tickets", resumesElsewhere),
+		{
+			fields: "listen[].http3 listen[].http3_port", prepare: tlsFiles,
+			file: "hosts: [127.0.0.1]\nlisten: [{address: 127.0.0.1:0, tls: [{cert: DIR/crt, key: DIR/key}], http3: true, http3_port: 443}]\ndefaults: {revalidate: 1h}",
+			show: func(s *fieldServer) {
+				for range 2 { // a miss and a hit
+					s.contains(s.expect("/", 200, "isr; ").header.Get("Alt-Svc"), `h3=":443"; ma=86400`)
+				}
+				transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a certificate of the test
+				s.Cleanup(func() { _ = transport.Close() })
+				s.client.Transport = transport
+				if v := s.expect("/", 200, hit); v.header.Get("Alt-Svc") != "" {
+					s.Error("HTTP/3 announces itself")
+				}
+				s.expect("/other", 200, stored)
+			},
+		},
 		{
 			fields: "listen[].redirect_https", file: "hosts: [127.0.0.1]\nlisten: [{address: 127.0.0.1:0, redirect_https: false}, {address: 127.0.0.1:0, tls: [{cert: DIR/crt, key: DIR/key}]}]",
 			prepare: tlsFiles, show: func(s *fieldServer) { s.expect("/", 200, "isr; fwd=") },

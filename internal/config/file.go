@@ -74,6 +74,8 @@ type Listener struct {
 	TLS            []Certificate `yaml:"tls" max:"100" help:"Certificates for HTTPS, with HTTP/2; the requested host selects one. Changed files are read again." unset:"plain HTTP"`
 	ACME           bool          `yaml:"acme" help:"HTTPS, with HTTP/2, with the certificates that acme obtains, instead of tls."`
 	TLSPolicy      TLSPolicy     `yaml:"tls_policy" other:"ssl_policy,tls_options" help:"How handshakes are made with tls or acme."`
+	HTTP3          bool          `yaml:"http3" other:"h3,quic" help:"HTTP/3, too, at the same port of UDP, with tls or acme. Responses over TCP announce it (Alt-Svc); visitors whom UDP does not reach stay with HTTP/2."`
+	HTTP3Port      int           `yaml:"http3_port" min:"1" max:"65535" help:"Port of UDP by which visitors reach the listener for http3, such as one that a container publishes." unset:"the port of address" example:"443"`
 	RedirectHTTPS  bool          `yaml:"redirect_https" default:"true" other:"redirect,https_redirect,force_https" help:"If the listener has neither tls nor acme and another one has: redirect visitors to https, unless a trusted proxy forwards https. Challenges of ACME, health.path and PURGE are answered."`
 	H2C            bool          `yaml:"h2c" help:"Accept HTTP/2 without TLS, from clients that begin with it (prior knowledge)."`
 	TrustedProxies []string      `yaml:"trusted_proxies" max:"1000" format:"network" help:"Networks whose X-Forwarded-For, X-Forwarded-Proto and Forwarded headers are trusted: a CIDR, loopback or private." example:"[10.0.0.0/8]"`

@@ -158,6 +158,18 @@ func (l Listener) validateTLSPolicy(d *decoder, at string) {
 	}
 }
 
+func (l Listener) validateHTTP3(d *decoder, at string) {
+	switch {
+	case l.HTTP3Port != 0 && !l.HTTP3:
+		d.failAt(at+".http3_port", "has no effect without http3: true")
+	case !l.HTTP3:
+	case !l.Encrypted():
+		d.failAt(at+".http3", "needs TLS, without which there is no HTTP/3; add tls or acme, or remove http3")
+	case l.ProxyProtocol:
+		d.failAt(at+".http3", "and proxy_protocol exclude each other: no proxy sends the PROXY protocol over QUIC; give visitors of HTTP/3 a listener of their own, or remove http3")
+	}
+}
+
 func (f *File) validateChallenges(d *decoder) {
 	chosen := f.ACME.Challenges
 	plain := slices.ContainsFunc(f.Listen, func(l Listener) bool { return !l.Encrypted() })

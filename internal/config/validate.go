@@ -85,6 +85,7 @@ func (f *File) validateListeners(d *decoder) {
 			d.failAt(at+".acme", "and tls exclude each other in a listener; remove one of them, or use two listeners")
 		}
 		l.validateTLSPolicy(d, at+".tls_policy")
+		l.validateHTTP3(d, at)
 		if len(f.Hosts) == 0 && !d.isBroken("hosts") && !isLoopback(l.Address) {
 			d.failAt(at+".address", "%s is reachable from other machines and needs hosts, since each name would be cached as a site of its own; add hosts: [example.com]", l.Address)
 		}

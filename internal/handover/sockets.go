@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sockets are the listening sockets of a process: those that it was given, and those that it has opened. The zero value
+// Sockets are the listening sockets of TCP, and the sockets of UDP, of a process: those that it was given, and those that it has opened. The zero value
 // was given none. It is safe for concurrent use.
 type Sockets struct {
 	predecessor *Predecessor // nil if no process has started this one as its successor
@@ -24,19 +24,20 @@ type Sockets struct {
 
 	mu    sync.Mutex
 	given []*socket         // guarded by mu: in the order of their descriptors
-	open  []syscall.RawConn // guarded by mu: of the listeners that Listen has returned, also closed ones
+	open  []syscall.RawConn // guarded by mu: of the sockets that were returned, also closed ones
 }
 
 // A socket is one that the process was given.
 type socket struct {
 	name string // of the service manager; empty if it is a predecessor's
 	at   netip.AddrPort
+	udp  bool // of UDP; otherwise it listens for connections of TCP
 	file *os.File
 	used bool // a listener has it
 }
 
 // Receive returns the sockets that this process was started with, and takes them out of its environment, so that processes
-// that it starts do not take them for theirs. It fails if a socket is not one of TCP that listens.
+// that it starts do not take them for theirs. It fails if a socket is neither one of TCP that listens nor one of UDP.
 func Receive() (*Sockets, error) {
 	s := new(Sockets)
 	if err := s.receivePredecessor(); err != nil {
@@ -47,24 +48,26 @@ func Receive() (*Sockets, error) {
 		if s.predecessor != nil {
 			one.name = ""
 		}
-		var err error
-		if one.at, err = listensAt(file); err != nil {
-			return nil, fmt.Errorf("socket %s of the service manager: %w; isr serve takes sockets of TCP, as ListenStream=127.0.0.1:8080 makes them", one.name, err)
+		if err := one.inspect(); err != nil {
+			return nil, fmt.Errorf("socket %s of the service manager: %w; isr serve takes sockets of TCP, as ListenStream=127.0.0.1:8080 makes them, and of UDP for HTTP/3 (ListenDatagram=)", one.name, err)
 		}
 		s.given = append(s.given, one)
 	}
 	return s, nil
 }
 
-// listensAt returns the address of a listening socket of TCP.
-func listensAt(file *os.File) (at netip.AddrPort, err error) {
-	raw, err := file.SyscallConn() // File.Fd would make the socket blocking, also for other processes
+// inspect finds out of which protocol the socket is, and its address.
+func (o *socket) inspect() error {
+	raw, err := o.file.SyscallConn() // File.Fd would make the socket blocking, also for other processes
 	if err != nil {
-		return at, err
+		return err
 	}
 	controlErr := raw.Control(func(fd uintptr) {
-		var listens int
+		var kind, listens int
 		var address unix.Sockaddr
+		if kind, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
+			return
+		}
 		if listens, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil {
 			return
 		}
@@ -73,15 +76,16 @@ func listensAt(file *os.File) (at netip.AddrPort, err error) {
 		}
 		switch a := address.(type) {
 		case *unix.SockaddrInet4:
-			at = netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)) //nolint:gosec // a port
+			o.at = netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)) //nolint:gosec // a port
 		case *unix.SockaddrInet6:
-			at = netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port)) //nolint:gosec // a port
+			o.at = netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port)) //nolint:gosec // a port
 		}
-		if listens == 0 || !at.IsValid() {
+		o.udp = kind == unix.SOCK_DGRAM
+		if listens == 0 && !o.udp || !o.at.IsValid() {
 			err = errors.New("it does not listen for connections of TCP")
 		}
 	})
-	return at, errors.Join(err, controlErr)
+	return errors.Join(err, controlErr)
 }
 
 // Managed reports whether a service manager has given sockets to the process: they stay open when it ends.
@@ -92,7 +96,10 @@ func (s *Sockets) Managed() bool { return len(s.given) > 0 && s.predecessor == n
 func (s *Sockets) Listen(ctx context.Context, address string) (l net.Listener, given bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, err = s.takeLocked(address)
+	err = s.takeLocked(address, false, func(file *os.File) (err error) {
+		l, err = net.FileListener(file)
+		return err
+	})
 	given = l != nil
 	if l == nil && err == nil {
 		l, err = new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -106,6 +113,32 @@ func (s *Sockets) Listen(ctx context.Context, address string) (l net.Listener, g
 	}
 	s.open = append(s.open, raw)
 	return l, given, nil
+}
+
+// ListenUDP returns a socket at an address of UDP: the one that the process was given for it, or else a new one. given reports
+// which.
+func (s *Sockets) ListenUDP(ctx context.Context, address string) (c *net.UDPConn, given bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found net.PacketConn
+	err = s.takeLocked(address, true, func(file *os.File) (err error) {
+		found, err = net.FilePacketConn(file)
+		return err
+	})
+	given = found != nil
+	if found == nil && err == nil {
+		found, err = new(net.ListenConfig).ListenPacket(ctx, "udp", address)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	c = found.(*net.UDPConn) //nolint:forcetypeassert // of the network udp
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, false, errors.Join(err, c.Close())
+	}
+	s.open = append(s.open, raw)
+	return c, given, nil
 }
 
 // Again returns another listener on the socket of one that Listen has returned. Connections go to either of them; the socket stays
@@ -134,27 +167,26 @@ func (s *Sockets) Again(l net.Listener) (net.Listener, error) {
 	return again, nil
 }
 
-// takeLocked returns a listener on the socket that was given for an address; nil if there is none. Callers must hold mu.
-func (s *Sockets) takeLocked(address string) (net.Listener, error) {
+// takeLocked calls use with the socket that was given for an address, if there is one. Callers must hold mu.
+func (s *Sockets) takeLocked(address string, udp bool, use func(*os.File) error) error {
 	if len(s.given) == 0 {
-		return nil, nil //nolint:nilnil // there is none
+		return nil
 	}
 	at, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, one := range s.given {
-		if one.used || !sameAddress(at.AddrPort(), one.at) {
+		if one.used || one.udp != udp || !sameAddress(at.AddrPort(), one.at) {
 			continue
 		}
-		l, err := net.FileListener(one.file)
-		if err != nil {
-			return nil, fmt.Errorf("socket %s: %w", one, err)
+		if err := use(one.file); err != nil {
+			return fmt.Errorf("socket %s: %w", one, err)
 		}
 		one.used = true
-		return l, one.file.Close()
+		return one.file.Close()
 	}
-	return nil, nil //nolint:nilnil // there is none
+	return nil
 }
 
 // sameAddress reports whether a socket at an address accepts the connections to a configured address. A socket of :: has
@@ -172,10 +204,14 @@ func sameAddress(configured, socket netip.AddrPort) bool {
 
 // String names the socket as operators know it.
 func (o *socket) String() string {
-	if o.name == "" {
-		return o.at.String()
+	at := o.at.String()
+	if o.udp {
+		at = "UDP " + at
 	}
-	return o.name + " (" + o.at.String() + ")"
+	if o.name == "" {
+		return at
+	}
+	return o.name + " (" + at + ")"
 }
 
 // CheckUsed fails if a service manager has given a socket that no listener has used: its connections would wait forever.
@@ -199,7 +235,7 @@ func (s *Sockets) CheckUsed(addresses []string) error {
 		return nil
 	}
 	return fmt.Errorf("the service manager has handed in the socket %s, which is no address of this server, whose addresses are %s; "+
-		"make ListenStream= of the socket unit (systemctl edit isr.socket) and the configuration the same",
+		"make ListenStream=, and ListenDatagram= for listeners with http3, of the socket unit (systemctl edit isr.socket) and the configuration the same",
 		strings.Join(unused, ", "), strings.Join(addresses, ", "))
 }
 

@@ -42,7 +42,7 @@ func TestReceiveRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listensAt(file); err == nil {
+	if err := (&socket{file: file}).inspect(); err == nil {
 		t.Error("a file was taken for a socket")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -60,7 +60,7 @@ func TestReceiveRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer connected.Close()
-	if _, err := listensAt(connected); err == nil || !strings.Contains(err.Error(), "does not listen for connections of TCP") {
+	if err := (&socket{file: connected}).inspect(); err == nil || !strings.Contains(err.Error(), "does not listen for connections of TCP") {
 		t.Errorf("a connection: %v", err)
 	}
 	for _, text := range []string{"", "5", "6,5", "0,1", "x"} {

@@ -276,8 +276,7 @@ func (n *Successor) Sockets() (*Sockets, error) {
 	last := len(n.fds) - 1
 	for _, fd := range n.fds[:last] {
 		one := &socket{file: os.NewFile(uintptr(fd), "socket")}
-		var err error
-		if one.at, err = listensAt(one.file); err != nil {
+		if err := one.inspect(); err != nil {
 			return nil, fmt.Errorf("take a socket back: %w", err)
 		}
 		s.given = append(s.given, one)

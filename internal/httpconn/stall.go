@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// LimitStreams returns a handler that ends the HTTP/2 streams of clients that have not read
+// LimitStreams returns a handler that ends the streams of HTTP/2 and HTTP/3 of clients that have not read
 // a byte of a response for stall, as [CoalesceWrites] closes such connections of HTTP/1: a
 // client that keeps its flow-control window closed would hold the response, and a connection
 // to the origin, without limit. Requests of HTTP/1 are not changed. Zero or less means no
@@ -15,7 +15,7 @@ func LimitStreams(next http.Handler, stall time.Duration) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor == 2 {
+		if r.ProtoMajor >= 2 {
 			if c, ok := r.Context().Value(connKey{}).(*coalescingConn); ok {
 				c.http2.Store(true)
 			}

@@ -32,7 +32,7 @@ type known map[string][]string
 func documented(t *testing.T) known {
 	t.Helper()
 	k := known{"up": nil, "process_open_fds": nil, "process_max_fds": nil, "process_resident_memory_bytes": nil, "process_start_time_seconds": nil, "go_goroutines": nil}
-	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (counter|gauge|histogram) \\| ([^|]*) \\|")
+	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| (counter|gauge|histogram) \\| ([^|]*) \\|")
 	for _, match := range row.FindAllStringSubmatch(string(read(t, documentation)), -1) {
 		var labels []string
 		for label := range strings.SplitSeq(match[3], ",") {
@@ -223,7 +223,7 @@ func TestDocumentation(t *testing.T) {
 	for _, match := range found {
 		k.check(t, match[1])
 	}
-	for _, name := range regexp.MustCompile("`(isr_[a-z_]+|http_[a-z_]+_seconds)[`{]").FindAllStringSubmatch(string(read(t, documentation)), -1) {
+	for _, name := range regexp.MustCompile("`(isr_[a-z0-9_]+|http_[a-z_]+_seconds)[`{]").FindAllStringSubmatch(string(read(t, documentation)), -1) {
 		if k[name[1]] == nil && k[name[1]+"_bucket"] == nil {
 			if _, ok := k[name[1]]; !ok {
 				t.Errorf("the documentation names %s", name[1])

@@ -23,7 +23,7 @@ type acmeUse struct {
 
 // useACME prepares the certificates of the listeners that use ACME, whose addresses are open.
 // Nothing is requested before the first edge.
-func (p *public) useACME(next *listening, s *setup) (err error) {
+func (p *public) useACME(ctx context.Context, next *listening, s *setup) (err error) {
 	f := s.file
 	if f.CertificateHosts() == nil {
 		return nil
@@ -48,7 +48,7 @@ func (p *public) useACME(next *listening, s *setup) (err error) {
 	} else if next.acme, err = p.newACME(cfg, f); err != nil {
 		return err
 	}
-	return p.certify(next)
+	return p.certify(ctx, next)
 }
 
 // newACME returns certificates that request nothing yet.
@@ -63,7 +63,7 @@ func (p *public) newACME(cfg acme.Config, f *config.File) (c *acme.Certificates,
 }
 
 // certify has the listeners with ACME use its certificates. Listeners that serve with others are opened again.
-func (p *public) certify(next *listening) (err error) {
+func (p *public) certify(ctx context.Context, next *listening) (err error) {
 	now := p.now()
 	for i, l := range next.listeners {
 		if !l.cfg.ACME {
@@ -73,7 +73,7 @@ func (p *public) certify(next *listening) (err error) {
 			if next.acme == now.acme {
 				continue
 			}
-			if l, err = p.openAgain(l, l.listenerUse); err != nil {
+			if l, err = p.openAgain(ctx, l, l.listenerUse); err != nil {
 				return err
 			}
 			next.listeners[i] = l

@@ -25,6 +25,7 @@ import (
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/fastpath"
 	"github.com/facetheory/isr/internal/handover"
+	"github.com/facetheory/isr/internal/http3"
 	"github.com/facetheory/isr/internal/httpconn"
 )
 
@@ -35,6 +36,8 @@ type public struct {
 	failed  chan error                    // receives the error of a listener that fails
 	peers   gateway.Peers                 // of all listeners
 	limits  *httpconn.Connections         // of all listeners, once they serve
+	limits3 *http3.Limits                 // the same for HTTP/3
+	visits3 atomic.Int64                  // requests by HTTP/3
 	// observe is [gateway.EdgeConfig.Observe]; nil if requests are not observed.
 	observe func(http.ResponseWriter, *http.Request, http.Handler)
 	// hits are the instruments of hits that net/http does not answer; nil if it answers all.
@@ -54,7 +57,9 @@ type listening struct {
 type publicListener struct {
 	listenerUse
 	inner net.Listener
-	tls   *tls.Config // without the policy; nil if there is no TLS
+	udp   *http3.Socket // nil if there is no HTTP/3
+	http3 *http3.Server // once it serves; nil if there is no HTTP/3
+	tls   *tls.Config   // without the policy; nil if there is no TLS
 	// certificates are those in files; nil if there are none.
 	certificates *httpconn.Certificates
 	tickets      *httpconn.TicketKeys // nil if the server has keys of its own
@@ -99,7 +104,7 @@ func (p *public) open(ctx context.Context, s *setup) (next *listening, err error
 		case at >= 0 && reflect.DeepEqual(before[at].listenerUse, use):
 			l = before[at]
 		case at >= 0:
-			l, err = p.openAgain(before[at], use)
+			l, err = p.openAgain(ctx, before[at], use)
 		default:
 			l, err = p.openAt(ctx, use)
 		}
@@ -111,7 +116,7 @@ func (p *public) open(ctx context.Context, s *setup) (next *listening, err error
 		}
 		next.listeners = append(next.listeners, l)
 	}
-	return next, p.useACME(next, s)
+	return next, p.useACME(ctx, next, s)
 }
 
 // openAt opens a listener at an address that no listener is at.
@@ -123,16 +128,47 @@ func (p *public) openAt(ctx context.Context, use listenerUse) (*publicListener, 
 	if p.sockets.Managed() && !given {
 		p.log.Warn("the service manager hands in sockets, but none for this listener: a restart refuses connections to it; add it to the socket unit, like ListenStream="+use.cfg.Address, "listener", use.cfg.Address)
 	}
-	return p.newListener(use, inner)
+	l, err := p.newListener(use, inner)
+	if err != nil {
+		return nil, err
+	}
+	return l, p.openUDP(ctx, l, nil)
 }
 
 // openAgain opens another listener at the address of one.
-func (p *public) openAgain(l *publicListener, use listenerUse) (*publicListener, error) {
+func (p *public) openAgain(ctx context.Context, l *publicListener, use listenerUse) (*publicListener, error) {
 	inner, err := p.sockets.Again(l.inner)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s again: %w", use.cfg.Address, err)
 	}
-	return p.newListener(use, inner)
+	again, err := p.newListener(use, inner)
+	if err != nil {
+		return nil, err
+	}
+	return again, p.openUDP(ctx, again, l.udp)
+}
+
+// openUDP gives a listener its socket of UDP, if it serves HTTP/3: the one of the listener before it, unless that is nil, or else one
+// at the same port. The listener is closed after an error.
+func (p *public) openUDP(ctx context.Context, l *publicListener, before *http3.Socket) error {
+	switch {
+	case !l.cfg.HTTP3:
+		return nil
+	case before != nil:
+		l.udp = before.Share()
+		return nil
+	}
+	address := l.inner.Addr().String()
+	conn, given, err := p.sockets.ListenUDP(ctx, address)
+	if err != nil {
+		l.discard()
+		return fmt.Errorf("cannot listen on %s of UDP for http3: %w; stop the program that has the port, or remove http3", address, err)
+	}
+	if p.sockets.Managed() && !given {
+		p.log.Warn("the service manager hands in sockets, but none of UDP for this listener: visitors of HTTP/3 use HTTP/2 while the server restarts; add it to the socket unit, like ListenDatagram="+l.cfg.Address, "listener", l.cfg.Address)
+	}
+	l.udp = http3.NewSocket(conn)
+	return nil
 }
 
 // newListener returns a listener at an address that is open, which it closes after an error.
@@ -172,11 +208,19 @@ func (p *public) discard(next *listening) {
 	now := p.now()
 	for _, l := range next.listeners {
 		if !slices.Contains(now.listeners, l) {
-			_ = l.inner.Close() // nothing was accepted
+			l.discard()
 		}
 	}
 	if next.acme != now.acme {
 		_ = next.closeACME(context.Background()) // it has not begun
+	}
+}
+
+// discard closes a listener that has accepted nothing.
+func (l *publicListener) discard() {
+	_ = l.inner.Close()
+	if l.udp != nil {
+		l.udp.Release()
 	}
 }
 
@@ -239,7 +283,7 @@ func (p *public) edge(at *listening, s *setup, site http.Handler, onPublic func(
 		}
 		edge := gateway.Edge(gateway.EdgeConfig{
 			Hosts: hostsOf(f).WithListener(l.inner.Addr()), Trust: trust, Unnamed: unnamed, Peers: &p.peers,
-			Scheme: f.SchemeOf(l.cfg), KeyScheme: keyScheme, HSTS: f.HSTS,
+			Scheme: f.SchemeOf(l.cfg), KeyScheme: keyScheme, HSTS: f.HSTS, AltSvc: l.altSvc(),
 			HealthPath: s.HealthPath, Health: http.HandlerFunc(h.public), Observe: p.observe, Logger: p.log,
 		}, next)
 		if at.acme != nil && f.AnswersChallenges(l.cfg) && !l.cfg.Encrypted() {
@@ -277,6 +321,7 @@ func (p *public) serve(ctx context.Context, next *listening) (before *listening)
 	for _, l := range next.listeners {
 		if l.server == nil {
 			l.server = l.start(p)
+			l.startHTTP3(p)
 		}
 	}
 	before = p.now()
@@ -285,6 +330,9 @@ func (p *public) serve(ctx context.Context, next *listening) (before *listening)
 		if !slices.Contains(next.listeners, l) { // the next connection is for the new configuration
 			l.end()
 			l.server.stopAccepting(ctx, l.inner)
+			if l.http3 != nil {
+				l.http3.StopAccepting()
+			}
 		}
 	}
 	return before
@@ -390,6 +438,9 @@ const freshTime = time.Second
 // stop accepts no more connections, and lets requests in flight finish until ctx is done. It waits for the requests of
 // connections that have sent none yet, and for those that have come and are not read yet: net/http would close these connections.
 func (l *publicListener) stop(ctx context.Context, limits *httpconn.Connections, log *slog.Logger) {
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
+	stopping.Go(l.stopHTTP3(ctx))
 	l.server.stopAccepting(ctx, l.inner)
 	limited, cancel := context.WithTimeout(ctx, freshTime)
 	defer cancel()

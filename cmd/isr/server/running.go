@@ -26,13 +26,16 @@ import (
 // DefaultGrace bounds the requests in flight when a DynamoDB server stops.
 const DefaultGrace = 10 * time.Second
 
+// headerBytes bounds the head of a request.
+const headerBytes = 64 << 10
+
 // newServer returns an HTTP server with timeouts against slow and idle clients, also those whose bodies nothing reads.
 func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           httpconn.LimitUnread(h),
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    headerBytes,
 		ErrorLog:          errorLog(log),
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/config"
 	"github.com/facetheory/isr/internal/handover"
+	"github.com/facetheory/isr/internal/http3"
 	"github.com/facetheory/isr/internal/notices"
 	"github.com/facetheory/isr/internal/peer"
 	"github.com/facetheory/isr/internal/warm"
@@ -438,7 +439,9 @@ func (s *server) preparePublic(ctx context.Context, _, next *setup) (replacement
 	var before *listening
 	return replacement{
 		use: func() {
-			s.public.limits.SetPerClient(connectionsOfClient(ReadSystemLimits().Files, next.MaxClientConnections))
+			perClient := connectionsOfClient(ReadSystemLimits().Files, next.MaxClientConnections)
+			s.public.limits.SetPerClient(perClient)
+			s.public.limits3.SetPerClient(perClient)
 			s.edge(opened, next, site)
 			before = s.public.serve(ctx, opened)
 		},
@@ -476,7 +479,9 @@ func (s *server) startFileWatch(ctx context.Context) (end func(), err error) {
 
 func (s *server) startPublic(ctx context.Context) (end func(), err error) {
 	p, inst := s.public, s.watch.inst
-	p.limits = connections(ReadSystemLimits().Files, s.MaxClientConnections, s.buffered, s.log)
+	files := ReadSystemLimits().Files
+	p.limits = connections(files, s.MaxClientConnections, s.buffered, s.log)
+	p.limits3 = http3.NewLimits(visitorConnections(files), connectionsOfClient(files, s.MaxClientConnections))
 	p.serve(ctx, p.now())
 	s.serves = true
 	s.reloader.begin()
@@ -486,7 +491,9 @@ func (s *server) startPublic(ctx context.Context) (end func(), err error) {
 		go warnOfOrigin(ctx, origin, s.log)
 	}
 	go reportBypasses(ctx, inst.live, p.urls()[0], s.reloader.naming, s.log)
-	inst.metrics.Sample(sources(s.back.st, s.back.cache, s.reloader.site, s.buffered, p.limits, s.back.deliveries, s.watch.health, inst))
+	sampled := sources(s.back.st, s.back.cache, s.reloader.site, s.buffered, p.limits, s.back.deliveries, s.watch.health, inst)
+	sampled.HTTP3 = p.http3Counts
+	inst.metrics.Sample(sampled)
 	return nil, nil
 }
 

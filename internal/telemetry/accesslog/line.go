@@ -68,11 +68,13 @@ func first(values []string) string {
 	return values[0]
 }
 
-// protocolOf returns the version of HTTP: "1.0", "1.1" or "2".
+// protocolOf returns the version of HTTP: "1.0", "1.1", "2" or "3".
 func protocolOf(r *http.Request) string {
 	switch {
 	case r.ProtoMajor == 2:
 		return "2"
+	case r.ProtoMajor == 3:
+		return "3"
 	case r.ProtoMajor == 1 && r.ProtoMinor == 0:
 		return "1.0"
 	}

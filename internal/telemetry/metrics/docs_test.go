@@ -42,6 +42,7 @@ func used(t *testing.T) *metrics.Metrics {
 		Disk:        func() (int64, int64) { return 0, 0 },
 		Buffers:     func() (int64, int64) { return 0, 0 },
 		Connections: func() (int, int64, int64) { return 0, 0, 0 },
+		HTTP3:       func() (int, int64, int64) { return 0, 0, 0 },
 		Ready:       func() map[string]bool { return map[string]bool{"serving": true} },
 		Downstream:  func() map[string]bool { return map[string]bool{"cdn": true} },
 		Dropped:     func() map[string]int64 { return map[string]int64{"access": 0} },

@@ -27,6 +27,8 @@ type Sources struct {
 	// Connections is how many connections visitors have, and how many were closed since the start: to make room for others, and
 	// at once.
 	Connections func() (open int, reclaimed, refused int64)
+	// HTTP3 is how many connections of HTTP/3 visitors have, and how many were refused, and requests were received, since the start.
+	HTTP3 func() (open int, refused, requests int64)
 	// Downstream is whether deliveries to each downstream cache fail, by its name.
 	Downstream func() map[string]bool
 	// Dropped is how many lines were dropped since the start, by log.
@@ -84,6 +86,8 @@ type sampled struct {
 	diskBytes, diskLimit                    described
 	bufferBytes, bufferLimit                described
 	connections, connectionsClosed          described
+	http3Connections, http3Refused          described
+	http3Requests                           described
 	ready, downstreamFailing, dropped       described
 }
 
@@ -110,6 +114,9 @@ func newSampled() sampled {
 		bufferBytes:       describe(gauge, "isr_buffer_bytes", "Bytes that are reserved for buffers of requests and responses."),
 		bufferLimit:       describe(gauge, "isr_buffer_limit_bytes", "Limit of isr_buffer_bytes (--buffers)."),
 		connections:       describe(gauge, "isr_connections", "Open connections of visitors."),
+		http3Connections:  describe(gauge, "isr_http3_connections", "Open connections of visitors by HTTP/3."),
+		http3Refused:      describe(counter, "isr_http3_connections_refused_total", "Connections of visitors by HTTP/3 that were refused because there were too many; these visitors use HTTP/2."),
+		http3Requests:     describe(counter, "isr_http3_requests_total", "Requests of visitors by HTTP/3."),
 		connectionsClosed: describe(counter, "isr_connections_closed_total", "Connections of visitors that were closed because there were too many, by cause: reclaimed (it waited for a request, and made room for another), or refused (a new one).", "cause"),
 		ready:             describe(gauge, "isr_ready", "Whether a check of the readiness passes; serving is 0 while the server starts and drains, others mean degraded.", "check"),
 		downstreamFailing: describe(gauge, "isr_downstream_failing", "Whether purges are not delivered to a downstream cache: 1 while they fail.", "destination"),
@@ -121,7 +128,8 @@ func newSampled() sampled {
 func (s sampled) all() []described {
 	return []described{
 		s.memoryBytes, s.memoryLimit, s.memoryEntries, s.flights, s.unpublished, s.leasesHeld, s.pollLag, s.storeUp,
-		s.breakerOpen, s.queueLength, s.addressUp, s.addressOpen, s.addressRequests, s.addressEjections, s.capacity, s.diskBytes, s.diskLimit, s.bufferBytes, s.bufferLimit, s.connections, s.connectionsClosed, s.ready, s.downstreamFailing, s.dropped,
+		s.breakerOpen, s.queueLength, s.addressUp, s.addressOpen, s.addressRequests, s.addressEjections, s.capacity, s.diskBytes, s.diskLimit, s.bufferBytes, s.bufferLimit, s.connections, s.connectionsClosed,
+		s.http3Connections, s.http3Refused, s.http3Requests, s.ready, s.downstreamFailing, s.dropped,
 	}
 }
 
@@ -184,6 +192,12 @@ func (s Sources) take(d sampled) (all []prometheus.Metric) {
 		add(d.connections, float64(open))
 		add(d.connectionsClosed, float64(reclaimed), "reclaimed")
 		add(d.connectionsClosed, float64(refused), "refused")
+	}
+	if s.HTTP3 != nil {
+		open, refused, requests := s.HTTP3()
+		add(d.http3Connections, float64(open))
+		add(d.http3Refused, float64(refused))
+		add(d.http3Requests, float64(requests))
 	}
 	for _, flags := range []struct {
 		source func() map[string]bool
