@@ -182,6 +182,7 @@ func (x *explainer) run(d decision) {
 			x.out.Variant = d.key
 		}
 	}
+	x.h.holdBack(&d)
 	x.finish(&d)
 }
 

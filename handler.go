@@ -77,6 +77,7 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, d decision) {
 		for !d.act.ends() {
 			h.step(v, v.r, &d)
 		}
+		h.holdBack(&d)
 		h.identify(w, d.key)
 		again = h.finish(w, v.r, &d)
 	}
@@ -836,6 +837,18 @@ func (h *handler) selectVariant(fx effects, r *http.Request, d *decision) {
 	h.consult(r, d)
 }
 
+// holdBack refuses a request that would reach the renderer while the budget of the route is paused: in maintenance
+// mode only drafts do.
+func (h *handler) holdBack(d *decision) {
+	if d.act != actPass {
+		return
+	}
+	var paused *budget.Error
+	if b := h.route.fills.Budget; b.IsPaused() && errors.As(b.Refusal(), &paused) {
+		d.fail(render.Plain(http.StatusServiceUnavailable), httpcache.Status{Forward: d.status.Forward, Detail: fill.DetailMaintenance}, h.c.now().Add(paused.RetryAfter), paused)
+	}
+}
+
 // finish executes a final state. It returns true if the request goes on, because the page that it
 // served has a body that cannot be sent.
 func (h *handler) finish(w http.ResponseWriter, r *http.Request, d *decision) (again bool) {
@@ -1061,25 +1074,38 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *rend
 	}
 	ReportOf(w).answer(status)
 	header := w.Header()
-	for name, values := range res.Header {
-		if httpcache.Replayed(name) {
-			header[name] = values
+	own := errorPageOf(w, res.Status, res.Plain)
+	if own == nil {
+		for name, values := range res.Header {
+			if httpcache.Replayed(name) {
+				header[name] = values
+			}
 		}
 	}
 	h.route.present.SetFields(header)
 	header["Cache-Status"] = []string{status.String()}
 	header["Cache-Control"] = []string{"no-store"}
+	if own != nil {
+		setRetryAfter(header, retry.Sub(h.c.now()))
+		own.send(w, res.Status, r.Method == http.MethodHead)
+		return
+	}
 	body := res.Body
 	if res.Plain {
 		body = append(body[:len(body):len(body)], RequestIDLine(w)...)
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	if wait := retry.Sub(h.c.now()); wait > 0 && header["Retry-After"] == nil {
-		header["Retry-After"] = []string{strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)}
-	}
+	setRetryAfter(header, retry.Sub(h.c.now()))
 	w.WriteHeader(res.Status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)
+	}
+}
+
+// setRetryAfter states how long to wait, in whole seconds, if the header does not state it yet.
+func setRetryAfter(header http.Header, wait time.Duration) {
+	if wait > 0 && header["Retry-After"] == nil {
+		header["Retry-After"] = []string{strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)}
 	}
 }
 

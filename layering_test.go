@@ -56,6 +56,7 @@ func TestLayering(t *testing.T) {
 		{"/internal/conformance", []string{module}, "the suite tests any cache"},
 		{"/internal/wellknown", []string{module}, "names know no cache"},
 		{"/internal/canonical", []string{module}, "URL normalization must not depend on the cache"},
+		{"/internal/redirect", []string{module + "$", module + "/gateway", module + "/internal/config", "github.com/aws/"}, "redirects depend on requests alone"},
 		{"/internal/doctor", []string{module + "$", module + "/gateway", module + "/internal/config"}, "the doctor is told what to examine"},
 		{"/internal/doctor/leak", []string{module + "$", module + "/store", module + "/gateway"}, "the leak test sees a site from outside"},
 		{"/internal/logreader", []string{module}, "a log is read without what is made of it"},

@@ -1,8 +1,12 @@
 package isr
 
 import (
+	"bytes"
+	"cmp"
+	"html"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/facetheory/isr/internal/fill"
@@ -112,12 +116,78 @@ func WriteErrorPage(w http.ResponseWriter, status int, text string) {
 	if r := render.Of(w); r != nil {
 		r.MarkPlain()
 	}
+	if p := errorPageOf(w, status, true); p != nil {
+		p.send(w, status, false)
+		return
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text+"\n"+RequestIDLine(w)) // the visitor is gone
+}
+
+// An ErrorPage is what a site shows instead of the text of an error. It is immutable.
+type ErrorPage struct {
+	// Status replaces the status of the error. Zero: it stays.
+	Status int
+	// ContentType is the Content-Type of Body.
+	ContentType string
+	// Body is the page. The text {request_id} in it stands for the id of the request, escaped for HTML and XML;
+	// it is removed if there is none.
+	Body []byte
+	// RetryAfter is stated in Retry-After, rounded up to seconds. Zero: what the error itself states, if anything.
+	RetryAfter time.Duration
+}
+
+// requestIDMark stands for the id of a request in an [ErrorPage].
+const requestIDMark = "{request_id}"
+
+// send sends the page with a status. Fields that are set already stay, except those of the page.
+func (p *ErrorPage) send(w http.ResponseWriter, status int, head bool) {
+	body := p.Body
+	if bytes.Contains(body, []byte(requestIDMark)) {
+		body = bytes.ReplaceAll(body, []byte(requestIDMark), []byte(html.EscapeString(requestID(w))))
+	}
+	h := w.Header()
+	if p.RetryAfter > 0 {
+		delete(h, "Retry-After")
+		setRetryAfter(h, p.RetryAfter)
+	}
+	delete(h, "Content-Encoding")
+	h["Content-Type"], h["Content-Length"] = []string{p.ContentType}, []string{strconv.Itoa(len(body))}
+	h["Cache-Control"], h["X-Content-Type-Options"] = []string{"no-store"}, []string{"nosniff"}
+	w.WriteHeader(cmp.Or(p.Status, status))
+	if !head {
+		_, _ = w.Write(body) // the visitor is gone
+	}
+}
+
+// An ErrorPager is an [http.ResponseWriter] with pages of its own for error responses. The handlers of a cache
+// and [WriteErrorPage] show them, if the writer that they are called with is an ErrorPager, or unwraps to one (see
+// [http.ResponseController]).
+type ErrorPager interface {
+	http.ResponseWriter
+	// ErrorPage returns the page for an error response with a status; nil if it has none. own: the text is this
+	// program's, and not the renderer's.
+	ErrorPage(status int, own bool) *ErrorPage
+}
+
+// errorPageOf returns the page that a site shows for an error; nil if it has none.
+func errorPageOf(w http.ResponseWriter, status int, own bool) *ErrorPage {
+	for {
+		if pager, ok := w.(ErrorPager); ok {
+			if p := pager.ErrorPage(status, own); p != nil {
+				return p
+			}
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return nil
+		}
+		w = inner.Unwrap()
+	}
 }
 
 // Identified is an [http.ResponseWriter] that knows the id of the request that it answers.

@@ -475,7 +475,7 @@ func PathTags(pattern string, templates ...string) (func(*http.Request) []string
 //	hit; detail=rejected     a stale page, whose last rendering was rejected (see Reject)
 //	hit; detail=REASON       a stale page, because waiting for a new one was or would
 //	                         have been useless (Wait only): timeout, render-failed,
-//	                         back-off, origin-busy, origin-failing, store-error,
+//	                         back-off, origin-busy, origin-failing, maintenance, store-error,
 //	                         closing
 //	fwd=stale; stored        the new page, instead of a stale or expired one; and
 //	                         "collapsed" if another request had started the render

@@ -24,6 +24,7 @@ import (
 	"math"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -87,6 +88,7 @@ type Budget struct {
 	log           *slog.Logger
 	breaker       *gobreaker.TwoStepCircuitBreaker[struct{}]
 	pause         time.Duration
+	paused        atomic.Bool // see Pause
 
 	// The breaker calls changed under its own lock, which locks mu: never call the
 	// breaker while holding mu.
@@ -175,11 +177,16 @@ type Error struct {
 	// Open: the circuit breaker is open. Otherwise too many pages wait, this one waited
 	// for too long, or its place went to a lighter client.
 	Open bool
+	// Paused: an operator has stopped all renders (see [Budget.Pause]). Open is then true, too.
+	Paused bool
 	// RetryAfter is how long to wait before trying again.
 	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string {
+	if e.Paused {
+		return "the site is in maintenance mode: its origin is not called"
+	}
 	if e.Open {
 		return fmt.Sprintf("the origin's circuit breaker is open after too many failed renders, try again in %s", e.RetryAfter.Round(time.Millisecond))
 	}
@@ -222,8 +229,8 @@ type Page struct {
 // Enter takes a turn, or a place in the queue. It is charged to the client, of those
 // given, that uses least of the budget. The error is an [*Error].
 func (b *Budget) Enter(p Page, clients ...netip.Prefix) (*Turn, error) {
-	if b.IsOpen() {
-		return nil, b.openError()
+	if err := b.Refusal(); err != nil {
+		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -267,6 +274,9 @@ func (t *Turn) Begin() error {
 		return err
 	}
 	b := t.b
+	if b.paused.Load() {
+		return errPaused()
+	}
 	if b.breaker.State() == gobreaker.StateHalfOpen && b.probedInVain(t) {
 		return &Error{Open: true, RetryAfter: BusyRetry}
 	}
@@ -322,3 +332,23 @@ func (b *Budget) openError() error {
 
 // IsOpen reports whether the circuit breaker is open: renders are refused.
 func (b *Budget) IsOpen() bool { return b.breaker.State() == gobreaker.StateOpen }
+
+// Pause refuses all renders from now on, as an open circuit breaker does, or allows them again. Renders in progress
+// go on. Requests of visitors do not reach the renderer either, except those for drafts.
+func (b *Budget) Pause(on bool) { b.paused.Store(on) }
+
+// IsPaused reports whether Pause has stopped all renders.
+func (b *Budget) IsPaused() bool { return b.paused.Load() }
+
+// Refusal returns why no render may begin now, whatever waits: an [*Error], or nil if one may.
+func (b *Budget) Refusal() error {
+	switch {
+	case b.paused.Load():
+		return errPaused()
+	case b.IsOpen():
+		return b.openError()
+	}
+	return nil
+}
+
+func errPaused() *Error { return &Error{Open: true, Paused: true, RetryAfter: BusyRetry} }

@@ -85,6 +85,11 @@ func (p *Prepared) prepareDraft(secrets []string) {
 // error is of a request which ServeHTTP refuses, or for which there is no route.
 func (s *Site) Explain(p Prepared, fetch bool) (isr.Decision, error) {
 	t := s.tree.Load()
+	if to, ok := t.redirects.Find(p.Request); ok && (p.act == draftNone || p.act == draftServe) {
+		d := redirectDecision(to)
+		d.Parts = p.Parts
+		return d, nil
+	}
 	index, err := t.table.FindRequest(p.Request)
 	if err != nil {
 		return isr.Decision{}, err

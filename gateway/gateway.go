@@ -28,6 +28,8 @@ package gateway
 //	via.go                          the field Via, and requests that come back
 //	requestbody.go, admission.go    limits per client
 //	draft.go                        unpublished content for editors
+//	maintenance.go                  stored pages, and one page for the rest, while the origin is not called
+//	redirects.go                    requests that are redirected, before routes
 //	nexttags.go                     the tags of paths by which Next.js revalidates
 //	explain.go                      all of this for one request, without serving it
 

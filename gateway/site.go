@@ -13,6 +13,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/buffers"
+	"github.com/facetheory/isr/internal/redirect"
 	"github.com/facetheory/isr/internal/routing"
 	"github.com/facetheory/isr/store"
 )
@@ -40,6 +41,10 @@ type SiteConfig struct {
 	// CountryHeader is the request header in which trusted peers of an [Edge] state the country of the visitor, such as
 	// CF-IPCountry. It is not read from others. Empty: there is none.
 	CountryHeader string
+	// Redirects has the requests that are redirected, before routes; nil if there are none.
+	Redirects *redirect.Table
+	// Maintenance is the maintenance mode of the site.
+	Maintenance Maintenance
 	// Buffers is the budget of what is buffered of request bodies. The one of an origin stays the same for
 	// as long as the origin does. Nil means no limit.
 	Buffers *buffers.Budget
@@ -81,24 +86,27 @@ type Site struct {
 	inner http.Handler // behind the check for loops
 	draft http.Handler // the same, for requests with a draft token
 	tree  atomic.Pointer[tree]
-	mu    sync.Mutex // held by Reload and Close
+	mu    sync.Mutex // held by Reload, Close and what changes maintenance
 	// buckets are the tokens of rate limits, which stay over reloads; nil until there is a limit. Guarded by mu.
 	buckets *buckets
+
+	maintenance maintenance
 }
 
 // A tree is the present configuration of a site.
 type tree struct {
-	table    *routing.Table
-	handlers []http.Handler // by index of the table
-	labels   []string       // of the routes, by the same index
-	gate     *gate          // of the site; nil if it accepts all
-	gates    []*gate        // of the routes, by the same index; nil for one that accepts all
-	derived  []derived      // by the same index
-	tenants  []string       // the tenant headers, by the same index
-	schemed  []bool         // whether renders get the public scheme, by the same index
-	schemes  *schemeWatch
-	origins  map[string]*runningOrigin
-	sticky   []string // the names of the cookies of the origins
+	redirects *redirect.Table
+	table     *routing.Table
+	handlers  []http.Handler // by index of the table
+	labels    []string       // of the routes, by the same index
+	gate      *gate          // of the site; nil if it accepts all
+	gates     []*gate        // of the routes, by the same index; nil for one that accepts all
+	derived   []derived      // by the same index
+	tenants   []string       // the tenant headers, by the same index
+	schemed   []bool         // whether renders get the public scheme, by the same index
+	schemes   *schemeWatch
+	origins   map[string]*runningOrigin
+	sticky    []string // the names of the cookies of the origins
 }
 
 // NewSite returns a site, which replaces all routes of the cache. The caller must Close it.
@@ -131,6 +139,8 @@ func (s *Site) Reload(cfg SiteConfig) error {
 		return err
 	}
 	s.tree.Store(next)
+	s.maintenance.cfg = cfg.Maintenance
+	s.maintain()
 	if old != nil {
 		old.closeExcept(next)
 	}
@@ -168,7 +178,7 @@ func newTree(cache *isr.Cache, cfg SiteConfig, name pseudonym, old *tree, b *buc
 	for i, rt := range cfg.Routes {
 		patterns[i] = rt.Pattern
 	}
-	t = &tree{origins: make(map[string]*runningOrigin, len(cfg.Origins)), schemes: &schemeWatch{public: cmp.Or(cfg.PublicScheme, "http"), log: logOf(cfg.Logger)}}
+	t = &tree{redirects: cfg.Redirects, origins: make(map[string]*runningOrigin, len(cfg.Origins)), schemes: &schemeWatch{public: cmp.Or(cfg.PublicScheme, "http"), log: logOf(cfg.Logger)}}
 	if t.table, err = routing.New(patterns); err != nil {
 		return nil, nil, err
 	}
@@ -254,6 +264,9 @@ func (rt routes) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.s.serve(
 func (rt routes) Lookup(r *http.Request, hit *isr.Hit) bool {
 	t := rt.s.tree.Load()
 	r = withoutSticky(r, t.sticky)
+	if t.redirects.Has(r) {
+		return false
+	}
 	index, err := t.table.FindRequest(r)
 	if err != nil {
 		return false
@@ -266,7 +279,11 @@ func (rt routes) Lookup(r *http.Request, hit *isr.Hit) bool {
 func (s *Site) serve(w http.ResponseWriter, r *http.Request, as func(http.Handler) http.Handler) {
 	t := s.tree.Load()
 	r = withoutSticky(r, t.sticky)
+	to, redirects := t.redirects.Find(r)
 	index, err := t.table.FindRequest(r)
+	if as == nil {
+		w = s.maintenance.shownTo(w)
+	}
 	if err == nil {
 		t.derived[index].set(r)
 	}
@@ -275,6 +292,8 @@ func (s *Site) serve(w http.ResponseWriter, r *http.Request, as func(http.Handle
 	}
 	var next http.Handler
 	switch {
+	case redirects:
+		next = moved(to)
 	case err == nil && as != nil:
 		next = as(t.handlers[index])
 	case err == nil:
@@ -284,7 +303,7 @@ func (s *Site) serve(w http.ResponseWriter, r *http.Request, as func(http.Handle
 	default:
 		next = refusal{http.StatusBadRequest, "Bad request: " + err.Error() + "."}
 	}
-	if err != nil {
+	if err != nil || redirects {
 		index = -1
 	}
 	t.admit(w, r, index, as != nil, next)

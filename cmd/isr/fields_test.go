@@ -45,7 +45,7 @@ func TestFields(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
 	t.Setenv("AWS_REGION", "eu-central-1")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	tests := slices.Concat(routeFields(), protectionFields(), siteFields(), cacheFieldTests(), storeFieldTests(), operationFieldTests(), telemetryFieldTests(), acmeFields(), []fieldTest{peerField(), regenerateTest()})
+	tests := slices.Concat(routeFields(), protectionFields(), siteFields(), cacheFieldTests(), storeFieldTests(), operationFieldTests(), telemetryFieldTests(), acmeFields(), trafficFields(), []fieldTest{peerField(), regenerateTest()})
 	missing := schemaFields(t)
 	for _, tt := range tests {
 		for _, field := range strings.Fields(tt.fields) {

@@ -27,6 +27,7 @@ type commands struct {
 	Worker      server.WorkerCommand `cmd:"" help:"Regenerate the pages that servers send to a queue."`
 	Lambda      server.LambdaCommand `cmd:"" help:"Serve a site through the cache as an AWS Lambda function."`
 	Reload      reloadCommand        `cmd:"" help:"Make a server read its configuration file again."`
+	Maintenance maintenanceCommand   `cmd:"" help:"Begin or end maintenance mode: stored pages, and one page for the rest."`
 	Get         getCommand           `cmd:"" help:"Show the stored copy of a page."`
 	Explain     explainCommand       `cmd:"" help:"Explain what the cache would do with a request, and why."`
 	Top         topCommand           `cmd:"" help:"Show what a server does, live: hit ratio, requests, renders, slow and failing pages."`

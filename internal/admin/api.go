@@ -62,6 +62,8 @@ type Config struct {
 	Observer isr.Observer
 	// Metrics serves the metrics of the server. Nil: GET /metrics is an error.
 	Metrics http.Handler
+	// Maintenance switches the maintenance mode. Nil: GET and POST /-/maintenance are errors.
+	Maintenance Maintainer
 	// Reload reads the configuration file again. Nil: POST /-/reload is an error.
 	Reload func(context.Context) (Reloaded, error)
 	// Explain returns what the cache would do with a request, which has the context of the call, and
@@ -200,6 +202,8 @@ func (a *API) operations() []operation {
 		a.showProcess(),
 		a.showMetrics(),
 		a.reload(),
+		a.showMaintenance(),
+		a.setMaintenance(),
 		a.listOutbox(),
 		a.retryDelivery(),
 		a.dropDelivery(),

@@ -49,16 +49,16 @@ func asReference(text string) string {
 	if hasQuery {
 		reference += "?" + query
 	}
-	return escapeInvalid(reference)
+	return EscapeInvalid(reference)
 }
 
 // slashes has what browsers read in the part of a reference before its query: a backslash is a
 // slash, and an encoded dot is a dot, also in a segment "..".
 var slashes = strings.NewReplacer(`\`, "/", "%2e", ".", "%2E", ".")
 
-// escapeInvalid percent-encodes the characters that no URI has (RFC 3986, section 2), and drops
+// EscapeInvalid percent-encodes the characters that no URI has (RFC 3986, section 2), and drops
 // tabs and line ends.
-func escapeInvalid(s string) string {
+func EscapeInvalid(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {

@@ -34,6 +34,7 @@
 //	layers.go, effective.go         route, defaults, preset, built in: which value applies, and where it is from
 //	validate.go, rules.go           what fields require of each other; a [Route] as an isr.Route
 //	files.go                        whether the files that it names are there
+//	redirect.go                     redirects, and their map file
 //	listener.go                     schemes and certificates of the listeners
 //	compare.go                      what of a file is secret, and what differs between two
 package config

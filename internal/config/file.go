@@ -20,7 +20,11 @@ type File struct {
 	Defaults Settings          `yaml:"defaults" help:"Settings of routes that do not set them themselves. Requests that no route matches have these settings."`
 	Routes   []Route           `yaml:"routes" other:"rules,locations,paths" max:"1000" help:"Rules for the pages of the site. The most specific match decides, whatever the order."`
 
-	Protection `yaml:",inline"`
+	Protection    `yaml:",inline"`
+	Redirects     []Redirect `yaml:"redirects" other:"redirect,moved" max:"1000" help:"Requests that are redirected, before routes (docs/redirects.md). The most specific from decides, whatever the order."`
+	RedirectsFile string     `yaml:"redirects_file" other:"redirect_map,redirects_map" format:"path" help:"CSV file of single addresses that are redirected: a line FROM,TO or FROM,TO,STATUS for each, at most 100,000. They take precedence over redirects. It is read at start and at each reload." unset:"none" example:"/etc/isr/old-urls.csv"`
+
+	Maintenance Maintenance `yaml:"maintenance" other:"maintenance_mode" help:"Maintenance mode: the origins are not called, stored pages are served, also stale ones, and all else gets one page with 503 (docs/maintenance.md)."`
 
 	Store   Store   `yaml:"store" help:"Where pages are stored."`
 	Peer    Peer    `yaml:"peer" other:"peers" help:"Direct channel between the servers of a table (docs/fleet.md)." restart:"yes"`
@@ -206,6 +210,21 @@ type Health struct {
 // Metrics are the metrics for Prometheus.
 type Metrics struct {
 	Address string `yaml:"address" format:"address" help:"Address of /metrics, without a token. The admin API has it too." unset:"none" example:"127.0.0.1:9182"`
+}
+
+// A Redirect sends the requests of a pattern to another URL.
+type Redirect struct {
+	From   string `yaml:"from" other:"match,source,path" required:"yes" format:"match" help:"Requests that are redirected: a pattern as match of a route has it." example:"/blog/{slug}"`
+	To     string `yaml:"to" other:"target,destination,location" required:"yes" format:"word" help:"Where they lead: a path, or a URL of another host; {name} is a wildcard of from, in path and query." example:"/posts/{slug}"`
+	Status string `yaml:"status" other:"code" default:"301" enum:"301,302,307,308" help:"Status of the response: 301 and 308 are permanent, 302 and 307 temporary; with 307 and 308 a browser repeats a POST."`
+	Query  string `yaml:"query" default:"keep" enum:"keep,drop" help:"Whether the query of the request is added to the URL."`
+}
+
+// Maintenance is the maintenance mode of the site.
+type Maintenance struct {
+	On         bool          `yaml:"on" other:"enabled" help:"Maintenance mode is on, on each server that reads the file. isr maintenance on does the same for one running server, and needs no file."`
+	Page       string        `yaml:"page" other:"file" format:"pageFile" help:"File of the page for visitors who get no stored page, at most 1MiB; its name states its type: .html, .txt, .json or .xml. {request_id} in it is the id of the request. It is read at start and at each reload." unset:"a built-in page" example:"/etc/isr/maintenance.html"`
+	RetryAfter time.Duration `yaml:"retry_after" default:"5m" min:"1s" max:"30d" help:"Retry-After of that page."`
 }
 
 // Purge is purging by the HTTP method PURGE.

@@ -11,10 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway"
 )
 
-// maxPEM bounds the size of a file with certificates or a key, in bytes.
+// maxPEM bounds the size of a file with certificates, a key or a page, in bytes.
 const maxPEM = 1 << 20
 
 // checkFiles reports files that a server needs at its start and that are missing, or are not what they should be. Files
@@ -43,11 +44,37 @@ func (f *File) checkFiles(d *decoder) {
 	for i, r := range f.Routes {
 		r.Protection.checkFiles(checked, func(name string, err error) { d.failSetting(fmt.Sprintf("routes[%d]", i), name, "%v", err) })
 	}
+	if f.RedirectsFile != "" {
+		f.checkRedirectsFile(d)
+	}
+	if path := f.Maintenance.Page; path != "" {
+		if _, err := ReadPage(path); err != nil {
+			d.failAt("maintenance.page", "%v%s", err, relativeTo(path))
+		}
+	}
 	if path := f.AccessLog.Path; path != "" && path != "-" {
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 			d.failAt("access_log.path", "the folder %s does not exist%s; create it", filepath.Dir(path), relativeTo(path))
 		}
 	}
+}
+
+// pageTypes are the content types of the pages that a file may have, by the ends of their names.
+func pageTypes() map[string]string {
+	return map[string]string{
+		".html": "text/html; charset=utf-8", ".htm": "text/html; charset=utf-8", ".txt": "text/plain; charset=utf-8",
+		".json": "application/json", ".xml": "application/xml",
+	}
+}
+
+// ReadPage reads the page of an error from a file, at most 1 MiB.
+func ReadPage(path string) (p isr.ErrorPage, err error) {
+	p.ContentType = pageTypes()[strings.ToLower(filepath.Ext(path))]
+	p.Body, err = readPEM(path)
+	if err == nil && len(p.Body) == 0 {
+		err = errors.New(path + " is empty")
+	}
+	return p, err
 }
 
 // Roots reads the certificates of ca_file, at most 1 MiB; nil if there is none.

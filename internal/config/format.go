@@ -185,6 +185,7 @@ var patterns = map[string]pattern{
 	"originName": {namePattern, 40, "the name of an origin, of lower-case letters, digits and -"},
 	"word":       {regexp.MustCompile(`^[!-~]+$`), 255, "a name without spaces"},
 	"path":       {printable, 1024, "the path of a file or folder"},
+	"pageFile":   {regexp.MustCompile(`^[^\x00-\x1f\x7f]*\.([Hh][Tt][Mm][Ll]?|[Tt][Xx][Tt]|[Jj][Ss][Oo][Nn]|[Xx][Mm][Ll])$`), 1024, "the path of a file whose name ends in .html, .txt, .json or .xml"},
 	"email":      {regexp.MustCompile(`^[!-?A-~]+@[0-9A-Za-z.-]+$`), 254, "an e-mail address like ops@example.com"},
 	"country":    {regexp.MustCompile(`^[A-Z]{2}$`), 2, "the code of a country, of two upper-case letters like DE"},
 	"urlpath":    {regexp.MustCompile(`^/[!-"$->@-~]*$`), 1024, "a path like /healthz, without host and query"},

@@ -45,6 +45,7 @@ func (f *File) validate(d *decoder) {
 		{f.validateProtection, []string{"allow", "deny"}},
 		{f.validateOrigins, nil},
 		{f.validateRoutes, nil},
+		{f.validateRedirects, []string{"redirects", "hosts"}},
 	} {
 		d.broken = maps.Clone(broken)
 		if !d.isBroken(rule.about...) {

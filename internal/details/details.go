@@ -230,6 +230,8 @@ func ofRequest(word string) (d Detail, ok bool) {
 		d = Detail{"the key of the page would be too long", "shorten the URL, or declare fewer parts of the request for the key", ""}
 	case "draft":
 		d = Detail{"an editor with a valid token sees unpublished content", "", ""}
+	case "redirect":
+		d = Detail{"a rule of <redirects>, or a line of <redirects_file>, redirects the request", "", ""}
 	case "bad-request":
 		d = Detail{"the request is malformed, or asks for what a visitor may not ask for", "", "RFC 9110, section 15.5.1"}
 	case "canceled":
@@ -313,6 +315,8 @@ func ofFailure(word string) (d Detail, ok bool) {
 		d = Detail{"the queue for the renders of the origin is full", "raise the origin's max_renders if it can render more pages at a time", ""}
 	case "origin-failing":
 		d = Detail{"too many renders of the origin have failed in a row: its circuit breaker is open", logOfSite, ""}
+	case "maintenance":
+		d = Detail{"the site is in maintenance mode: its origin is not called, and stored pages are served", "isr maintenance off, or <maintenance.on: false>, ends it", ""}
 	case "store-error":
 		d = Detail{"a store does not answer", "look into the log of isr", ""}
 	case "unpublished":

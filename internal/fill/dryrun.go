@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/bodies"
 	"github.com/facetheory/isr/internal/details"
 	"github.com/facetheory/isr/internal/httpcache"
@@ -121,8 +120,8 @@ func (d *dryRun) do(ctx context.Context, at step) step {
 	case stepChoose, stepUnpublished:
 		return d.choose(at)
 	case stepEnter:
-		if s.Policy.Budget.IsOpen() {
-			return s.notAdmitted(&budget.Error{Open: true})
+		if err := s.Policy.Budget.Refusal(); err != nil {
+			return s.notAdmitted(err)
 		}
 		return stepConfirm
 	case stepConfirm:
@@ -158,7 +157,7 @@ func (d *dryRun) doUnpublished(ctx context.Context, at step) step {
 	s := d.s
 	switch at {
 	case stepEnterUnpublished:
-		if err := (&budget.Error{Open: true}); s.Policy.Budget.IsOpen() {
+		if err := s.Policy.Budget.Refusal(); err != nil {
 			return s.end(Failure{Cause: err, Detail: admissionDetail(err)})
 		}
 		return stepRenderUnpublished

@@ -515,7 +515,10 @@ func (s *Fill) passesUnknown() (detail string) {
 }
 
 // delegates reports whether the fill leaves the render to the queue: no request waits for it.
-func (s *Fill) delegates() bool { return s.e.Sender != nil && s.background() }
+// In maintenance mode no worker may render it either.
+func (s *Fill) delegates() bool {
+	return s.e.Sender != nil && s.background() && !s.Policy.Budget.IsPaused()
+}
 
 // delegate leaves the render to the queue. If that fails, the fill renders the page, unless
 // the process freezes.

@@ -132,6 +132,7 @@ const (
 	DetailTimeout       = "timeout"
 	DetailOriginBusy    = "origin-busy"
 	detailOriginFailing = "origin-failing"
+	DetailMaintenance   = "maintenance"
 	DetailClosing       = "closing"
 	DetailUnpublished   = "unpublished"
 	DetailVariants      = "variants"

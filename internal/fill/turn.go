@@ -211,6 +211,8 @@ func admissionDetail(err error) string {
 	switch {
 	case !errors.As(err, &overBudget):
 		return DetailClosing
+	case overBudget.Paused:
+		return DetailMaintenance
 	case overBudget.Open:
 		return detailOriginFailing
 	}

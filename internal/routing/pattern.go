@@ -126,6 +126,29 @@ func (p Pattern) Names() []string {
 	return names
 }
 
+// Sample returns a request that matches the pattern, with a text for each wildcard. The host is empty for any.
+func (p Pattern) Sample(text string) (method, host, path string) {
+	var b strings.Builder
+	for _, s := range p.segments {
+		switch s.kind {
+		case literal:
+			b.WriteString("/" + url.PathEscape(s.text))
+		case end:
+			b.WriteString("/")
+		default:
+			b.WriteString("/" + text)
+		}
+	}
+	if p.subtree {
+		b.WriteString("/")
+	}
+	method = p.method
+	if method == "" {
+		method = http.MethodGet
+	}
+	return method, p.host, b.String()
+}
+
 // Wildcards returns what the wildcards of the pattern match in a path that it matches,
 // decoded, by their names. The path is canonical (see [canonical.Path]).
 func (p Pattern) Wildcards(path string) map[string]string {

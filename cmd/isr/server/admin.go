@@ -119,9 +119,9 @@ type administration struct {
 }
 
 // administered returns the configuration of the admin API of a cache.
-func (c *ServeCommand) administered(cache *isr.Cache, st *Stores, deliveries isr.Downstream, r *reloader, inst *instruments, problems func() []problem, log *slog.Logger) admin.Config {
+func (c *ServeCommand) administered(cache *isr.Cache, st *Stores, deliveries isr.Downstream, r *reloader, inst *instruments, maintenance *maintenanceSwitch, problems func() []problem, log *slog.Logger) admin.Config {
 	return admin.Config{
-		Cache: cache, Downstream: deliveries, Hosts: r.public.served, Reload: r.onRequest(), Explain: r.explain, Origins: r.origins, Problems: textsOf(problems),
+		Cache: cache, Maintenance: maintenance, Downstream: deliveries, Hosts: r.public.served, Reload: r.onRequest(), Explain: r.explain, Origins: r.origins, Problems: textsOf(problems),
 		Process: func() admin.Process { return r.process() }, Version: cli.Version(), Place: st.Where, Node: nodeName(), Sites: r.public.urls, Naming: r.naming,
 		Embedded: c.Table == "", Demo: r.demo(), Meter: st.meter, Observer: inst.observer(), Metrics: r.metrics.Handler(), Live: inst.live, Tail: &inst.access.tail, Logger: log,
 	}

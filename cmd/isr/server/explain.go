@@ -178,6 +178,7 @@ type explained struct {
 	outcome  isr.Explanation
 	tags     []string
 	listener admin.Place
+	redirect string // where the request is redirected, and by which rule; empty if it is not
 }
 
 // place returns a value of the file and where it is written.
@@ -224,6 +225,13 @@ func explain(f *config.File, r *http.Request) (*explained, error) {
 	e := &explained{file: f, request: r, host: host}
 	if err := e.findListener(); err != nil {
 		return nil, err
+	}
+	redirects, err := f.RedirectTable()
+	if err != nil {
+		return nil, err
+	}
+	if to, ok := redirects.Find(r); ok {
+		e.redirect = fmt.Sprintf("%d %s (%s)", to.Status, to.Location, to.Place)
 	}
 	patterns := make([]string, len(f.Routes))
 	for i := range f.Routes {
@@ -295,6 +303,10 @@ func (e *explained) write(to io.Writer) error {
 	fmt.Fprintf(w, "request\t%s %s\n", e.request.Method, e.request.URL)
 	fmt.Fprintf(w, "listener\t%s\n", PlaceText(e.listener))
 	fmt.Fprintf(w, "host\t%s\n", PlaceText(e.place(e.host, "hosts")))
+	if e.redirect != "" {
+		fmt.Fprintf(w, "redirect\t%s\n", e.redirect)
+		return w.Flush()
+	}
 	fmt.Fprintf(w, "route\t%s\n", PlaceText(e.route()))
 	fmt.Fprintf(w, "origin\t%s\n", PlaceText(e.origin()))
 	if e.outcome.Bypass != "" {

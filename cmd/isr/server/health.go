@@ -89,6 +89,7 @@ const (
 	checkCertificates = "certificates"
 	checkQueue        = "queue"
 	checkScheme       = "public_scheme"
+	checkMaintenance  = "maintenance"
 )
 
 // A HealthReport is the response body of /livez and /readyz.
@@ -134,7 +135,7 @@ func (h *health) report() (code int, r HealthReport) {
 func (h *health) checks() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	checks := map[string]bool{checkServing: h.problems != nil, checkStores: true, checkDownstream: true, checkCertificates: true, checkQueue: true, checkScheme: true}
+	checks := map[string]bool{checkServing: h.problems != nil, checkStores: true, checkDownstream: true, checkCertificates: true, checkQueue: true, checkScheme: true, checkMaintenance: true}
 	if h.problems != nil {
 		for _, p := range h.problems() {
 			checks[p.check] = false

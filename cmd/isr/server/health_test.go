@@ -38,7 +38,7 @@ func TestReadiness(t *testing.T) {
 	expect(200, `{"status":"ready"}`)
 	problems = []problem{{checkStores, "table", "the store of the table does not answer"}}
 	expect(200, `{"status":"degraded","reasons":["the store of the table does not answer"]}`)
-	checks := map[string]bool{checkServing: true, checkStores: false, checkDownstream: true, checkCertificates: true, checkQueue: true, checkScheme: true}
+	checks := map[string]bool{checkServing: true, checkStores: false, checkDownstream: true, checkCertificates: true, checkQueue: true, checkScheme: true, checkMaintenance: true}
 	if got := h.checks(); !maps.Equal(got, checks) {
 		t.Errorf("the checks are %v", got)
 	}

@@ -49,6 +49,7 @@ type server struct {
 	triggers       atomic.Pointer[triggers]
 	public         *public
 	reloader       *reloader
+	maintenance    *maintenanceSwitch
 	administration *administration
 	shared         *Running
 	memory         atomic.Int64 // the size of the page cache
@@ -353,11 +354,14 @@ func (s *server) startSite(context.Context) (end func(), err error) {
 	s.reloader.read = func() (*config.File, error) { return s.base.read(s.flags) }
 	s.reloader.plan = func(f *config.File) (*setup, error) { return s.base.plan(s.flags, f, s.ServeCommand) }
 	s.public.observe, s.reloader.reopenLogs = inst.observe(), inst.access.reopen
+	if s.maintenance, err = keepMaintenance(s.reloader.site, s.folder, s.log); err != nil {
+		return s.reloader.site.Close, err
+	}
 	return s.reloader.site.Close, nil
 }
 
 func (s *server) startAdmin(ctx context.Context) (end func(), err error) {
-	cfg := s.administered(s.back.cache, s.back.st, s.back.deliveries, s.reloader, s.watch.inst, s.problems, s.log)
+	cfg := s.administered(s.back.cache, s.back.st, s.back.deliveries, s.reloader, s.watch.inst, s.maintenance, s.problems, s.log)
 	if s.administration, err = s.admin.administer(ctx, s.sockets, s.folder, s.back.st, cfg, s.streams, s.log); err != nil {
 		return nil, err
 	}
@@ -366,7 +370,7 @@ func (s *server) startAdmin(ctx context.Context) (end func(), err error) {
 
 // problems returns why the server is degraded.
 func (s *server) problems() []problem {
-	return slices.Concat(degraded(s.back.st, s.back.cache, s.back.deliveries), s.public.problems(), schemeProblems(s.reloader.site))
+	return slices.Concat(degraded(s.back.st, s.back.cache, s.back.deliveries), s.public.problems(), schemeProblems(s.reloader.site), s.maintenance.problems())
 }
 
 func (s *server) startMemory(ctx context.Context) (end func(), err error) {

@@ -17,6 +17,13 @@ import (
 // SiteConfig returns the routes and origins of a file.
 func SiteConfig(f *config.File, log *slog.Logger) (gateway.SiteConfig, error) {
 	cfg := gateway.SiteConfig{Origins: make(map[string]gateway.Origin), PublicScheme: f.PublicScheme, CountryHeader: f.CountryHeader, Logger: log}
+	var err error
+	if cfg.Maintenance, err = maintenanceOf(f.Maintenance); err != nil {
+		return cfg, err
+	}
+	if cfg.Redirects, err = f.RedirectTable(); err != nil {
+		return cfg, err
+	}
 	for name, o := range f.Origins {
 		origin, err := originOf(o)
 		if err != nil {
@@ -39,7 +46,6 @@ func SiteConfig(f *config.File, log *slog.Logger) (gateway.SiteConfig, error) {
 		}
 		cfg.Routes = append(cfg.Routes, gateway.SiteRoute{Pattern: r.Match, Route: rt, Origin: r.Origin, Protection: protection, Device: len(r.Device) > 0, Country: len(r.Country) > 0})
 	}
-	var err error
 	cfg.Protection, err = protections.of(f.Protection)
 	return cfg, err
 }

@@ -16,7 +16,7 @@ function minutesOf(overview) {
   return Array.from({ length: hour }, (_, i) => ({ time: (last - hour + 1 + i) * 60, ...known.get(last - hour + 1 + i) }));
 }
 
-export function Overview() {
+export function Overview({ canChange }) {
   const { overview, state, problem } = useLive();
   if (!overview) return html`<h1>Overview</h1>${problem && html`<${Failure} problem=${problem} retry=${connect} />`}<${Skeleton} rows=${8} slow=${state === 'reconnecting'} />`;
   return html`
@@ -30,7 +30,7 @@ export function Overview() {
       <${Reasons} totals=${overview.hour} details=${overview.details} sites=${overview.sites} />
       <${Slow} pages=${overview.slowest} title="Slowest pages" hint="Renders by their mean time. Once a page has been rendered, it is listed here." />
       <${Slow} pages=${overview.most_requested} title="Most requested" requests hint="Pages by their requests. Once a page has been requested, it is listed here." />
-      <${Origins} />
+      <${Origins} canChange=${canChange} />
       <${Leases} held=${overview.now.leases_held} />
       <${Cost} overview=${overview} />
       <${Happenings} />

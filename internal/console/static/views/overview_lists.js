@@ -1,11 +1,13 @@
 // The lists of the overview: reasons, failing and slow pages, origins, leases, cost, events.
-import { html } from '../dom.js';
-import { get } from '../api.js';
-import { count, duration, percent, short } from '../format.js';
+import { html, useState } from '../dom.js';
+import { get, post } from '../api.js';
+import { Confirm } from '../confirm.js';
+import { command, count, duration, percent, short } from '../format.js';
 import { useLive } from '../live.js';
 import { Ago, Badge, Empty, Facts, Moment, PageName, Panel, Table } from '../parts.js';
 import { Resource, usePolled } from '../resource.js';
 import { Link, pageAddress } from '../router.js';
+import { ChangeButton } from './actions.js';
 
 const shown = 8; // rows of a list
 
@@ -52,10 +54,30 @@ export function Slow({ pages, title, requests, hint }) {
   <//>`;
 }
 
+// maintenance returns the change that begins or ends maintenance mode, for Confirm.
+const maintenance = (on, done) => ({
+  done, title: on ? 'Begin maintenance mode' : 'End maintenance mode', verb: on ? 'Begin' : 'End', danger: on, line: command('maintenance', on ? 'on' : 'off'),
+  effect: on
+    ? html`<p>This server does not call its origins any more, also after a restart. Visitors get stored pages, and for all else the maintenance page with 503.</p>`
+    : html`<p>Requests reach the origins again, and stale pages are regenerated.</p>`,
+  run: () => post('/-/maintenance', { on }),
+});
+
+// Maintenance shows maintenance mode, with its switch.
+function Maintenance({ canChange }) {
+  const mode = usePolled((signal) => get('/-/maintenance', {}, { signal }), []);
+  const [change, ask] = useState(null);
+  const now = mode.data;
+  if (!now) return null;
+  return html`<p>${now.on ? html`<strong>Maintenance mode is on</strong>${now.configured ? ', by the configuration file' : ''}. ` : ''}
+    ${!now.configured && html`<${ChangeButton} canChange=${canChange} act=${() => ask(maintenance(!now.on, mode.reload))}>${now.on ? 'End maintenance mode' : 'Begin maintenance mode'}<//>`}</p>
+    ${change && html`<${Confirm} change=${change} close=${() => ask(null)} />`}`;
+}
+
 // Origins shows the sites behind the cache, and their circuit breakers.
-export function Origins() {
+export function Origins({ canChange }) {
   const origins = usePolled((signal) => get('/-/origins', {}, { signal }), []);
-  return html`<${Panel} title="Origins"><${Resource} of=${origins} rows=${2}>${(data) => (data.origins.length === 0
+  return html`<${Panel} title="Origins"><${Maintenance} canChange=${canChange} /><${Resource} of=${origins} rows=${2}>${(data) => (data.origins.length === 0
     ? html`<${Empty} title="No origin."><p class="quiet">The pages are rendered in the process of the server.</p><//>`
     : html`<ul class="list">${data.origins.map((origin) => html`<li key=${origin.name}>
         <p><strong>${origin.name}</strong> <${Badge} state=${origin.breaker === 'closed' ? 'ok' : 'breaker_open'} />
