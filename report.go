@@ -114,9 +114,8 @@ func reportWaits(w http.ResponseWriter, f *fill.WaitTimes, came time.Time, got r
 // gets the line with the id of its own request.
 func WriteErrorPage(w http.ResponseWriter, status int, text string) {
 	if r := render.Of(w); r != nil {
-		r.MarkPlain()
-	}
-	if p := errorPageOf(w, status, true); p != nil {
+		r.MarkPlain() // visitors get the page of theirs when it is sent
+	} else if p := errorPageOf(w, status, true); p != nil {
 		p.send(w, status, false)
 		return
 	}

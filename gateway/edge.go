@@ -35,6 +35,8 @@ type EdgeConfig struct {
 	// AltSvc is the value of Alt-Svc in responses over HTTP/1 and HTTP/2, which announces that the listener serves HTTP/3 (RFC 7838);
 	// empty if it does not. It replaces the one of the site.
 	AltSvc string
+	// ErrorPages are the pages of the site's own for errors of this program; nil if there are none.
+	ErrorPages ErrorPages
 	// Peers, if not nil, counts where requests come from.
 	Peers *Peers
 	// HealthPath is the path of Health, on every host; empty if there is none.
@@ -81,6 +83,7 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.cfg.Health.ServeHTTP(w, r)
 		return
 	}
+	w = e.cfg.ErrorPages.shownTo(w)
 	trust, unnamed := e.cfg.Trust, e.cfg.Unnamed != nil && e.cfg.Unnamed(r)
 	if unnamed {
 		trust = Trust{}

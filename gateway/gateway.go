@@ -29,6 +29,7 @@ package gateway
 //	requestbody.go, admission.go    limits per client
 //	draft.go                        unpublished content for editors
 //	maintenance.go                  stored pages, and one page for the rest, while the origin is not called
+//	errorpages.go                   pages of the site's own for errors
 //	redirects.go                    requests that are redirected, before routes
 //	nexttags.go                     the tags of paths by which Next.js revalidates
 //	explain.go                      all of this for one request, without serving it

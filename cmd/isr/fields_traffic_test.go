@@ -1,10 +1,51 @@
 package main
 
-import "strings"
+import (
+	"net/http"
+	"strings"
+)
 
 // trafficFields are tests of fields that answer requests without the origin, or change what the origin gets.
 func trafficFields() []fieldTest {
 	return []fieldTest{
+		{
+			fields: "error_pages", file: "error_pages: {421: DIR/host.json, 502: DIR/502.html, 5xx: DIR/all.txt}\ndefaults: {revalidate: 1h}",
+			origin: func(_ *countedSite, _ int, w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/own" {
+					http.Error(w, "of the site", http.StatusBadGateway)
+					return
+				}
+				panic(http.ErrAbortHandler) // the connection breaks
+			},
+			prepare: func(s *fieldServer) {
+				s.write("host.json", `{"error": "host"}`)
+				s.write("502.html", "<p>broken, {request_id}")
+				s.write("all.txt", "any error")
+			},
+			show: func(s *fieldServer) {
+				shows := func(v visit, code int, kind, body string) {
+					s.Helper()
+					if h := v.header; v.code != code || h.Get("Content-Type") != kind || v.body != body || h.Get("Cache-Control") != "no-store" {
+						s.Errorf("%s, %v; expected %d %s %q", v, h, code, kind, body)
+					}
+				}
+				for _, method := range []string{"GET", "POST"} { // a render, and a request that passes through
+					v := s.do(method, "/broken")
+					shows(v, 502, "text/html; charset=utf-8", "<p>broken, "+v.header.Get("X-Request-Id"))
+				}
+				if v := s.do("HEAD", "/broken"); v.code != 502 || v.body != "" {
+					s.Errorf("HEAD: %s", v)
+				}
+				shows(s.get("/", "Host", "other.test"), 421, "application/json", `{"error": "host"}`)
+				shows(s.get("/new", "Cache-Control", "only-if-cached"), 504, "text/plain; charset=utf-8", "any error")
+				s.contains(s.do("POST", "/own").body, "of the site")
+				s.contains(s.get("/own").body, "of the site")
+				s.contains(s.do("TRACE", "/").body, "TRACE is not allowed")
+				s.write("host.json", `{"error": 2}`)
+				s.isr("reload")
+				shows(s.get("/", "Host", "other.test"), 421, "application/json", `{"error": 2}`)
+			},
+		},
 		{
 			fields:  "redirects[].from redirects[].to redirects[].status redirects[].query redirects_file",
 			file:    "redirects_file: DIR/old.csv\nredirects:\n  - {from: \"/blog/{slug}\", to: \"/posts/{slug}\", status: 308}\n  - {from: /drop, to: /, query: drop}\n",

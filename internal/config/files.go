@@ -47,6 +47,11 @@ func (f *File) checkFiles(d *decoder) {
 	if f.RedirectsFile != "" {
 		f.checkRedirectsFile(d)
 	}
+	for status, path := range f.ErrorPages {
+		if _, err := ReadPage(path); err != nil {
+			d.failAt("error_pages."+status, "%v%s", err, relativeTo(path))
+		}
+	}
 	if path := f.Maintenance.Page; path != "" {
 		if _, err := ReadPage(path); err != nil {
 			d.failAt("maintenance.page", "%v%s", err, relativeTo(path))
@@ -69,6 +74,9 @@ func pageTypes() map[string]string {
 
 // ReadPage reads the page of an error from a file, at most 1 MiB.
 func ReadPage(path string) (p isr.ErrorPage, err error) {
+	if err := check("pageFile", path); err != nil {
+		return p, fmt.Errorf("%s: %w", path, err)
+	}
 	p.ContentType = pageTypes()[strings.ToLower(filepath.Ext(path))]
 	p.Body, err = readPEM(path)
 	if err == nil && len(p.Body) == 0 {

@@ -77,6 +77,7 @@ type invoked struct {
 	// configure sets these.
 	file         *config.File
 	draftSecrets []string
+	errorPages   gateway.ErrorPages
 	log          *slog.Logger
 
 	// The parts set these when they start.
@@ -124,6 +125,9 @@ func (f *invoked) configure() (err error) {
 	if f.draftSecrets, err = draftSecrets(f.file); err != nil {
 		return err
 	}
+	if f.errorPages, err = errorPages(f.file); err != nil {
+		return err
+	}
 	f.log = f.Logger(f.streams)
 	if f.RegenerateQueue == "" {
 		f.log.Warn("without --regenerate-queue, stale pages are regenerated before the invocations of their visitors end")
@@ -149,7 +153,7 @@ func (f *invoked) startSite(context.Context) (end func(), err error) {
 
 // startInvocations puts the site behind the edge, and the regenerations of the queue beside it.
 func (f *invoked) startInvocations(context.Context) (end func(), err error) {
-	f.requests = function.New(f.edge(f.file, withDrafts(f.draftSecrets, f.site, f.site), f.inst, f.log), function.Config{Stream: f.Stream, Settle: f.back.cache.Settle, Logger: f.log})
+	f.requests = function.New(f.edge(f.file, f.errorPages, withDrafts(f.draftSecrets, f.site, f.site), f.inst, f.log), function.Config{Stream: f.Stream, Settle: f.back.cache.Settle, Logger: f.log})
 	handler, _ := regenerations(f.back.cache, f.file, f.log)
 	f.messages = trigger.Regenerations(handler, f.log)
 	f.log.Info("serving invocations", "origin", originText(f.file), "store", f.back.st.Where, "queue", f.RegenerateQueue)
@@ -180,7 +184,7 @@ func (c *ServeCommand) quietInstruments(log *slog.Logger) *instruments {
 // edge returns the edge of a function, before next. Its peers are those that AWS states, of which
 // those are trusted that any listener of the file trusts. The host that they forward is trusted if
 // each listener with trusted proxies trusts it.
-func (c *LambdaCommand) edge(f *config.File, next http.Handler, inst *instruments, log *slog.Logger) http.Handler {
+func (c *LambdaCommand) edge(f *config.File, pages gateway.ErrorPages, next http.Handler, inst *instruments, log *slog.Logger) http.Handler {
 	all := config.Listener{ForwardedHost: true}
 	for _, l := range f.Listen {
 		all.TrustedProxies = append(all.TrustedProxies, l.TrustedProxies...)
@@ -189,5 +193,5 @@ func (c *LambdaCommand) edge(f *config.File, next http.Handler, inst *instrument
 	slices.Sort(all.TrustedProxies)
 	all.TrustedProxies = slices.Compact(all.TrustedProxies)
 	trust, _ := trustOf(all) // validated
-	return gateway.Edge(gateway.EdgeConfig{Hosts: hostsOf(f), Trust: trust, Observe: inst.observe(), Logger: log}, next)
+	return gateway.Edge(gateway.EdgeConfig{Hosts: hostsOf(f), Trust: trust, ErrorPages: pages, Observe: inst.observe(), Logger: log}, next)
 }

@@ -284,6 +284,7 @@ func (p *public) edge(at *listening, s *setup, site http.Handler, onPublic func(
 		edge := gateway.Edge(gateway.EdgeConfig{
 			Hosts: hostsOf(f).WithListener(l.inner.Addr()), Trust: trust, Unnamed: unnamed, Peers: &p.peers,
 			Scheme: f.SchemeOf(l.cfg), KeyScheme: keyScheme, HSTS: f.HSTS, AltSvc: l.altSvc(),
+			ErrorPages: s.errorPages,
 			HealthPath: s.HealthPath, Health: http.HandlerFunc(h.public), Observe: p.observe, Logger: p.log,
 		}, next)
 		if at.acme != nil && f.AnswersChallenges(l.cfg) && !l.cfg.Encrypted() {

@@ -30,6 +30,7 @@ type setup struct {
 	admin        adminPlan
 	triggerPlan  triggerPlan
 	draftSecrets []string
+	errorPages   gateway.ErrorPages
 }
 
 // A replacement is what a reload does to a part of a server. It is prepared from the next configuration, and has no effect

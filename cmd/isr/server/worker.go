@@ -333,6 +333,9 @@ func (c *ServeCommand) plan(flags given, file *config.File, running *ServeComman
 	if err := next.purgeFlags.validate(embedded, next.admin); err != nil {
 		return nil, err
 	}
+	if next.errorPages, err = errorPages(file); err != nil {
+		return nil, err
+	}
 	next.draftSecrets, err = draftSecrets(file)
 	return next, err
 }
