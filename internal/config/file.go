@@ -24,7 +24,7 @@ type File struct {
 	Redirects     []Redirect `yaml:"redirects" other:"redirect,moved" max:"1000" help:"Requests that are redirected, before routes (docs/redirects.md). The most specific from decides, whatever the order."`
 	RedirectsFile string     `yaml:"redirects_file" other:"redirect_map,redirects_map" format:"path" help:"CSV file of single addresses that are redirected: a line FROM,TO or FROM,TO,STATUS for each, at most 100,000. They take precedence over redirects. It is read at start and at each reload." unset:"none" example:"/etc/isr/old-urls.csv"`
 
-	ErrorPages map[string]string `yaml:"error_pages" other:"errors,error_page" max:"64" format:"errorStatus" help:"Files of the pages that visitors get instead of the texts of isr's own errors, by status: 404, 502, or 4xx and 5xx for all of a kind (docs/errors.md). Each has at most 1MiB, and its name states its type: .html, .txt, .json or .xml. {request_id} in it is the id of the request. They are read at start and at each reload." example:"{404: /etc/isr/404.html, 5xx: /etc/isr/error.html}"`
+	ErrorPages map[string]string `yaml:"error_pages" other:"errors,error_page" max:"64" format:"errors" help:"Files of the pages that visitors get instead of the texts of isr's own errors, by status: 404, 502, or 4xx and 5xx for all of a kind (docs/errors.md). Each has at most 1MiB, and its name states its type: .html, .txt, .json or .xml. {request_id} in it is the id of the request. They are read at start and at each reload." example:"{404: /etc/isr/404.html, 5xx: /etc/isr/error.html}"`
 
 	Maintenance Maintenance `yaml:"maintenance" other:"maintenance_mode" help:"Maintenance mode: the origins are not called, stored pages are served, also stale ones, and all else gets one page with 503 (docs/maintenance.md)."`
 
@@ -218,7 +218,7 @@ type Metrics struct {
 type Redirect struct {
 	From   string `yaml:"from" other:"match,source,path" required:"yes" format:"match" help:"Requests that are redirected: a pattern as match of a route has it." example:"/blog/{slug}"`
 	To     string `yaml:"to" other:"target,destination,location" required:"yes" format:"word" help:"Where they lead: a path, or a URL of another host; {name} is a wildcard of from, in path and query." example:"/posts/{slug}"`
-	Status string `yaml:"status" other:"code" default:"301" format:"redirectStatus" help:"Status of the response: 301 and 308 are permanent, 302 and 307 temporary; with 307 and 308 a browser repeats a POST."`
+	Status string `yaml:"status" other:"code" default:"301" format:"moved" help:"Status of the response: 301 and 308 are permanent, 302 and 307 temporary; with 307 and 308 a browser repeats a POST."`
 	Query  string `yaml:"query" default:"keep" enum:"keep,drop" help:"Whether the query of the request is added to the URL."`
 }
 
