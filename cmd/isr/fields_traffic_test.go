@@ -63,7 +63,7 @@ func trafficFields() []fieldTest {
 				if v := s.do("POST", "/blog/x"); v.code != 308 || s.origin.count() != 0 {
 					s.Errorf("%s, %d requests at the origin", v, s.origin.count())
 				}
-				s.contains(s.isr("explain", s.url+"/blog/two"), "redirects[0] of the configuration redirects the request to /posts/two")
+				s.contains(s.isr("explain", "http://localhost/blog/two"), "redirects[0] of the configuration redirects the request to /posts/two")
 				s.write("old.csv", "/blog/three,/3\n")
 				s.isr("reload")
 				leads("/blog/three", 301, "/3")
