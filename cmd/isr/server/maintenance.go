@@ -98,9 +98,9 @@ func (m *maintenanceSwitch) keep(on bool) error {
 func (m *maintenanceSwitch) problems() []problem {
 	switch now := m.Maintenance(); {
 	case now.Configured:
-		return []problem{{checkMaintenance, "the site is in maintenance mode by maintenance.on of the configuration file: its origins are not called"}}
+		return []problem{{check: checkMaintenance, text: "the site is in maintenance mode by maintenance.on of the configuration file: its origins are not called"}}
 	case now.On:
-		return []problem{{checkMaintenance, "the site is in maintenance mode: its origins are not called; isr maintenance off ends it"}}
+		return []problem{{check: checkMaintenance, text: "the site is in maintenance mode: its origins are not called; isr maintenance off ends it"}}
 	}
 	return nil
 }
