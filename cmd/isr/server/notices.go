@@ -64,13 +64,17 @@ func (s *server) prepareNotices(_ context.Context, _, next *setup) (replacement,
 
 func (s *server) drainNotices(context.Context) { s.endNotices() }
 
-// noticesOf returns why the server is degraded.
+// noticesOf returns why the server is degraded. Maintenance is no problem: a person has chosen it.
 func noticesOf(degraded []problem) (all []notices.Problem) {
 	kinds := map[string]notices.Kind{
 		checkStores: notices.Stores, checkDownstream: notices.Purges, checkCertificates: notices.Certificates, checkQueue: notices.Queue, checkScheme: notices.Scheme,
 	}
 	for _, p := range degraded {
-		n := notices.Problem{Kind: kinds[p.check], Subject: p.subject, Text: p.text, Link: "/"}
+		kind, ok := kinds[p.check]
+		if !ok {
+			continue
+		}
+		n := notices.Problem{Kind: kind, Subject: p.subject, Text: p.text, Link: "/"}
 		if p.check == checkDownstream {
 			n.Link = "/purges"
 		}

@@ -30,3 +30,15 @@ func TestFailingNotices(t *testing.T) {
 		}
 	}
 }
+
+// TestNoticesOfHealth: what degrades a server is told, except maintenance.
+func TestNoticesOfHealth(t *testing.T) {
+	got := noticesOf([]problem{{checkDownstream, "cdn", "purges are not delivered to cdn"}, {checkMaintenance, "", "maintenance is on"}, {checkStores, "table", "no answer"}})
+	want := []notices.Problem{
+		{Kind: notices.Purges, Subject: "cdn", Text: "purges are not delivered to cdn", Link: "/purges"},
+		{Kind: notices.Stores, Subject: "table", Text: "no answer", Link: "/"},
+	}
+	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
