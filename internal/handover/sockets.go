@@ -235,7 +235,7 @@ func (s *Sockets) CheckUsed(addresses []string) error {
 		return nil
 	}
 	return fmt.Errorf("the service manager has handed in the socket %s, which is no address of this server, whose addresses are %s; "+
-		"make ListenStream=, and ListenDatagram= for listeners with http3, of the socket unit (systemctl edit isr.socket) and the configuration the same",
+		"make ListenStream= of the socket unit (systemctl edit isr.socket), with ListenDatagram= for listeners with http3, and the configuration the same",
 		strings.Join(unused, ", "), strings.Join(addresses, ", "))
 }
 
