@@ -303,6 +303,7 @@ var errNoResponse = errors.New("there is no response")
 
 // request reads the page once, and reports when it was asked for, and whether the server ends the connection.
 func request(conn net.Conn, address string, keep bool) (sent time.Time, end bool, err error) {
+	_ = conn.SetDeadline(time.Now().Add(patience)) // after a test has failed, nobody accepts the connection
 	_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\n%s\r\n", address, map[bool]string{false: "Connection: close\r\n"}[keep])
 	sent = time.Now()
 	if err != nil {
