@@ -67,7 +67,7 @@ func (a *accessLogs) start(cfg accesslog.Config) error {
 // prepare prepares the access log of another configuration. Lines that wait are written to the old one.
 func (a *accessLogs) prepare(old, next accesslog.Config) (replacement, error) {
 	if reflect.DeepEqual(old, next) {
-		return replacement{use: func() {}, discard: func() {}, retire: func(context.Context) {}}, nil
+		return replacement{}, nil
 	}
 	l, err := a.open(next)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/facetheory/isr/internal/config"
@@ -48,13 +47,7 @@ func (s *server) makeNotices(context.Context) (end func(), err error) {
 
 // startNotices begins to tell problems. It ends as soon as the server is asked to stop: what happens then is no news.
 func (s *server) startNotices(ctx context.Context) (end func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { s.notices.Run(ctx) })
-	s.endNotices = func() {
-		cancel()
-		running.Wait()
-	}
+	s.endNotices = untilStopped(ctx, s.notices.Run)
 	return s.endNotices, nil
 }
 
@@ -102,12 +95,13 @@ func failingNotices(pages []live.FailingPage) (all []notices.Problem) {
 	}
 	groups := make(map[group][]live.FailingPage)
 	for _, p := range pages {
-		switch {
-		case p.Outcome == "rejected":
-			groups[group{notices.Quarantine, p.Route}] = append(groups[group{notices.Quarantine, p.Route}], p)
-		case p.Count > 1:
-			groups[group{notices.FailingPages, p.Route}] = append(groups[group{notices.FailingPages, p.Route}], p)
+		g := group{notices.FailingPages, p.Route}
+		if p.Outcome == "rejected" {
+			g.kind = notices.Quarantine
+		} else if p.Count < 2 {
+			continue
 		}
+		groups[g] = append(groups[g], p)
 	}
 	order := slices.SortedFunc(maps.Keys(groups), func(a, b group) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.route, b.route))
@@ -146,11 +140,11 @@ func (g *givenUp) notices(ctx context.Context) []notices.Problem {
 	if len(g.deliveries.Destinations()) == 0 {
 		return nil
 	}
-	if now := time.Now(); now.Sub(g.read) < outboxInterval {
+	now := time.Now()
+	if now.Sub(g.read) < outboxInterval {
 		return g.now
-	} else {
-		g.read = now
 	}
+	g.read = now
 	failed := make(map[string]int)
 	for j, err := range g.meta.Outbox(ctx) {
 		if err != nil {

@@ -68,15 +68,6 @@ func discardAll(all []replacement) {
 	}
 }
 
-// joined is the replacement of two parts that have all functions.
-func joined(a, b replacement) replacement {
-	return replacement{
-		use:     func() { a.use(); b.use() },
-		discard: func() { b.discard(); a.discard() },
-		retire:  func(ctx context.Context) { a.retire(ctx); b.retire(ctx) },
-	}
-}
-
 // A reloader replaces the configuration of a running server.
 type reloader struct {
 	path string

@@ -131,7 +131,12 @@ func WithGrace(ctx context.Context, d time.Duration) (context.Context, context.C
 // inBackground runs a task until stop is called, which waits for its end. The task goes on while
 // ctx ends, because requests may.
 func inBackground(ctx context.Context, task func(context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	return untilStopped(context.WithoutCancel(ctx), task)
+}
+
+// untilStopped runs a task until ctx is done, or stop is called, which waits for its end.
+func untilStopped(ctx context.Context, task func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { task(ctx) })
 	return func() {

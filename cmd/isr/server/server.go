@@ -114,6 +114,7 @@ func drainParts(ctx context.Context, parts []part) {
 func (s *server) parts() []part {
 	return []part{
 		{start: s.startFolder},
+		{prepare: s.prepareAccessLog}, // which startWatch opens
 		{start: s.startWatch, prepare: s.prepareWatch},
 		{start: s.startBackend, prepare: s.prepareDeliveries},
 		{start: s.startPeers},
@@ -270,6 +271,10 @@ func (s *server) startWatch(ctx context.Context) (end func(), err error) {
 
 func (s *server) prepareWatch(ctx context.Context, old, next *setup) (replacement, error) {
 	return s.watch.prepare(ctx, s.sockets, old, next, s.log)
+}
+
+func (s *server) prepareAccessLog(_ context.Context, old, next *setup) (replacement, error) {
+	return s.watch.inst.access.prepare(old.accessLog(), next.accessLog())
 }
 
 func (s *server) startBackend(ctx context.Context) (end func(), err error) {

@@ -97,22 +97,8 @@ func (w *watched) scrape(ctx context.Context, sockets *handover.Sockets, c *Serv
 	return c.metricsFlags.serve(ctx, sockets, w.inst.metrics, w.failed, log)
 }
 
-// prepare prepares another access log, and other addresses of the health and the metrics.
+// prepare prepares other addresses of the health and the metrics. New ones answer before those that are gone are closed.
 func (w *watched) prepare(ctx context.Context, sockets *handover.Sockets, old, next *setup, log *slog.Logger) (replacement, error) {
-	access, err := w.inst.access.prepare(old.accessLog(), next.accessLog())
-	if err != nil {
-		return replacement{}, err
-	}
-	servers, err := w.prepareServers(ctx, sockets, old, next, log)
-	if err != nil {
-		access.discard()
-		return replacement{}, err
-	}
-	return joined(access, servers), nil
-}
-
-// prepareServers prepares other addresses of the health and the metrics. New ones answer before those that are gone are closed.
-func (w *watched) prepareServers(ctx context.Context, sockets *handover.Sockets, old, next *setup, log *slog.Logger) (replacement, error) {
 	probed, scraped := w.probed, w.scraped
 	discard := func() {
 		if probed != w.probed {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -41,13 +40,7 @@ func (s *server) makeWarm(context.Context) (end func(), err error) {
 // startWarm begins to follow the schedule. It ends as soon as the server is asked to stop, while requests are still served: ctx is
 // done then, unless a successor takes over.
 func (s *server) startWarm(ctx context.Context) (end func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { s.warm.Run(ctx) })
-	s.endWarm = func() {
-		cancel()
-		running.Wait()
-	}
+	s.endWarm = untilStopped(ctx, s.warm.Run)
 	return s.endWarm, nil
 }
 

@@ -123,6 +123,7 @@ type worker struct {
 // queue.
 func (w *worker) parts() []part {
 	return []part{
+		{prepare: w.prepareAccessLog}, // which startWatch opens
 		{start: w.startWatch, prepare: w.prepareWatch},
 		{start: w.startBackend, prepare: w.prepareDeliveries},
 		{start: w.startSite},
@@ -190,6 +191,10 @@ func (w *worker) startWatch(ctx context.Context) (end func(), err error) {
 
 func (w *worker) prepareWatch(ctx context.Context, old, next *setup) (replacement, error) {
 	return w.watch.prepare(ctx, new(handover.Sockets), old, next, w.log)
+}
+
+func (w *worker) prepareAccessLog(_ context.Context, old, next *setup) (replacement, error) {
+	return w.watch.inst.access.prepare(old.accessLog(), next.accessLog())
 }
 
 func (w *worker) startBackend(ctx context.Context) (end func(), err error) {
