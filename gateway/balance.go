@@ -93,18 +93,12 @@ type balanceState struct {
 	ejectedFor time.Duration // the last time
 }
 
-// take removes the address that the next attempt of a request is sent to from left, which is not empty.
-func (b *balancer) take(left []*address) (a *address, rest []*address) {
-	i := 0
-	if len(left) > 1 {
-		i = b.choose(left, time.Now())
-	}
-	a = left[i]
-	return a, slices.Delete(left, i, i+1)
-}
-
-// choose returns the index of an address in left: one of those that are up; if there are none, one that is ejected.
+// choose returns the index of an address in left, which is not empty: one of those that are up; if there are none, one that is
+// ejected.
 func (b *balancer) choose(left []*address, now time.Time) int {
+	if len(left) == 1 {
+		return 0
+	}
 	var space [32]int
 	choices, best, warm := space[:0], 3, 0
 	for i, a := range left {

@@ -110,11 +110,13 @@ func (p *pool) has(host string) bool {
 // RoundTrip implements [http.RoundTripper].
 func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := &keptBody{inner: r.Body}
-	left := slices.Clone(p.addresses)
+	left := p.addresses // that were not tried
+	if len(left) > 1 {
+		left = slices.Clone(left)
+	}
 	for {
-		var a *address
-		a, left = p.takeFor(r, left)
-		last := len(left) == 0
+		i := p.chooseFor(r, left)
+		a, last := left[i], len(left) == 1
 		var sent *sending
 		if !last {
 			sent = new(sending)
@@ -131,6 +133,7 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		p.log.Warn("an address of the origin failed, trying the next", "address", a.url.String(), "error", err)
+		left = slices.Delete(left, i, i+1)
 	}
 }
 

@@ -85,19 +85,19 @@ func (p *pool) assign(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), assignmentKey{}, as))
 }
 
-// takeFor is [balancer.take] for a request, which keeps to the address of its cookie while that is up.
-func (p *pool) takeFor(r *http.Request, left []*address) (a *address, rest []*address) {
+// chooseFor is [balancer.choose] for a request, which keeps to the address of its cookie while that is up.
+func (p *pool) chooseFor(r *http.Request, left []*address) int {
+	now := time.Now()
 	as, _ := r.Context().Value(assignmentKey{}).(*assignment)
 	if as == nil {
-		return p.take(left)
+		return p.choose(left, now)
 	}
-	if i := slices.Index(left, as.wanted); i >= 0 && as.wanted.isUp(time.Now()) {
-		a, rest = as.wanted, slices.Delete(left, i, i+1)
-	} else {
-		a, rest = p.take(left)
+	i := slices.Index(left, as.wanted)
+	if i < 0 || !as.wanted.isUp(now) {
+		i = p.choose(left, now)
 	}
-	as.got = a
-	return a, rest
+	as.got = left[i]
+	return i
 }
 
 // keep sets the cookie in a response that has passed through, if its visitor is not kept at the address by one.
