@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,18 +64,14 @@ func killOrigin(t *testing.T, health string) {
 	killed := startOrigin(t, other)
 	s := embedded(t).raced()
 	s.env = append(s.env, "ISR_ADMIN=none")
-	text := fmt.Sprintf(`listen: [{address: "127.0.0.1:0"}]
+	s.writeFile(t, "isr.yaml", fmt.Sprintf(`listen: [{address: "127.0.0.1:0"}]
 hosts: [%s]
 origins: {site: {url: ["http://%s", "http://%s"], slow_start: 1s, ejection: {time: 200ms, max_time: 1s}%s}}
 routes:
   - {match: /page/, revalidate: 1h}
   - {match: /live/, cache: "off"}
-`, host, one, other, health)
-	if err := os.WriteFile(filepath.Join(s.dir, "isr.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p, url := process.Serve(t, s.command(context.Background(), t, "serve", "--config", "isr.yaml"), regexp.MustCompile(`msg="serving (http://[^"]+)"`))
-	t.Cleanup(p.Kill)
+`, host, one, other, health))
+	p, url := s.serveFile(t)
 
 	var answered, fromOther atomic.Int64
 	client := browsers(t)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +58,23 @@ func (s settings) command(ctx context.Context, t *testing.T, subcommand string, 
 		"ISR_STORE_TIMEOUT=10s",
 	}, s.env...)
 	return cmd
+}
+
+// writeFile writes a file into the folder of the commands.
+func (s settings) writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serveFile starts a server with the configuration file isr.yaml, and returns its URL. It is killed at the end of the test.
+func (s settings) serveFile(t *testing.T) (p *process.Process, url string) {
+	t.Helper()
+	cmd := s.command(context.Background(), t, "serve", "--config", "isr.yaml")
+	p, url = process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))
+	t.Cleanup(p.Kill)
+	return p, url
 }
 
 // A listed page is the JSON of isr ls and isr get.

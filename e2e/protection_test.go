@@ -1,16 +1,10 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/facetheory/isr/e2e/internal/process"
 )
 
 // Networks that a reload reads refuse clients from then on, hits on open connections included.
@@ -19,16 +13,9 @@ func TestDeniedNetworksAreReloaded(t *testing.T) {
 	o.set("/", page(3600, 0))
 	s := embedded(t)
 	s.env = append(s.env, "ISR_ADMIN=none")
-	for name, text := range map[string]string{
-		"isr.yaml": fmt.Sprintf("listen: [{address: \"127.0.0.1:0\"}]\nhosts: [%s]\norigins: {site: {url: %q}}\ndeny_file: denied.txt\n", host, o.server.URL), "denied.txt": "# none\n",
-	} {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := s.command(context.Background(), t, "serve", "--config", "isr.yaml")
-	p, url := process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))
-	t.Cleanup(p.Kill)
+	s.writeFile(t, "isr.yaml", fmt.Sprintf("listen: [{address: \"127.0.0.1:0\"}]\nhosts: [%s]\norigins: {site: {url: %q}}\ndeny_file: denied.txt\n", host, o.server.URL))
+	s.writeFile(t, "denied.txt", "# none\n")
+	_, url := s.serveFile(t)
 	get(t, url+"/")
 	client := browsers(t)
 	expect := func(status int) {
@@ -44,9 +31,7 @@ func TestDeniedNetworksAreReloaded(t *testing.T) {
 		networks string
 		status   int
 	}{{"127.0.0.0/8\n", http.StatusForbidden}, {"192.0.2.0/24\n", http.StatusOK}} {
-		if err := os.WriteFile(filepath.Join(s.dir, "denied.txt"), []byte(c.networks), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		s.writeFile(t, "denied.txt", c.networks)
 		s.output(t, "reload")
 		expect(c.status)
 	}
@@ -64,15 +49,10 @@ func TestRateLimitOfServer(t *testing.T) {
 	s.env = append(s.env, "ISR_ADMIN=none")
 	write := func(history int) {
 		t.Helper()
-		text := fmt.Sprintf("listen: [{address: \"127.0.0.1:0\"}]\nhosts: [%s]\norigins: {site: {url: %q}}\nrate_limits: [10/h]\ndefaults: {history: %d}\n", host, o.server.URL, history)
-		if err := os.WriteFile(filepath.Join(s.dir, "isr.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		s.writeFile(t, "isr.yaml", fmt.Sprintf("listen: [{address: \"127.0.0.1:0\"}]\nhosts: [%s]\norigins: {site: {url: %q}}\nrate_limits: [10/h]\ndefaults: {history: %d}\n", host, o.server.URL, history))
 	}
 	write(1)
-	cmd := s.command(context.Background(), t, "serve", "--config", "isr.yaml")
-	p, url := process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))
-	t.Cleanup(p.Kill)
+	_, url := s.serveFile(t)
 	client := browsers(t)
 	for i := range 15 {
 		want := http.StatusOK

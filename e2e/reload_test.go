@@ -4,16 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/facetheory/isr/e2e/internal/process"
 )
 
 // Reloads under as many requests as the machine gives: none is lost, pages stay in memory,
@@ -27,15 +22,10 @@ func TestReloadUnderLoad(t *testing.T) {
 	s.env = append(s.env, "ISR_ADMIN=none")
 	write := func(n int) {
 		t.Helper()
-		text := fmt.Sprintf("listen: [{address: \"127.0.0.1:0\"}]\nhosts: [%s]\norigins: {site: {url: %q}}\nroutes:\n  - match: /live/\n    set_headers: {X-Rules: \"%d\"}\n", host, o.server.URL, n)
-		if err := os.WriteFile(filepath.Join(s.dir, "isr.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		s.writeFile(t, "isr.yaml", fmt.Sprintf("listen: [{address: \"127.0.0.1:0\"}]\nhosts: [%s]\norigins: {site: {url: %q}}\nroutes:\n  - match: /live/\n    set_headers: {X-Rules: \"%d\"}\n", host, o.server.URL, n))
 	}
 	write(0)
-	cmd := s.command(context.Background(), t, "serve", "--config", "isr.yaml")
-	p, url := process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))
-	t.Cleanup(p.Kill)
+	_, url := s.serveFile(t)
 	get(t, url+"/")
 
 	client := browsers(t)
