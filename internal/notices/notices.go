@@ -249,8 +249,11 @@ func (n *Notifier) serve(ctx context.Context, name string, settings *Settings) {
 		n.couriers[name] = c
 	}
 	now := n.o.Now()
+	if now.Before(c.next) {
+		return
+	}
 	due := n.due(name, settings, now)
-	if len(due) == 0 || now.Before(c.next) {
+	if len(due) == 0 {
 		return
 	}
 	if until, free := n.reserve(ctx, name, now); !free {
