@@ -14,7 +14,7 @@ import (
 // digested returns the top-level fields that say how requests are treated. The others are settings of a server, of which the
 // caller of Digest adds those that count.
 func digested() []string {
-	return []string{"preset", "listen", "hosts", "acme", "hsts", "origins", "defaults", "routes", "draft", "allow", "allow_file", "deny", "deny_file", "rate_limits"}
+	return []string{"preset", "listen", "hosts", "acme", "hsts", "origins", "defaults", "routes", "draft", "country_header", "redirects", "redirects_file", "error_pages", "allow", "allow_file", "deny", "deny_file", "rate_limits"}
 }
 
 // Digest returns a digest of how requests are treated, by the hosts, listeners, origins and routes of the file,

@@ -41,6 +41,9 @@ routes: [{match: /, origin: shop, revalidate: 60s}, {match: /blog/, origin: blog
 		"another window":   digest(strings.ReplaceAll(first, "60s", "61s"), "memory=1", "poll=2"),
 		"another class":    digest(strings.ReplaceAll(first, "[a, b]", "[a, c]"), "memory=1", "poll=2"),
 		"another network":  digest(strings.ReplaceAll(first, "10.0.0.0/8", "10.0.0.0/9"), "memory=1", "poll=2"),
+		"a redirect":       digest(first+"redirects: [{from: /old, to: /new}]\n", "memory=1", "poll=2"),
+		"an error page":    digest(first+"error_pages: {404: missing.html}\n", "memory=1", "poll=2"),
+		"a country header": digest(first+"country_header: CF-IPCountry\n", "memory=1", "poll=2"),
 		"another listener": digest(strings.ReplaceAll(first, "listen: [", "listen: [{address: 127.0.0.1:7070}, "), "memory=1", "poll=2"),
 	} {
 		if other == want {

@@ -15,8 +15,8 @@ import (
 	"github.com/facetheory/isr/gateway"
 )
 
-// maxPEM bounds the size of a file with certificates, a key or a page, in bytes.
-const maxPEM = 1 << 20
+// maxSmall bounds the size of a file with certificates, keys or a page, in bytes.
+const maxSmall = 1 << 20
 
 // checkFiles reports files that a server needs at its start and that are missing, or are not what they should be. Files
 // with secrets are read as their fields are decoded.
@@ -78,7 +78,7 @@ func ReadPage(path string) (p isr.ErrorPage, err error) {
 		return p, fmt.Errorf("%s: %w", path, err)
 	}
 	p.ContentType = pageTypes()[strings.ToLower(filepath.Ext(path))]
-	p.Body, err = readPEM(path)
+	p.Body, err = readSmall(path)
 	if err == nil && len(p.Body) == 0 {
 		err = errors.New(path + " is empty")
 	}
@@ -90,7 +90,7 @@ func (a ACME) Roots() (*x509.CertPool, error) {
 	if a.CAFile == "" {
 		return nil, nil //nolint:nilnil // there are none
 	}
-	text, err := readPEM(a.CAFile)
+	text, err := readSmall(a.CAFile)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (t OriginTLS) Read() (gateway.OriginTLS, error) {
 			continue
 		}
 		var err error
-		if *file.text, err = readPEM(file.path); err != nil {
+		if *file.text, err = readSmall(file.path); err != nil {
 			return read, fmt.Errorf("%w%s", err, relativeTo(file.path))
 		}
 	}
@@ -128,7 +128,7 @@ const maxTicketKeys = 16
 
 // ReadTicketKeys reads the keys of ticket_keys. Its errors have no keys.
 func (p TLSPolicy) ReadTicketKeys() (keys [][32]byte, err error) {
-	text, err := readPEM(p.TicketKeys)
+	text, err := readSmall(p.TicketKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -155,11 +155,11 @@ func (p TLSPolicy) ReadTicketKeys() (keys [][32]byte, err error) {
 }
 
 func (f *File) checkCertificate(d *decoder, c Certificate, at string) {
-	certificate, certErr := readPEM(c.Cert)
+	certificate, certErr := readSmall(c.Cert)
 	if certErr != nil && c.Cert != "" {
 		d.failAt(at+".cert", "%v%s", certErr, relativeTo(c.Cert))
 	}
-	key, keyErr := readPEM(c.Key)
+	key, keyErr := readSmall(c.Key)
 	if keyErr != nil && c.Key != "" {
 		d.failAt(at+".key", "%v%s", keyErr, relativeTo(c.Key))
 	}
@@ -171,15 +171,15 @@ func (f *File) checkCertificate(d *decoder, c Certificate, at string) {
 	}
 }
 
-// readPEM reads a small file.
-func readPEM(path string) ([]byte, error) {
+// readSmall reads a small file.
+func readSmall(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	text, err := io.ReadAll(io.LimitReader(file, maxPEM+1))
-	if err == nil && len(text) > maxPEM {
+	text, err := io.ReadAll(io.LimitReader(file, maxSmall+1))
+	if err == nil && len(text) > maxSmall {
 		err = errors.New(path + " is larger than 1MiB")
 	}
 	return text, err
